@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from teamwright.mail.inbox import Inbox
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
 
 TEXT = "I looked at the parser and found the cause: the tail of the last line is read twice. Shall I mend it? %d"
 """About what members say to each other; the number tells one from another."""
@@ -14,9 +14,9 @@ TEXT = "I looked at the parser and found the cause: the tail of the last line is
 SUMMARY = "found the cause in the parser"
 
 
-def letter(number: int, sender: str = "ada") -> Entry:
+def letter(number: int, sender: str = "ada") -> InboxEntry:
     """The N-th message of a sender."""
-    return Entry(sender, TEXT % number, SUMMARY, color="blue")
+    return InboxEntry(sender, TEXT % number, SUMMARY, color="blue")
 
 
 def paths(root: Path, name: str = "bea") -> tuple[Path, Path, Path]:

@@ -22,15 +22,15 @@ from typing import Any
 from bench.fresh import clean_env
 from bench.tmux import in_tmux
 from bench.w2_process import spread
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
-from teamwright.app.session import Session
-from teamwright.protocol.events import MessageSeen, TeamEvent
-from teamwright.teams.forming import create_team
-from teamwright.teams.lifecycle import State
-from teamwright.teams.mailing.post import send_text
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
+from teamwright.protocol.events import MessageDelivered, TeamEvent
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.session.session import Session
+from teamwright.teams.creation import create_team
+from teamwright.teams.lifecycle import MemberState
+from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.testing.model_server import LoopbackModel, RequestJson
 
 MEMBER = "bea"
@@ -102,7 +102,7 @@ async def _wake(session: Session, asked: Asked, times: int) -> dict[str, Any]:
     heard: list[float] = []
 
     def hear(_number: int, event: TeamEvent) -> None:
-        if isinstance(event, MessageSeen) and event.member == MEMBER:
+        if isinstance(event, MessageDelivered) and event.member == MEMBER:
             heard.append(time.monotonic())
 
     session.log.subscribe(hear, live=False)
@@ -119,7 +119,7 @@ async def _wake(session: Session, asked: Asked, times: int) -> dict[str, Any]:
 async def rest(session: Session) -> None:
     """Until the member and everybody else have nothing left to do."""
     team = session.team
-    while not team.quiet() or any(mate.state is not State.IDLE for mate in team.live):
+    while not team.is_quiet() or any(mate.state is not MemberState.IDLE for mate in team.running_members):
         team.changed.clear()
         await team.changed.wait()
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
-from teamwright.protocol.blocks import text_block
+from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
 
 TOOL = "python__look_up"
@@ -76,8 +76,8 @@ class InstantModel:
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         """One answer, after one turn of the event loop: as a network would, it lets others run."""
         await asyncio.sleep(0)
-        made = self._made.get(request.asker, 0)
-        self._made[request.asker] = made + 1
+        made = self._made.get(request.agent_name, 0)
+        self._made[request.agent_name] = made + 1
         if made < self.turns:
             call = {"type": "tool_use", "id": f"toolu_b_{made:06d}", "name": TOOL, "input": tool_input(made)}
             yield Reply([text_block("I look."), call], "tool_use", self._usage, "bench")

@@ -18,7 +18,7 @@ from bench.fresh import best, figures_of
 from bench.letters import paths
 from bench.report import Goal, Report
 from bench.w1_floor import array
-from teamwright.mail.inbox import peek
+from teamwright.mail.inbox import read_entries
 
 COLUMNS = (
     "what", "messages", "us", "floor_us", "x_floor", "wall_us", "floor_wall_us", "x_wall", "peer_us", "per_s",
@@ -149,7 +149,7 @@ def _missing(root: Path, spec: dict[str, Any], sent: int) -> int:
     wrong = 0
     there = 0
     for number in range(spec["inboxes"]):
-        entries = peek(paths(root, f"m{number}")[0])
+        entries = read_entries(paths(root, f"m{number}")[0])
         there += len(entries)
         by_sender: dict[str, list[int]] = {}
         for entry in entries:

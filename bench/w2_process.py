@@ -21,21 +21,21 @@ from typing import Any
 
 from bench.crew import ready
 from bench.letters import paths
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
-from teamwright.app.session import Session
 from teamwright.mail.inbox import Inbox
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
-from teamwright.protocol.blocks import text_block
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
-from teamwright.storage.bell import Bell, ring
-from teamwright.storage.paths import home_of
-from teamwright.teams.forming import create_team
-from teamwright.teams.lifecycle import State
-from teamwright.teams.mailing.post import send_text
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.session.session import Session
+from teamwright.storage.doorbell import Doorbell, ring
+from teamwright.storage.paths import find_home
+from teamwright.teams.creation import create_team
+from teamwright.teams.lifecycle import MemberState
+from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
 
 READER = "bea"
 LIMITS = {"limits": {"members": 1_000, "spawns": 10_000, "spawns_per_minute": 10_000}}
@@ -91,7 +91,7 @@ def options(root: Path, model: Listener) -> Options:
 async def rest(session: Session) -> None:
     """Until all members have nothing left to do."""
     team = session.team
-    while not team.quiet() or any(mate.state is not State.IDLE for mate in team.live):
+    while not team.is_quiet() or any(mate.state is not MemberState.IDLE for mate in team.running_members):
         team.changed.clear()
         await team.changed.wait()
 
@@ -130,7 +130,7 @@ async def idle(spec: dict[str, Any], root: Path) -> dict[str, Any]:
 
 async def by_bell(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     """A reader that sleeps until its bell is rung, then looks."""
-    inbox, bell = Inbox(*paths(root, READER)), Bell.bind(root / "bell")
+    inbox, bell = Inbox(*paths(root, READER)), Doorbell.bind(root / "bell")
     try:
         return await _read(spec, inbox, bell.wait)
     finally:
@@ -169,20 +169,20 @@ async def by_watcher(spec: dict[str, Any], root: Path) -> dict[str, Any]:
 async def sender(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     """Messages at random moments, each with the time of its sending."""
     if spec["reader"] == "watcher":
-        home = home_of(str(root / "state"))
+        home = find_home(str(root / "state"))
         inbox = Inbox(home.inbox("bench", READER), home.guard(home.inbox("bench", READER)), root / "archive.jsonl")
     else:
         inbox = Inbox(*paths(root, READER))
     ready()
     for _ in range(spec["times"]):
         await asyncio.sleep(random.uniform(*spec["pause"]))
-        await inbox.send(Entry("ada", f"sent at {time.monotonic()} for you"))
+        await inbox.send(InboxEntry("ada", f"sent at {time.monotonic()} for you"))
         if spec["reader"] == "bell":
             ring(root / "bell")
     return {}
 
 
-def _sent(entry: Entry) -> float:
+def _sent(entry: InboxEntry) -> float:
     return float(entry.text.split("sent at ")[1].split(" ")[0])
 
 

@@ -24,19 +24,19 @@ from bench.fresh import ROOT
 from bench.turns import ALLOWED, FUNCTIONS, HIDDEN, RULES_ALLOW, RULES_DENY, InstantModel
 from bench.w2_process import LIMITS, rest
 from teamwright.agent.agent import Agent
-from teamwright.agent.conversation import Told
+from teamwright.agent.conversation import UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.app.api.hook import Hook, hooks_of
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
-from teamwright.app.session import Session
-from teamwright.protocol.blocks import text_block
-from teamwright.teams.forming import create_team
-from teamwright.teams.mailing.desk import Desk
-from teamwright.teams.mailing.post import send_text
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.team_file import Life
+from teamwright.api.hook import Hook, to_hooks
+from teamwright.protocol.messages import text_block
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.session.session import Session
+from teamwright.teams.creation import create_team
+from teamwright.teams.mailbox.incoming import IncomingMail
+from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team_file import Incarnation
 
 PROMPT = "Look up the lines that matter and say what is in them."
 TOOLS = 10
@@ -67,16 +67,16 @@ HOOKS = (Hook("PreToolUse", _nothing), Hook("PostToolUse", _nothing))
 async def member(session: Session, name: str) -> Agent:
     """One teammate, as a spawn makes it, without the roster and the coroutine that waits for mail."""
     team = session.team
-    life = Life(1, str(team.home.agent_transcript(team.cwd, team.session, name)), "first")
-    agent = await session.maker.teammate(SpawnSpec(PROMPT, name=name), team, life)
-    agent.steering = Desk(name, session.team.inbox(name), agent.conversation, agent.emit)
+    life = Incarnation(1, str(team.home.agent_transcript(team.cwd, team.session, name)), "first")
+    agent = await session.maker.build_teammate(SpawnSpec(PROMPT, name=name), team, life)
+    agent.steering = IncomingMail(name, session.team.inbox(name), agent.conversation, agent.emit)
     return agent
 
 
 async def turn(agent: Agent, turns: int) -> None:
     """One prompt to its final answer. Raises RuntimeError when it went otherwise than measured."""
-    end = await run_turn(agent, Told((text_block(PROMPT),)))
-    if end.stop != "done" or end.tools != turns:
+    end = await run_turn(agent, UserMessage((text_block(PROMPT),)))
+    if end.stop != "done" or end.tool_calls != turns:
         raise RuntimeError(f"{agent.name}: {end}")
 
 
@@ -96,7 +96,7 @@ def options(spec: dict[str, Any], root: Path, model: InstantModel) -> Options:
         allowed_tools=RULES_ALLOW if rules else ALLOWED,
         disallowed_tools=(*HIDDEN, *(RULES_DENY if rules else ())),
         tools=FUNCTIONS,
-        own_hooks=hooks_of(HOOKS) if rules else (),
+        own_hooks=to_hooks(HOOKS) if rules else (),
         env=env,
         settings_file=settings,
     )
@@ -168,7 +168,7 @@ async def together(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         gc.collect()
         after = resident_kb()
-        turned = sum(len(mate.agent.conversation.items) for mate in session.team.live if mate.name != "warm")
+        turned = sum(len(mate.agent.conversation.items) for mate in session.team.running_members if mate.name != "warm")
         if turned < count * (2 * turns + 4):
             raise RuntimeError(f"{turned} messages in {count} conversations: not everybody took the turn")
     per_turn = 1_000 / (count * turns)

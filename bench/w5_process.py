@@ -20,10 +20,10 @@ from typing import Any
 from bench.turns import ANSWER, InstantModel
 from bench.w4_process import resident_kb
 from teamwright.agent.tool import AnyTool, ToolContext
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
-from teamwright.app.session import Session
-from teamwright.protocol.blocks import text_of
+from teamwright.protocol.messages import message_text
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.session.session import Session
 
 PROMPT = "Look up which lines of the parser read the tail of the last line, and say what is in them."
 LIMITS = {"limits": {"agents": 10_000, "spawns": 100_000, "spawns_per_minute": 100_000}}
@@ -44,7 +44,7 @@ async def answered(session: Session, tool: AnyTool, number: int) -> None:
     call = tool.input_type(description="look at the tail", prompt=PROMPT)
     workplace = session.lead.agent.toolbox.workplace
     result = await tool.run(call, ToolContext("team-lead", workplace, f"c{number}", f"toolu_b_{number:06d}"))
-    if result.is_error or isinstance(result.content, str) or ANSWER not in text_of(result.content):
+    if result.is_error or isinstance(result.content, str) or ANSWER not in message_text(result.content):
         raise RuntimeError(f"{number}: {result}")
 
 

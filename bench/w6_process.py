@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.w6_floor import TEXT, TIMES, timed
-from teamwright.agent.conversation import Conversation, Told
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.models.model import Prefix, Reply
-from teamwright.protocol.blocks import text_block
+from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
 
 
@@ -25,8 +25,8 @@ def _prefix() -> Prefix:
 
 def _pair(file: Conversation) -> None:
     """A message in and an answer, one kilobyte each."""
-    file.tell(Told((text_block(TEXT),), ("mail:0f8fad5b-d9cb-469f-a165-70867728950e",)))
-    file.reply(Reply([text_block(TEXT)], "end_turn", Usage(120, 40, 2_000, 100, 1, 0.001), "bench"))
+    file.append_user_message(UserMessage((text_block(TEXT),), ("mail:0f8fad5b-d9cb-469f-a165-70867728950e",)))
+    file.append_reply(Reply([text_block(TEXT)], "end_turn", Usage(120, 40, 2_000, 100, 1, 0.001), "bench"))
 
 
 def measure(spec: dict[str, Any], root: Path) -> dict[str, Any]:

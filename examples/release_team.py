@@ -17,7 +17,7 @@ async def main() -> int:
     async with Team("release", model=MODEL, budget=budget, permission_mode="acceptEdits", replace=True) as team:
         facts = await team.tasks.add("List every flag that the docs do not mention", metadata={"for": ["scout"]})
         await team.tasks.add("Write the missing entries", after=[facts], metadata={"for": ["writer"]})
-        await team.spawn("scout", "Claim what needs reading.", role="Explore")
+        await team.spawn("scout", "Claim what needs reading.", agent_type="Explore")
         await team.spawn("writer", "Claim what needs writing.")
         run = team.run("See both tasks through, then report in five lines.")
         async for event in run.events(after=0):  # from the beginning of the team: members were at work before the run

@@ -29,7 +29,7 @@ def test_the_reviewer_reads_the_file_and_its_report_reaches_the_lead(tmp_path: P
     )
     result = asyncio.run(review(model, tmp_path))
     assert result.ok
-    asked = {request.asker: b"".join(request.items).decode() for request in model.requests}
+    asked = {request.agent_name: b"".join(request.items).decode() for request in model.requests}
     assert "teh end" in asked["reviewer"]
     assert "teh should be the" in asked["team-lead"]
 

@@ -112,7 +112,7 @@ def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
     model = scripted(tmp_path, "TaskList", "{}")
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
     assert strangers(modules) <= {"click"} | VALIDATION
-    assert "teamwright.permissions.shell.parse" not in modules
+    assert "teamwright.permissions.shell.parser" not in modules
     assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
 
 
@@ -123,7 +123,7 @@ async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor
         modules = await asyncio.to_thread(loaded_by, tmp_path, *args, **env)
     assert "httpx2" in modules
     assert strangers(modules) <= {"click"} | VALIDATION | HTTP
-    assert "teamwright.permissions.shell.parse" not in modules
+    assert "teamwright.permissions.shell.parser" not in modules
     rooms = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.member", "teamwright.interop")
     assert not {name for name in modules if name.startswith(rooms)}
 
@@ -149,7 +149,7 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
     [said] = tmp_path.glob("state/projects/*/*/members/*.log")
     lines = [line for line in said.read_text().splitlines() if line.startswith("import time:")]
     modules = {line.rpartition("|")[2].strip() for line in lines}
-    assert "teamwright.ui.member.run" in modules and "httpx2" in modules
+    assert "teamwright.ui.member.member_process" in modules and "httpx2" in modules
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"click", "prompt_toolkit", "rich", "tree_sitter", "markdownify", "anthropic", "mcp"}
     rooms = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.teams.guest", "teamwright.ui.cli.root")
@@ -159,7 +159,7 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
 def test_the_grammar_of_the_shell_loads_with_the_first_command(tmp_path):
     model = scripted(tmp_path, "Bash", '{ command = "true", description = "nothing" }')
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
-    assert {"tree_sitter", "teamwright.permissions.shell.parse"} <= modules
+    assert {"tree_sitter", "teamwright.permissions.shell.parser"} <= modules
     assert not strangers(modules) & {
         "mcp",
         "prompt_toolkit",

@@ -10,19 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from teamwright.agent.compacting.state import Shortened
+    from teamwright.agent.compaction.compaction_state import CompactResult
+    from teamwright.agent.context_window import ContextView
     from teamwright.agent.tool import ToolResult
-    from teamwright.app.api.handles import Member, Tasks
-    from teamwright.app.api.hook import Hook
-    from teamwright.app.api.once import run
-    from teamwright.app.api.options import PermissionMode, TeamOptions
-    from teamwright.app.api.running import Run
-    from teamwright.app.api.team import Team
-    from teamwright.app.asking import OnRequest
-    from teamwright.app.looking.context import ContextView
-    from teamwright.app.renewing.model import ModelSet
-    from teamwright.app.renewing.reload import Reload
-    from teamwright.app.result import MemberLine, Result, TaskLine
+    from teamwright.api.handles import Member, Tasks
+    from teamwright.api.hook import Hook
+    from teamwright.api.options import PermissionMode, TeamOptions
+    from teamwright.api.run import Run
+    from teamwright.api.run_once import run
+    from teamwright.api.team import Team
+    from teamwright.approvals.request_queue import OnRequest
     from teamwright.models.model import (
         Failure,
         Model,
@@ -50,22 +47,23 @@ if TYPE_CHECKING:
         UsageError,
     )
     from teamwright.protocol.events import (
-        AgentChanged,
+        AssistantText,
         Compacted,
         LimitReached,
         MemberChanged,
-        MessageSeen,
+        MessageDelivered,
         MessageSent,
         ModeChanged,
+        ModelCallEnded,
         ModelChanged,
         Notice,
+        Progress,
         Reloaded,
         RequestClosed,
         RequestOpened,
-        RoundEnded,
         RunEnded,
         SessionOpened,
-        Spoken,
+        SubagentChanged,
         TaskChanged,
         TaskInfo,
         TeamChanged,
@@ -74,19 +72,22 @@ if TYPE_CHECKING:
         ToolCalled,
         ToolStarted,
         TurnEnded,
-        Underway,
     )
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
-    from teamwright.teams.mailing.post import Sent
-    from teamwright.teams.modes.reach import ModeSet
+    from teamwright.session.reload.change_model import ModelChange
+    from teamwright.session.reload.reload_config import ReloadResult
+    from teamwright.session.result import MemberResult, Result, TaskResult
+    from teamwright.teams.mailbox.outgoing import Sent
+    from teamwright.teams.mode_rank import ModeSet
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AgentChanged",
+    "AssistantText",
     "Budget",
     "CannotStart",
+    "CompactResult",
     "Compacted",
     "ContextView",
     "Failure",
@@ -97,22 +98,24 @@ __all__ = [
     "LimitReached",
     "Member",
     "MemberChanged",
-    "MemberLine",
-    "MessageSeen",
+    "MemberResult",
+    "MessageDelivered",
     "MessageSent",
     "ModeChanged",
     "ModeSet",
     "Model",
+    "ModelCallEnded",
     "ModelCard",
+    "ModelChange",
     "ModelChanged",
     "ModelFailed",
-    "ModelSet",
     "Notice",
     "OnRequest",
     "Part",
     "PermissionMode",
     "Prefix",
-    "Reload",
+    "Progress",
+    "ReloadResult",
     "Reloaded",
     "Reply",
     "Request",
@@ -120,19 +123,17 @@ __all__ = [
     "RequestOpened",
     "Result",
     "Retrying",
-    "RoundEnded",
     "Run",
     "RunEnded",
     "Sent",
     "SessionOpened",
-    "Shortened",
-    "Spoken",
     "StorageError",
+    "SubagentChanged",
     "Task",
     "TaskChanged",
     "TaskInfo",
-    "TaskLine",
     "TaskRefused",
+    "TaskResult",
     "Tasks",
     "Team",
     "TeamChanged",
@@ -147,7 +148,6 @@ __all__ = [
     "ToolResult",
     "ToolStarted",
     "TurnEnded",
-    "Underway",
     "UnknownMember",
     "Usage",
     "UsageError",
@@ -155,29 +155,29 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "teamwright.agent.compacting.state": ("Shortened",),
+    "teamwright.agent.compaction.compaction_state": ("CompactResult",),
     "teamwright.agent.tool": ("ToolResult",),
-    "teamwright.app.api.handles": (
+    "teamwright.api.handles": (
         "Member",
         "Tasks",
     ),
-    "teamwright.app.api.hook": ("Hook",),
-    "teamwright.app.api.once": ("run",),
-    "teamwright.app.api.options": (
+    "teamwright.api.hook": ("Hook",),
+    "teamwright.api.run_once": ("run",),
+    "teamwright.api.options": (
         "PermissionMode",
         "TeamOptions",
     ),
-    "teamwright.app.api.running": ("Run",),
-    "teamwright.app.api.team": ("Team",),
-    "teamwright.app.asking": ("OnRequest",),
-    "teamwright.app.looking.context": ("ContextView",),
-    "teamwright.app.renewing.model": ("ModelSet",),
-    "teamwright.app.renewing.reload": ("Reload",),
+    "teamwright.api.run": ("Run",),
+    "teamwright.api.team": ("Team",),
+    "teamwright.approvals.request_queue": ("OnRequest",),
+    "teamwright.agent.context_window": ("ContextView",),
+    "teamwright.session.reload.change_model": ("ModelChange",),
+    "teamwright.session.reload.reload_config": ("ReloadResult",),
     "teamwright.protocol.budget": ("Budget",),
-    "teamwright.app.result": (
-        "MemberLine",
+    "teamwright.session.result": (
+        "MemberResult",
         "Result",
-        "TaskLine",
+        "TaskResult",
     ),
     "teamwright.models.model": (
         "Failure",
@@ -205,22 +205,23 @@ _ROOMS = {
         "UsageError",
     ),
     "teamwright.protocol.events": (
-        "AgentChanged",
+        "AssistantText",
         "Compacted",
         "LimitReached",
         "MemberChanged",
-        "MessageSeen",
+        "MessageDelivered",
         "MessageSent",
         "ModeChanged",
+        "ModelCallEnded",
         "ModelChanged",
         "Notice",
+        "Progress",
         "Reloaded",
         "RequestClosed",
         "RequestOpened",
-        "RoundEnded",
         "RunEnded",
         "SessionOpened",
-        "Spoken",
+        "SubagentChanged",
         "TaskChanged",
         "TaskInfo",
         "TeamChanged",
@@ -229,12 +230,11 @@ _ROOMS = {
         "ToolCalled",
         "ToolStarted",
         "TurnEnded",
-        "Underway",
     ),
     "teamwright.protocol.task": ("Task",),
     "teamwright.protocol.usage": ("Usage",),
-    "teamwright.teams.modes.reach": ("ModeSet",),
-    "teamwright.teams.mailing.post": ("Sent",),
+    "teamwright.teams.mode_rank": ("ModeSet",),
+    "teamwright.teams.mailbox.outgoing": ("Sent",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

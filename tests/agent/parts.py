@@ -9,13 +9,12 @@ from pydantic import Field
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult
-from teamwright.agent.toolbox import CallNumbers, Prepared, Toolbox
-from teamwright.agent.workplace import Workplace
-from teamwright.models.model import Failure, ModelCard, Part, Prefix, Refusal, Reply, Request, TextPart
+from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult, Workplace
+from teamwright.agent.toolbox import CallNumbers, PreparedCall, Toolbox
+from teamwright.models.model import BudgetRefusal, Failure, ModelCard, Part, Prefix, Reply, Request, TextPart
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.usage import Usage
 
 
@@ -62,8 +61,8 @@ class Free:
         self.used = Usage()
         self.why: str | None = None
 
-    async def reserve(self, request: Request, card: ModelCard) -> Refusal | None:
-        return None if self.why is None else Refusal(self.why, "")
+    async def reserve(self, request: Request, card: ModelCard) -> BudgetRefusal | None:
+        return None if self.why is None else BudgetRefusal(self.why, "")
 
     def settle(self, answer: Reply | Failure | None) -> str:
         self.used += answer.usage if isinstance(answer, Reply) else Usage()
@@ -95,7 +94,7 @@ class Echo(Tool[EchoInput]):
     def description(self) -> str:
         return "Says it again."
 
-    def read_only(self, call: EchoInput) -> bool:
+    def is_read_only(self, call: EchoInput) -> bool:
         return self.reads
 
     def access(self, call: EchoInput, ctx: ToolContext) -> Access:
@@ -117,7 +116,7 @@ class Echo(Tool[EchoInput]):
             self.running -= 1
 
 
-async def lets_all_run(call: Prepared) -> None:
+async def lets_all_run(call: PreparedCall) -> None:
     return None
 
 

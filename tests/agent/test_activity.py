@@ -37,27 +37,27 @@ def timers() -> int:
 async def test_a_tool_call_that_lasts_is_told_once_with_its_beginning_and_is_never_stalled():
     heard = Heard()
     activity = Watchdog(heard, tell_s=0.01, stalled_s=0.02).activity("ada")
-    activity.works()
-    activity.runs("c1", "Bash sleep 9")
+    activity.start_turn()
+    activity.start_tool_call("c1", "Bash sleep 9")
     event = await heard.next()
     assert (event.member, event.doing, event.what, event.stalled) == ("ada", "tool", "Bash sleep 9", False)
     assert event.since <= event.at
     assert timers() == 0  # it may last for ever and costs nothing more
-    activity.rests()
+    activity.end_turn()
 
 
 @pytest.mark.promise("D7")
 async def test_of_parallel_calls_the_oldest_is_told_and_the_next_one_when_it_has_ended():
     heard = Heard()
     activity = Watchdog(heard, tell_s=0.01, stalled_s=LONG).activity("ada")
-    activity.works()
-    activity.runs("c1", "Bash one")
-    activity.runs("c2", "Bash two")
+    activity.start_turn()
+    activity.start_tool_call("c1", "Bash one")
+    activity.start_tool_call("c2", "Bash two")
     assert (await heard.next()).what == "Bash one"
-    activity.ran("c1")
+    activity.end_tool_call("c1")
     assert (await heard.next()).what == "Bash two"
-    activity.ran("c2")
-    activity.rests()
+    activity.end_tool_call("c2")
+    activity.end_turn()
     assert timers() == 0
 
 
@@ -65,15 +65,15 @@ async def test_of_parallel_calls_the_oldest_is_told_and_the_next_one_when_it_has
 async def test_a_model_that_says_nothing_stalls_and_its_next_word_ends_that():
     heard = Heard()
     activity = Watchdog(heard, tell_s=0.005, stalled_s=0.02).activity("ada")
-    activity.works()
-    activity.asks_model("m")
+    activity.start_turn()
+    activity.start_model_call("m")
     first = await heard.next()
     assert (first.doing, first.what, first.stalled) == ("model", "m", False)
     assert (await heard.next()).stalled
-    activity.hears()
+    activity.note_output()
     again = heard.events[-1]
     assert (again.doing, again.stalled) == ("model", False)
-    activity.rests()
+    activity.end_turn()
     assert timers() == 0
 
 
@@ -81,24 +81,24 @@ async def test_a_model_that_says_nothing_stalls_and_its_next_word_ends_that():
 async def test_a_pause_is_told_until_the_model_is_heard_and_is_not_stalled():
     heard = Heard()
     activity = Watchdog(heard, tell_s=0.005, stalled_s=0.01).activity("ada")
-    activity.works()
-    activity.asks_model("m")
-    activity.pauses("the rate limit")
+    activity.start_turn()
+    activity.start_model_call("m")
+    activity.start_wait("the rate limit")
     event = await heard.next()
     assert (event.doing, event.what, event.stalled) == ("pause", "the rate limit", False)
     assert timers() == 0
-    activity.hears()
+    activity.note_output()
     assert heard.events[-1].doing == "model"
-    activity.rests()
+    activity.end_turn()
 
 
 async def test_work_between_calls_stalls_too():
     heard = Heard()
     activity = Watchdog(heard, tell_s=0.005, stalled_s=0.01).activity("ada")
-    activity.works()
+    activity.start_turn()
     event = await heard.next()
     assert (event.doing, event.stalled) == ("", True)
-    activity.rests()
+    activity.end_turn()
 
 
 @pytest.mark.promise("P6")
@@ -107,20 +107,20 @@ async def test_short_calls_share_one_timer_and_nobody_at_work_has_none():
     dog = Watchdog(heard, tell_s=LONG, stalled_s=LONG)
     crew = [dog.activity(f"m{n}") for n in range(50)]
     for activity in crew:
-        activity.works()
+        activity.start_turn()
         for call in range(20):
-            activity.asks_model("m")
-            activity.hears()
-            activity.runs(f"c{call}", "Read x")
-            activity.ran(f"c{call}")
+            activity.start_model_call("m")
+            activity.note_output()
+            activity.start_tool_call(f"c{call}", "Read x")
+            activity.end_tool_call(f"c{call}")
     assert timers() == 1
     for activity in crew:
-        activity.rests()
+        activity.end_turn()
     assert timers() == 0 and heard.events == []
 
 
 async def test_a_call_outside_of_a_turn_leaves_no_timer_behind():
     activity = Watchdog(Heard(), tell_s=0.01, stalled_s=0.01).activity("ada")
-    activity.runs("c1", "Bash x")
-    activity.ran("c1")
+    activity.start_tool_call("c1", "Bash x")
+    activity.end_tool_call("c1")
     assert timers() == 0

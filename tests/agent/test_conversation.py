@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
+from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
 from teamwright.agent.prefix import load_conversation, load_prefix, store_prefix
 from teamwright.models.model import Prefix, Reply
-from teamwright.protocol.blocks import text_block, tool_result_block
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.messages import text_block, tool_result_block
 from teamwright.protocol.usage import Usage
 
 
@@ -34,12 +34,12 @@ def tool_use(name="Bash", call="toolu_1"):
 
 @pytest.mark.promise("H5")
 def test_a_conversation_loads_as_it_was(conversation, prefix):
-    conversation.tell(Told((text_block('hello ,"message":{ "'),), ("mail:1",)))
-    conversation.reply(reply(text_block("hi\u2028there")))
+    conversation.append_user_message(UserMessage((text_block('hello ,"message":{ "'),), ("mail:1",)))
+    conversation.append_reply(reply(text_block("hi\u2028there")))
     conversation.close()
     again = Conversation.load(conversation.path, prefix)
     assert again.items == conversation.items
-    assert not again.owes_round
+    assert not again.owes_answer
     assert again.header["member"] == "ada"
     assert again.header["prefix"] == prefix.digest
 
@@ -48,89 +48,89 @@ def test_a_conversation_loads_as_it_was(conversation, prefix):
 def test_a_first_line_that_waits_for_the_next_is_in_the_file_with_it_or_not_at_all(tmp_path, prefix):
     path = tmp_path / "t.jsonl"
     one = Conversation.start(path, prefix, {"session": "s", "member": "ada"}, with_next=True)
-    place = one.key("x")
+    place = one.step_key("x")
     assert not path.exists()
     one.queue("prompt:1", [text_block("do it")])
     one.close()
     again = Conversation.load(path, prefix)
     assert (again.header["member"], list(again.queued), again.lines) == ("ada", ["prompt:1"], 1)
-    assert again.key("x") == place
+    assert again.step_key("x") == place
 
 
 @pytest.mark.promise("P1")
 def test_what_was_told_without_an_answer_is_owed(conversation, prefix):
-    conversation.tell(Told((text_block("do it"),)))
+    conversation.append_user_message(UserMessage((text_block("do it"),)))
     conversation.close()
-    assert Conversation.load(conversation.path, prefix).owes_round
+    assert Conversation.load(conversation.path, prefix).owes_answer
 
 
 @pytest.mark.promise("H1", "H5")
 def test_a_call_that_was_running_when_the_process_died_gets_a_result_that_says_so(conversation, prefix):
-    conversation.tell(Told((text_block("do it"),)))
-    conversation.reply(reply(tool_use(call="toolu_1"), tool_use(call="toolu_2"), stop="tool_use"))
+    conversation.append_user_message(UserMessage((text_block("do it"),)))
+    conversation.append_reply(reply(tool_use(call="toolu_1"), tool_use(call="toolu_2"), stop="tool_use"))
     conversation.close()
     again = Conversation.load(conversation.path, prefix)
-    assert again.owes_round and [call.id for call in again.unanswered()] == ["toolu_1", "toolu_2"]
-    again.tell(Told((text_block("go on"),)))
+    assert again.owes_answer and [call.id for call in again.unanswered_calls()] == ["toolu_1", "toolu_2"]
+    again.append_user_message(UserMessage((text_block("go on"),)))
     results, words = (json.loads(item)["content"] for item in again.items[-2:])
     assert [block["tool_use_id"] for block in results] == ["toolu_1", "toolu_2"]
-    assert all(block["content"] == INTERRUPTED and block["is_error"] for block in results)
-    assert words == [text_block("go on")] and again.owes_round and not again.unanswered()
+    assert all(block["content"] == INTERRUPTED_RESULT and block["is_error"] for block in results)
+    assert words == [text_block("go on")] and again.owes_answer and not again.unanswered_calls()
     again.close()
     assert Conversation.load(conversation.path, prefix).items == again.items
 
 
 @pytest.mark.promise("P1")
 def test_a_place_of_a_conversation_has_the_same_name_when_it_is_loaded_again(conversation, prefix):
-    conversation.tell(Told((text_block("do it"),)))
-    conversation.reply(reply(tool_use(call="toolu_1"), stop="tool_use"))
-    here = conversation.key("toolu_1")
+    conversation.append_user_message(UserMessage((text_block("do it"),)))
+    conversation.append_reply(reply(tool_use(call="toolu_1"), stop="tool_use"))
+    here = conversation.step_key("toolu_1")
     conversation.close()
     again = Conversation.load(conversation.path, prefix)
-    assert again.key("toolu_1") == here != again.key("toolu_2")
-    again.tell(Told((text_block("one more line"),)))
-    assert again.key("toolu_1") != here
+    assert again.step_key("toolu_1") == here != again.step_key("toolu_2")
+    again.append_user_message(UserMessage((text_block("one more line"),)))
+    assert again.step_key("toolu_1") != here
 
 
 @pytest.mark.promise("P1", "H5")
 @pytest.mark.parametrize("cut", [1, 7, 40])
 def test_a_torn_last_line_is_cut_and_the_rest_loads(conversation, prefix, cut):
-    conversation.tell(Told((text_block("one"),)))
-    conversation.reply(reply(text_block("two")))
+    conversation.append_user_message(UserMessage((text_block("one"),)))
+    conversation.append_reply(reply(text_block("two")))
     conversation.close()
     whole = conversation.path.read_bytes()
     conversation.path.write_bytes(whole[:-cut])
     again = Conversation.load(conversation.path, prefix)
     assert again.items == conversation.items[:1]
-    assert again.owes_round
-    again.reply(reply(text_block("two again")))
+    assert again.owes_answer
+    again.append_reply(reply(text_block("two again")))
     assert conversation.path.read_bytes().count(b"\n") == 3
 
 
 @pytest.mark.promise("P1")
 def test_the_ledger_knows_which_ids_were_told(conversation):
-    conversation.tell(Told((text_block("one"),), ("mail:a", "mail:b")))
-    conversation.reply(reply(text_block('"injected":["mail:c"]')))
-    conversation.tell(Told((text_block('{"injected":["mail:d"]}'),)))
-    assert conversation.holds({"mail:a", "mail:c", "mail:d", "mail:x"}) == {"mail:a"}
+    conversation.append_user_message(UserMessage((text_block("one"),), ("mail:a", "mail:b")))
+    conversation.append_reply(reply(text_block('"injected":["mail:c"]')))
+    conversation.append_user_message(UserMessage((text_block('{"injected":["mail:d"]}'),)))
+    assert conversation.delivered_ids({"mail:a", "mail:c", "mail:d", "mail:x"}) == {"mail:a"}
 
 
 @pytest.mark.promise("P1")
 def test_nothing_is_in_memory_when_the_append_fails(conversation, monkeypatch):
-    conversation.tell(Told((text_block("one"),)))
+    conversation.append_user_message(UserMessage((text_block("one"),)))
     soft = os.path.getsize(conversation.path) + 10
     script = (
         "import resource, sys\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({soft}, {soft}))\n"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "from pathlib import Path\n"
-        "from teamwright.agent.conversation import Conversation, Told\n"
+        "from teamwright.agent.conversation import Conversation, UserMessage\n"
         "from teamwright.models.model import Prefix\n"
         "from teamwright.protocol.errors import StorageError\n"
         "c = Conversation.load(Path(sys.argv[1]), Prefix.build({'model': 'm'}))\n"
         "before = list(c.items)\n"
         "try:\n"
-        "    c.tell(Told(({'type': 'text', 'text': 'x' * 500},), ('mail:z',)))\n"
+        "    c.append_user_message(UserMessage(({'type': 'text', 'text': 'x' * 500},), ('mail:z',)))\n"
         "except StorageError as e:\n"
         "    print(e.slug, c.items == before)\n"
     )
@@ -153,7 +153,7 @@ def test_a_transcript_survives_sigkill_at_any_moment(tmp_path, prefix):
     path = tmp_path / "killed.jsonl"
     script = (
         "import sys\nfrom pathlib import Path\n"
-        "from teamwright.agent.conversation import Conversation, Told\n"
+        "from teamwright.agent.conversation import Conversation, UserMessage\n"
         "from teamwright.models.model import Prefix, Reply\n"
         "from teamwright.protocol.usage import Usage\n"
         "c = Conversation.start(Path(sys.argv[1]), Prefix.build({'model': 'm'}), {'member': 'ada'})\n"
@@ -161,8 +161,8 @@ def test_a_transcript_survives_sigkill_at_any_moment(tmp_path, prefix):
         "n = 0\n"
         "while True:\n"
         "    n += 1\n"
-        "    c.tell(Told(({'type': 'text', 'text': 'x' * (n * 37 % 9000)},), (f'mail:{n}',)))\n"
-        "    c.reply(Reply([{'type': 'text', 'text': 'y' * 50}], 'end_turn', Usage(), 'm'))\n"
+        "    c.append_user_message(UserMessage(({'type': 'text', 'text': 'x' * (n * 37 % 9000)},), (f'mail:{n}',)))\n"
+        "    c.append_reply(Reply([{'type': 'text', 'text': 'y' * 50}], 'end_turn', Usage(), 'm'))\n"
     )
     for _ in range(5):
         path.unlink(missing_ok=True)
@@ -192,7 +192,7 @@ def test_a_prefix_is_stored_once_and_comes_back_byte_for_byte(tmp_path, prefix):
 
 
 def test_results_and_text_share_one_user_line(conversation):
-    conversation.tell(Told((tool_result_block("t1", "ok"), text_block("and mail")), ("mail:1",)))
+    conversation.append_user_message(UserMessage((tool_result_block("t1", "ok"), text_block("and mail")), ("mail:1",)))
     assert len(conversation.items) == 1
     assert [b["type"] for b in json.loads(conversation.items[0])["content"]] == ["tool_result", "text"]
 
@@ -200,11 +200,11 @@ def test_results_and_text_share_one_user_line(conversation):
 def a_long_one(conversation, prefix, prefixes) -> list[bytes]:
     """Two rounds with calls, then words; returns the lines of its file."""
     store_prefix(prefixes, prefix)
-    conversation.tell(Told((text_block("find both"),), ("prompt:1",)))
+    conversation.append_user_message(UserMessage((text_block("find both"),), ("prompt:1",)))
     for call in ("toolu_1", "toolu_2"):
-        conversation.reply(reply(tool_use(call=call), stop="tool_use"))
-        conversation.tell(Told((tool_result_block(call, f"found by {call}"),)))
-    conversation.reply(reply(text_block("both found")))
+        conversation.append_reply(reply(tool_use(call=call), stop="tool_use"))
+        conversation.append_user_message(UserMessage((tool_result_block(call, f"found by {call}"),)))
+    conversation.append_reply(reply(text_block("both found")))
     conversation.close()
     return conversation.path.read_bytes().splitlines(keepends=True)
 
@@ -236,15 +236,17 @@ def test_damaged_lines_in_the_middle_are_kept_beside_told_and_bridged(conversati
     damaged = b"".join(lines)
     conversation.path.write_bytes(damaged)
     again = load_conversation(conversation.path, prefixes)
-    assert again.lost.count == len(lost) and again.lost.copy.read_bytes() == b"".join(lines[n] for n in lost)
-    assert f"{len(lost)} line" in str(again.lost) and str(conversation.path) in str(again.lost)
+    assert again.lost_lines.count == len(lost) and again.lost_lines.copy.read_bytes() == b"".join(
+        lines[n] for n in lost
+    )
+    assert f"{len(lost)} line" in str(again.lost_lines) and str(conversation.path) in str(again.lost_lines)
     assert conversation.path.stat().st_size == len(damaged), "places in the file stay what they were"
     messages = [json.loads(item) for item in again.items]
     assert valid(messages) and "damaged" in json.dumps(messages)
-    again.tell(Told((text_block("and now?"),)))
+    again.append_user_message(UserMessage((text_block("and now?"),)))
     again.close()
     third = load_conversation(conversation.path, prefixes)
-    assert third.lost is None and third.items == again.items
+    assert third.lost_lines is None and third.items == again.items
 
 
 @pytest.mark.finding("D2")
@@ -252,11 +254,11 @@ def test_a_damaged_line_of_a_compaction_brings_back_what_it_stood_for(conversati
     prefixes = tmp_path / "prefixes"
     prefixes.mkdir()
     store_prefix(prefixes, prefix)
-    conversation.tell(Told((text_block("one"),)))
-    conversation.reply(reply(text_block("two")))
+    conversation.append_user_message(UserMessage((text_block("one"),)))
+    conversation.append_reply(reply(text_block("two")))
     conversation.fold([b'{"role":"user","content":[{"type":"text","text":"summary"}]}'], 2, {})
     conversation.close()
     content = conversation.path.read_bytes()
     conversation.path.write_bytes(content.replace(b'"place":3', b'"place":x'))
     again = load_conversation(conversation.path, prefixes)
-    assert again.lost.count == 1 and [b"one" in again.items[0], b"two" in again.items[1]] == [True, True]
+    assert again.lost_lines.count == 1 and [b"one" in again.items[0], b"two" in again.items[1]] == [True, True]

@@ -3,16 +3,16 @@
 from collections import Counter
 
 from teamwright.agent import conversation
-from teamwright.agent.conversation import Told
+from teamwright.agent.conversation import UserMessage
 from teamwright.agent.loop import run_turn
 from teamwright.models.model import Request
-from teamwright.models.wire import body_of
-from teamwright.protocol.blocks import encode, text_block
+from teamwright.models.providers.messages import request_body
 from teamwright.protocol.events import LIVE
+from teamwright.protocol.messages import encode, text_block
 from tests.agent.parts import Echo, Listed, an_agent, call, says
 
 ROUNDS = 30
-HELLO = Told((text_block("hello"),), ("prompt:1",))
+HELLO = UserMessage((text_block("hello"),), ("prompt:1",))
 
 
 class Remembers(Listed):
@@ -60,17 +60,17 @@ async def test_the_last_round_encodes_and_writes_as_often_as_the_first(tmp_path,
 def test_a_body_is_joined_from_the_items_as_they_are(tmp_path):
     agent, _ = an_agent(tmp_path, Listed())
     for number in range(ROUNDS):
-        agent.conversation.tell(Told((text_block(f"question {number}"),)))
-        agent.conversation.reply(says(f"answer {number}"))
+        agent.conversation.append_user_message(UserMessage((text_block(f"question {number}"),)))
+        agent.conversation.append_reply(says(f"answer {number}"))
     items = agent.conversation.items
-    body = body_of(agent.conversation.prefix, items, caching=True)
+    body = request_body(agent.conversation.prefix, items, caching=True)
     marked = [item for item in items if item not in body]
     assert marked == [items[-4], items[-2]]
 
 
 async def test_without_anybody_attached_no_live_event_is_made(tmp_path):
     agent, events = an_agent(tmp_path, Listed(says("a", call("Echo", "t1", text="b")), says("c")), [Echo()])
-    agent.attended = agent.toolbox.attended = lambda: False
+    agent.has_listeners = agent.toolbox.has_listeners = lambda: False
     await run_turn(agent, HELLO)
     assert events
     assert not [event for event in events if isinstance(event, LIVE)]

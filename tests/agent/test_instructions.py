@@ -168,15 +168,15 @@ def test_a_deeper_file_is_told_once_when_its_directory_is_first_touched(place):
     write(project / "src/deep/CLAUDE.md", "of deep")
     known = load_instructions(project, project, place / "home", True, False)
     nested = NestedInstructions(project, project, known, True, False)
-    assert nested.nested_for(project / "x.py") == ""
-    told = nested.nested_for(project / "src/deep/x.py")
+    assert nested.text_for(project / "x.py") == ""
+    told = nested.text_for(project / "src/deep/x.py")
     assert told.index("of src") < told.index("of deep")
     assert str(project / "src/AGENTS.md") in told
-    assert nested.nested_for(project / "src/deep/y.py") == ""
-    assert nested.nested_for(project / "src/x.py") == ""
+    assert nested.text_for(project / "src/deep/y.py") == ""
+    assert nested.text_for(project / "src/x.py") == ""
     other = NestedInstructions(project, project, known, True, False)
-    assert "of src" in other.nested_for(project / "src/x.py")
-    assert "of deep" in other.nested_for(project / "src/deep/x.py")
+    assert "of src" in other.text_for(project / "src/x.py")
+    assert "of deep" in other.text_for(project / "src/deep/x.py")
 
 
 @pytest.mark.promise("P7")
@@ -185,8 +185,8 @@ def test_a_directory_outside_the_repository_tells_nothing(place):
     write(place / "outside/AGENTS.md", "SECRET")
     (project / "link").symlink_to(place / "outside")
     nested = NestedInstructions(project, project, [], True, False)
-    assert nested.nested_for(project / "link/x.py") == ""
-    assert nested.nested_for(place / "outside/x.py") == ""
+    assert nested.text_for(project / "link/x.py") == ""
+    assert nested.text_for(place / "outside/x.py") == ""
 
 
 @pytest.mark.finding("C6")
@@ -207,13 +207,13 @@ def test_instructions_and_rules_in_the_folder_of_the_other_product_are_read_afte
     assert texts(place, compat=False) == []
     known = load_instructions(project, project, Path(os.environ["TEAMWRIGHT_HOME"]), True, False)
     nested = NestedInstructions(project, project, known, True, False)
-    assert nested.nested_for(project / "x.txt") == ""
-    assert "mine, of Python" in nested.nested_for(project / "x.py")
-    assert nested.nested_for(project / "y.py") == ""
-    assert "in the folder of src" in nested.nested_for(project / "src/x.ts")
-    told = nested.nested_for(project / "src/deep/er/x.ts")
+    assert nested.text_for(project / "x.txt") == ""
+    assert "mine, of Python" in nested.text_for(project / "x.py")
+    assert nested.text_for(project / "y.py") == ""
+    assert "in the folder of src" in nested.text_for(project / "src/x.ts")
+    told = nested.text_for(project / "src/deep/er/x.ts")
     assert told.endswith("of the api") and "src/deep/**/*.ts, *.md" in told
-    assert nested.nested_for(project / "README.md") == ""  # the same rule again
+    assert nested.text_for(project / "README.md") == ""  # the same rule again
 
 
 @pytest.mark.finding("C6")
@@ -234,7 +234,7 @@ def test_paths_of_a_rule_are_read_in_every_form_that_people_write(place, paths, 
     write(project / ".claude/rules/one.md", f"---\n{paths}\n---\nTHE RULE")
     assert texts(place) == []
     nested = NestedInstructions(project, project, [], True, False)
-    assert ("THE RULE" in nested.nested_for(project / touched)) is is_about
+    assert ("THE RULE" in nested.text_for(project / touched)) is is_about
 
 
 @pytest.mark.finding("C6")
@@ -246,8 +246,8 @@ def test_a_broken_pattern_harms_no_other_rule_and_a_loop_of_links_ends(place):
     write(place / "outside/secret.md", "outside")
     (project / ".claude/rules/out.md").symlink_to(place / "outside/secret.md")
     nested = NestedInstructions(project, project, [], True, False)
-    assert nested.nested_for(project / "src/x.py").endswith("good")
-    assert any("cannot be read" in one.why and one.verdict == "broken" for one in nested.read.passed)
-    assert any(one.verdict == "needs trust" for one in nested.read.passed)
+    assert nested.text_for(project / "src/x.py").endswith("good")
+    assert any("cannot be read" in one.reason and one.verdict == "broken" for one in nested.result.skipped)
+    assert any(one.verdict == "needs trust" for one in nested.result.skipped)
     assert texts(place) == []
     assert texts(place, trusted=True) == ["outside"]

@@ -3,23 +3,23 @@ import json
 
 import pytest
 
-from teamwright.agent.agent import Steered
-from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
+from teamwright.agent.agent import SteeringInput
+from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
 from teamwright.agent.loop import run_turn
 from teamwright.agent.tool import ToolResult
 from teamwright.models.model import Failure
-from teamwright.protocol.blocks import text_block
-from teamwright.protocol.events import RoundEnded, Spoken, TextDelta, ToolCalled
+from teamwright.protocol.events import AssistantText, ModelCallEnded, TextDelta, ToolCalled
+from teamwright.protocol.messages import text_block
 from tests.agent.parts import Echo, Listed, an_agent, call, says
 from tests.support.waits import WAIT_S
 
-HELLO = Told((text_block("hello"),), ("prompt:1",))
+HELLO = UserMessage((text_block("hello"),), ("prompt:1",))
 
 
 async def test_a_turn_ends_with_the_models_last_text(tmp_path):
     agent, events = an_agent(tmp_path, Listed(says("hi there")))
     end = await run_turn(agent, HELLO)
-    assert (end.stop, end.text, end.rounds) == ("done", "hi there", 1)
+    assert (end.stop, end.text, end.model_calls) == ("done", "hi there", 1)
     assert [e.text for e in events if isinstance(e, TextDelta)] == ["hi there"]
     assert agent.meter.used.tokens == 15
 
@@ -29,7 +29,7 @@ async def test_calls_are_answered_in_one_user_line_in_their_order(tmp_path):
     model = Listed(says(call("Echo", "t1", text="one"), call("Echo", "t2", text="two")), says("done"))
     agent, events = an_agent(tmp_path, model, [Echo()])
     end = await run_turn(agent, HELLO)
-    assert end.tools == 2
+    assert end.tool_calls == 2
     told = model.seen[1][-1]
     assert [(b["tool_use_id"], b["content"]) for b in told["content"]] == [("t1", "one"), ("t2", "two")]
     assert [e.call for e in events if isinstance(e, ToolCalled)] == ["c1", "c2"]
@@ -87,11 +87,11 @@ async def test_what_arrives_during_a_round_is_told_before_the_next_model_call(tm
     flagged = []
 
     class Mail:
-        async def between_rounds(self):
+        async def next_input(self):
             async def seen():
-                flagged.append(agent.conversation.holds({"mail:7"}))
+                flagged.append(agent.conversation.delivered_ids({"mail:7"}))
 
-            return Steered((text_block("stop that"),), ("mail:7",), seen)
+            return SteeringInput((text_block("stop that"),), ("mail:7",), seen)
 
     agent.steering = Mail()
     await run_turn(agent, HELLO)
@@ -111,9 +111,9 @@ async def test_a_cancelled_call_has_a_result_and_the_next_request_is_complete(tm
     with pytest.raises(asyncio.CancelledError):
         await task
     last = json.loads(agent.conversation.items[-1])
-    assert [b["content"] for b in last["content"]] == [INTERRUPTED, INTERRUPTED]
+    assert [b["content"] for b in last["content"]] == [INTERRUPTED_RESULT, INTERRUPTED_RESULT]
     model.answers.append(says("fine"))
-    end = await run_turn(agent, Told((text_block("go on"),)))
+    end = await run_turn(agent, UserMessage((text_block("go on"),)))
     assert end.text == "fine"
     agent.conversation.close()
     assert Conversation.load(agent.conversation.path, agent.conversation.prefix).items == agent.conversation.items
@@ -124,14 +124,16 @@ async def test_after_a_kill_calls_that_may_be_repeated_run_again_and_others_say_
     reads, writes = Echo(reads=True), Echo(reads=False)
     writes.name = "Write"
     agent, events = an_agent(tmp_path, Listed(says("done")), [reads, writes])
-    agent.conversation.tell(HELLO)
-    agent.conversation.reply(says(call("Echo", "t1", text="x"), call("Write", "t2", text="y"), call("Gone", "t3")))
+    agent.conversation.append_user_message(HELLO)
+    agent.conversation.append_reply(
+        says(call("Echo", "t1", text="x"), call("Write", "t2", text="y"), call("Gone", "t3"))
+    )
     agent.conversation.close()
     agent.conversation = Conversation.load(agent.conversation.path, agent.conversation.prefix)
     end = await run_turn(agent, None)
-    assert end.text == "done" and not agent.conversation.owes_round
+    assert end.text == "done" and not agent.conversation.owes_answer
     results = json.loads(agent.conversation.items[-2])["content"]
-    assert [block["content"] for block in results] == ["x", INTERRUPTED, INTERRUPTED]
+    assert [block["content"] for block in results] == ["x", INTERRUPTED_RESULT, INTERRUPTED_RESULT]
     assert [event.summary for event in events if isinstance(event, ToolCalled)] == ["Echo"]
 
 
@@ -141,18 +143,18 @@ async def test_a_call_that_is_run_again_has_the_key_that_it_had(tmp_path):
 
     class Keyed(Echo):
         async def run(self, call, ctx):
-            seen.append((ctx.key, ctx.again))
+            seen.append((ctx.key, ctx.is_rerun))
             return ToolResult("done")
 
     answers = (says(call("Echo", "t1", text="x")), says(call("Echo", "t1", text="y")), says("done"))
     agent, _ = an_agent(tmp_path, Listed(*answers, says("done")), [Keyed()])
-    agent.toolbox.key_of = agent.conversation.key
+    agent.toolbox.make_key = agent.conversation.step_key
     await run_turn(agent, HELLO)
     agent.conversation.close()
     lines = agent.conversation.path.read_bytes().splitlines(keepends=True)
     agent.conversation.path.write_bytes(b"".join(lines[:3]))  # as a kill leaves it: the first call has no result
     agent.conversation = Conversation.load(agent.conversation.path, agent.conversation.prefix)
-    agent.toolbox.key_of = agent.conversation.key
+    agent.toolbox.make_key = agent.conversation.step_key
     await run_turn(agent, None)
     assert [again for _, again in seen] == [False, False, True]
     assert seen[2][0] == seen[0][0] != seen[1][0], "the place of the call names it, not the model's id alone"
@@ -169,7 +171,7 @@ async def test_an_interrupt_while_the_model_speaks_stores_nothing_of_the_broken_
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(agent.conversation.items) == 1
-    assert agent.conversation.owes_round
+    assert agent.conversation.owes_answer
 
 
 async def test_a_models_failure_is_how_a_turn_ends(tmp_path):
@@ -177,16 +179,16 @@ async def test_a_models_failure_is_how_a_turn_ends(tmp_path):
     end = await run_turn(agent, HELLO)
     assert end.stop == "failed"
     assert end.failure is not None and end.failure.slug == "no-network"
-    assert agent.conversation.owes_round
+    assert agent.conversation.owes_answer
 
 
 @pytest.mark.promise("K4", "P6")
 async def test_the_call_after_the_cap_is_refused(tmp_path):
     agent, _ = an_agent(tmp_path, Listed(says(call("Echo", "t1", text="x")), says("never")), [Echo()])
-    agent.rounds_left = 1
+    agent.model_calls_left = 1
     end = await run_turn(agent, HELLO)
-    assert (end.stop, end.limit, end.rounds) == ("limit", "turns", 1)
-    agent.rounds_left = None
+    assert (end.stop, end.limit, end.model_calls) == ("limit", "turns", 1)
+    agent.model_calls_left = None
     agent.meter.why = "money"
     assert (await run_turn(agent, None)).limit == "money"
 
@@ -195,7 +197,7 @@ async def test_a_paused_answer_is_continued(tmp_path):
     model = Listed(says("thinking", stop="pause_turn"), says("done"))
     agent, _ = an_agent(tmp_path, model)
     end = await run_turn(agent, HELLO)
-    assert (end.text, end.rounds) == ("done", 2)
+    assert (end.text, end.model_calls) == ("done", 2)
     assert [m["role"] for m in model.seen[1]] == ["user", "assistant"]
 
 
@@ -214,5 +216,10 @@ async def test_surfaces_see_every_stored_line_and_each_round(tmp_path):
     model = Listed(says(call("Echo", "t1", text="x")), says("ok"))
     agent, events = an_agent(tmp_path, model, [Echo()])
     await run_turn(agent, HELLO)
-    assert [e.message["role"] for e in events if isinstance(e, Spoken)] == ["user", "assistant", "user", "assistant"]
-    assert [e.tools for e in events if isinstance(e, RoundEnded)] == [1, 0]
+    assert [e.message["role"] for e in events if isinstance(e, AssistantText)] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert [e.tools for e in events if isinstance(e, ModelCallEnded)] == [1, 0]

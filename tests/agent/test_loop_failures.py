@@ -6,14 +6,14 @@ import resource
 
 import pytest
 
-from teamwright.agent.conversation import Conversation, Told
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.messages import text_block
 from tests.agent.parts import Echo, EchoInput, Listed, an_agent, call, says
 from tests.support.waits import WAIT_S
 
-HELLO = Told((text_block("hello"),), ("prompt:1",))
+HELLO = UserMessage((text_block("hello"),), ("prompt:1",))
 
 
 class Odd(Echo):
@@ -50,7 +50,7 @@ async def test_results_are_told_though_the_inbox_cannot_be_read_between_rounds(t
     agent, _ = an_agent(tmp_path, Listed(says(call("Echo", "t1", text="x")), says("fine")), [Echo()])
 
     class Damaged:
-        async def between_rounds(self):
+        async def next_input(self):
             raise StorageError("damaged-file", "the inbox cannot be read")
 
     agent.steering = Damaged()
@@ -76,7 +76,7 @@ async def test_calls_whose_results_never_reached_the_disk_have_one_before_anythi
             await turn
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (await run_turn(agent, Told((text_block("go on"),)))).text == "fine"
+    assert (await run_turn(agent, UserMessage((text_block("go on"),)))).text == "fine"
     roles = [(m["role"], m["content"][0]["type"]) for m in model.seen[-1]]
     assert roles == [("user", "text"), ("assistant", "tool_use"), ("user", "tool_result"), ("user", "text")]
     agent.conversation.close()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.plan_mode import Leaving, PlanMode
-from teamwright.permissions.book import Scope
+from teamwright.agent.plan_mode import PlanExit, PlanMode
 from teamwright.permissions.decide import Policy
+from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.verdict import Access, Mode, Verdict
 
 LEAVE = [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.DONT_ASK, Mode.BYPASS]
@@ -21,8 +21,8 @@ class Place:
         self.record = root / "session" / "plans" / "ada.json"
 
     def policy(self, mode: Mode = Mode.DEFAULT, above: Policy | None = None) -> Policy:
-        made = Policy(mode, (), Scope((self.work,), private=(self.root / "plans",), base=self.work))
-        return made if above is None else made.narrow(above)
+        made = Policy(mode, (), PermissionScope((self.work,), private=(self.root / "plans",), base=self.work))
+        return made if above is None else made.narrow_to(above)
 
     def mode(self, policy: Policy, **more) -> PlanMode:
         return PlanMode(policy, self.root / "plans", self.record, **more)
@@ -52,7 +52,7 @@ def test_a_granted_mode_comes_instead_and_entering_twice_is_entering_once(place)
     policy = place.policy()
     mode = place.mode(policy)
     first = mode.enter()
-    assert mode.enter() == first and mode.leaving is Leaving.FREELY
+    assert mode.enter() == first and mode.exit_rule is PlanExit.FREELY
     assert mode.leave(Mode.ACCEPT_EDITS) is Mode.ACCEPT_EDITS
     assert mode.enter() != first  # one file a plan
 
@@ -66,10 +66,10 @@ def test_who_leaves_under_a_planning_caller_still_changes_nothing(place, given):
     lead_mode.enter()
     mode.enter()
     mode.leave(given)
-    assert mode.inherited and not mode.on
+    assert mode.is_inherited and not mode.is_on
     assert may(own, "touch x", place.work) is Verdict.DENY
     lead_mode.leave()
-    assert not mode.inherited and may(own, "touch x", place.work) is Verdict.ALLOW
+    assert not mode.is_inherited and may(own, "touch x", place.work) is Verdict.ALLOW
 
 
 @pytest.mark.promise("G5")
@@ -110,18 +110,25 @@ def test_what_is_granted_with_a_plan_is_this_agents_alone_and_never_more_than_it
 @pytest.mark.promise("G5", "F55")
 def test_the_next_process_goes_on_as_it_was_left(place):
     mode = place.mode(place.policy(Mode.ACCEPT_EDITS))
-    file = mode.enter(Leaving.APPROVED)
+    file = mode.enter(PlanExit.APPROVED)
     mode.write("# Plan")
-    mode.waits_for("plan_approval-1@ada@crew")
+    mode.set_pending_request("plan_approval-1@ada@crew")
     policy = place.policy(Mode.ACCEPT_EDITS)
     again = place.mode(policy)
     assert again.restore()
-    assert (again.on, again.file, again.leaving, again.waits) == (True, file, Leaving.APPROVED, mode.waits)
+    assert (again.is_on, again.file, again.exit_rule, again.pending_request) == (
+        True,
+        file,
+        PlanExit.APPROVED,
+        mode.pending_request,
+    )
     assert again.read() == "# Plan" and policy.plan_file == file
     again.leave(granted=["Bash(make)"], call="c1")
     last, policy = None, place.policy(Mode.PLAN)  # the roster still says plan
     last = place.mode(policy)
-    assert last.restore() and policy.mode is Mode.ACCEPT_EDITS and last.left_by == "c1" and not last.waits
+    assert (
+        last.restore() and policy.mode is Mode.ACCEPT_EDITS and last.ended_by_call == "c1" and not last.pending_request
+    )
     assert may(policy, "make", place.work) is Verdict.ALLOW
 
 
@@ -141,7 +148,7 @@ def test_a_damaged_record_means_that_the_agent_plans(place, damage):
     place.record.write_text(damage)
     policy = place.policy(Mode.BYPASS)
     mode = place.mode(policy)
-    assert mode.restore() and policy.mode is Mode.PLAN and mode.leaving is Leaving.APPROVED
+    assert mode.restore() and policy.mode is Mode.PLAN and mode.exit_rule is PlanExit.APPROVED
     assert json.loads(place.record.read_text())["on"] is True
 
 
@@ -150,7 +157,7 @@ def test_a_record_of_an_earlier_life_is_not_this_ones(place):
     place.mode(place.policy()).enter()
     policy = place.policy()
     mode = place.mode(policy)
-    mode.forget()
+    mode.remove_record()
     assert not mode.restore() and policy.mode is Mode.DEFAULT
 
 
@@ -160,12 +167,12 @@ def test_a_person_that_changes_the_mode_ends_or_begins_plan_mode(place):
     mode = place.mode(policy)
     mode.enter()
     policy.mode = Mode.DEFAULT
-    mode.changed()
+    mode.follow_mode_change()
     again = place.policy(Mode.DEFAULT)
     assert place.mode(again).restore() and again.mode is Mode.DEFAULT
     policy.mode = Mode.PLAN
-    mode.changed(Mode.DEFAULT)
-    assert mode.on and mode.leaving is Leaving.APPROVED
+    mode.follow_mode_change(Mode.DEFAULT)
+    assert mode.is_on and mode.exit_rule is PlanExit.APPROVED
     assert mode.leave() is Mode.DEFAULT
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from teamwright import Team
-from teamwright.agent.conversation import Told
-from teamwright.agent.guards.repeats import NOTE
+from teamwright.agent.conversation import UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.protocol.blocks import text_block
+from teamwright.agent.repetition_guard import WARNING
+from teamwright.protocol.messages import text_block
 from teamwright.testing import ScriptedModel
 from teamwright.tools.shell.bash import Bash
 from tests.agent.parts import Echo, Listed, an_agent, call, says
@@ -23,8 +23,8 @@ class Command(Echo):
         super().__init__(reads=False)
         self.does = does
 
-    def waits(self, call):
-        return Bash.waits(self, type("Line", (), {"command": call.text}))
+    def is_wait(self, call):
+        return Bash.is_wait(self, type("Line", (), {"command": call.text}))
 
     async def run(self, call, ctx):
         result = await super().run(call, ctx)
@@ -48,8 +48,8 @@ async def turn(tmp_path, makes, tool=None):
     place.cwd = tmp_path / "work"  # its transcript, which grows, is elsewhere
     place.cwd.mkdir()
     place.roots = (place.cwd,)
-    end = await run_turn(agent, Told((text_block("hello"),)))
-    notes = [number for number, seen in enumerate(model.seen) if NOTE in str(seen[-1])]
+    end = await run_turn(agent, UserMessage((text_block("hello"),)))
+    notes = [number for number, seen in enumerate(model.seen) if WARNING in str(seen[-1])]
     return end, notes, model
 
 
@@ -70,8 +70,8 @@ async def test_a_call_that_changes_nothing_is_noted_at_the_third_time_and_ends_t
     tmp_path, makes, period
 ):
     end, notes, model = await turn(tmp_path, makes)
-    assert (end.stop, end.limit, end.rounds) == ("limit", "repeats", 6 * period)
-    assert "6 times in a row" in end.why and "budget" not in end.why
+    assert (end.stop, end.limit, end.model_calls) == ("limit", "repeats", 6 * period)
+    assert "6 times in a row" in end.explanation and "budget" not in end.explanation
     assert notes == [3 * period]
     assert model.answers, "no further model call was made"
 
@@ -110,14 +110,16 @@ async def test_a_run_whose_lead_repeats_itself_ends_with_4_and_a_member_that_doe
 
     def answer(request):
         asked = b"".join(request.items)
-        return look if request.asker == "ada" or b"Look yourself" in asked else "I wait."
+        return look if request.agent_name == "ada" or b"Look yourself" in asked else "I wait."
 
     model = ScriptedModel(answer)
     async with Team("crew", model=model, cwd=tmp_path, env={}) as team:
         await team.spawn("ada", "Look.")
         first = await team.run("Go.")
         again = await team.run("Look yourself.")
-    told = "\n".join(model.asked(number) for number, one in enumerate(model.requests) if one.asker == "team-lead")
+    told = "\n".join(
+        model.request_text(number) for number, one in enumerate(model.requests) if one.agent_name == "team-lead"
+    )
     assert "6 times in a row" in told and first.stop == "done"
     assert ["6 times in a row" in one.error for one in first.members if one.name == "ada"] == [True]
     assert (again.stop, again.limit, again.exit_code) == ("limit", "repeats", 4)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from teamwright.agent.conversation import Conversation, Told
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.protocol.blocks import text_block
+from teamwright.protocol.messages import text_block
 from tests.agent.parts import Echo, Listed, an_agent, call, says
 
-HELLO = Told((text_block("hello"),), ("prompt:1",))
+HELLO = UserMessage((text_block("hello"),), ("prompt:1",))
 
 
 class Keyed(Echo):
@@ -28,7 +28,7 @@ async def test_calls_to_which_a_server_gives_the_same_id_have_results_and_names_
     tool = Keyed()
     model = Listed(says(*same, call("Echo", "call_0_2", text="four")), says("done"))
     agent, _ = an_agent(tmp_path, model, [tool])
-    agent.toolbox.key_of = agent.conversation.key
+    agent.toolbox.make_key = agent.conversation.step_key
     await run_turn(agent, HELLO)
     asked, told = (model.seen[1][at]["content"] for at in (-2, -1))
     assert [b["tool_use_id"] for b in told] == [b["id"] for b in asked]
@@ -40,11 +40,11 @@ async def test_calls_to_which_a_server_gives_the_same_id_have_results_and_names_
 async def test_an_answer_that_paused_is_still_owed_after_a_kill(tmp_path):
     agent, _ = an_agent(tmp_path, Listed(says("so far", stop="pause_turn")))
     agent.meter.why = None
-    agent.rounds_left = 1
+    agent.model_calls_left = 1
     assert (await run_turn(agent, HELLO)).stop == "limit"
     agent.conversation.close()
     again = Conversation.load(agent.conversation.path, agent.conversation.prefix)
-    assert agent.conversation.owes_round and again.owes_round
-    agent.conversation, agent.model, agent.rounds_left = again, Listed(says("and the rest")), None
+    assert agent.conversation.owes_answer and again.owes_answer
+    agent.conversation, agent.model, agent.model_calls_left = again, Listed(says("and the rest")), None
     assert (await run_turn(agent, None)).text == "and the rest"
-    assert not again.owes_round
+    assert not again.owes_answer

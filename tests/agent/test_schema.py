@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from teamwright.agent.schema import in_short, input_schema, tool_schema, validate
 from teamwright.agent.tool import Tool, ToolInput, ToolResult
+from teamwright.agent.tool_schema import describe_parameters, input_schema, tool_schema, validate
 from tests.support.examples import examples
 
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_refused_with_the_parameters_that_are_allowed(raw
     refusal = validate(Echo(), raw)
     assert isinstance(refusal, ToolResult) and refusal.is_error
     assert isinstance(refusal.content, str)
-    assert said in refusal.content and in_short(input_schema(EchoInput)) in refusal.content
+    assert said in refusal.content and describe_parameters(input_schema(EchoInput)) in refusal.content
 
 
 JSON = st.recursive(

@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from teamwright.agent.conversation import Conversation, Told
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.prefix import store_prefix
-from teamwright.app.looking.audit import Audit, audit
-from teamwright.app.looking.sessions import LEASE
 from teamwright.mail.inbox import Inbox, inbox_for
 from teamwright.models.model import Prefix, Reply
-from teamwright.protocol.blocks import text_block, tool_result_block
-from teamwright.protocol.clock import iso, now_ms
-from teamwright.protocol.envelope import UNKEYED
+from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.events import MessageSent, TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import Entry
-from teamwright.protocol.roster import Member
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.message_xml import NO_KEY_TAGS
+from teamwright.protocol.messages import text_block, tool_result_block
+from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
-from teamwright.storage.log import EventLog
+from teamwright.session.lookup.saved_sessions import LEASE
+from teamwright.storage.event_log import EventLog
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import LeadLease
+from teamwright.views.audit.audit import Audit, audit
 
 SESSION = "7f3a0000-0000-4000-8000-0000000000a1"
 PREFIX = Prefix.build({"model": "m", "system": []})
@@ -59,7 +59,9 @@ class Audited:
 
     async def joins(self, name: str, **more: Any) -> None:
         self.lives(name, 1)
-        member = Member(f"{name}@{self.name}", name, model="m", joined_at=1, **{"backend_type": "in-process", **more})
+        member = RosterMember(
+            f"{name}@{self.name}", name, model="m", joined_at=1, **{"backend_type": "in-process", **more}
+        )
         await Roster(self.home, self.directory).join(member)
         self.born(name)
 
@@ -93,18 +95,18 @@ class Audited:
         """As a stranger does it: the whole array, in a layout of its own."""
         self.home.inbox(self.directory, name).write_text(json.dumps(list(entries), indent=2))
 
-    async def send(self, to: str, text: str, sender: str = LEAD, *, logged: bool = True) -> Entry:
-        entry = Entry(sender, text, timestamp=iso(), msg_id=message_id())
+    async def send(self, to: str, text: str, sender: str = LEAD, *, logged: bool = True) -> InboxEntry:
+        entry = InboxEntry(sender, text, timestamp=iso_time(), msg_id=message_id())
         await self.inbox(to).send(entry)
         if logged:
             self.sent(entry, to)
         return entry
 
-    def sent(self, entry: Entry, to: str, wire: str = "", summary: str = "words") -> None:
+    def sent(self, entry: InboxEntry, to: str, wire: str = "", summary: str = "words") -> None:
         event = MessageSent(member=entry.sender, to=to, message_id=entry.msg_id or "", summary=summary, wire=wire)
         self.log.emit(event)
 
-    async def read(self, name: str) -> list[Entry]:
+    async def read(self, name: str) -> list[InboxEntry]:
         """The member's next turn: what is unread is told, answered, flagged."""
         entries = await self.inbox(name).unread()
         self.told(name, *entries)
@@ -112,19 +114,19 @@ class Audited:
         await self.inbox(name).mark_read([e.msg_id for e in entries if e.msg_id])
         return entries
 
-    def told(self, name: str, *entries: Entry) -> None:
-        blocks = tuple(text_block(UNKEYED.entry(entry)) for entry in entries)
-        self.talks[name].tell(Told(blocks, tuple(f"mail:{entry.msg_id}" for entry in entries)))
+    def told(self, name: str, *entries: InboxEntry) -> None:
+        blocks = tuple(text_block(NO_KEY_TAGS.entry(entry)) for entry in entries)
+        self.talks[name].append_user_message(UserMessage(blocks, tuple(f"mail:{entry.msg_id}" for entry in entries)))
 
     def answers(self, name: str) -> None:
-        self.talks[name].reply(_reply({"type": "text", "text": "well"}))
+        self.talks[name].append_reply(_reply({"type": "text", "text": "well"}))
 
     def calls(self, name: str, tool: str, given: dict[str, Any], result: str | None, *, error: bool = False) -> None:
         """A call and its result (None: it has none yet)."""
         id = message_id()
-        self.talks[name].reply(_reply({"type": "tool_use", "id": id, "name": tool, "input": given}))
+        self.talks[name].append_reply(_reply({"type": "tool_use", "id": id, "name": tool, "input": given}))
         if result is not None:
-            self.talks[name].tell(Told((tool_result_block(id, result, is_error=error),)))
+            self.talks[name].append_user_message(UserMessage((tool_result_block(id, result, is_error=error),)))
             self.answers(name)
 
     # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────

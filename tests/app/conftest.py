@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.policy import policy_of
-from teamwright.app.settings.merging import load_settings, reads_other_product
-from teamwright.app.settings.model import Flags, Settings
-from teamwright.app.trust.store import Trust, TrustState
+from teamwright.config.permission_policy import make_policy
+from teamwright.config.settings.merge import load_settings, reads_other_product
+from teamwright.config.settings.settings import SettingFlags, Settings
+from teamwright.config.trust.trust_store import TrustState, TrustStore
 from teamwright.permissions.decide import Policy
-from teamwright.storage.paths import Home, home_of
+from teamwright.storage.paths import Home, find_home
 
 
 class Repository:
@@ -23,7 +23,7 @@ class Repository:
 
     @property
     def home(self) -> Home:
-        return home_of()
+        return find_home()
 
     def write(self, name: str, content: object) -> Path:
         path = self.root / name
@@ -36,18 +36,18 @@ class Repository:
         self.home.settings.write_text(content if isinstance(content, str) else json.dumps(content))
 
     def state(self, **kwargs) -> TrustState:
-        return Trust.load(self.home).verdict(self.root, **kwargs)
+        return TrustStore.load(self.home).verdict(self.root, **kwargs)
 
     def trust(self) -> TrustState:
-        return Trust.load(self.home).give(self.state())
+        return TrustStore.load(self.home).give(self.state())
 
-    def settings(self, flags: Flags | None = None, **kwargs) -> Settings:
-        flags = flags or Flags()
+    def settings(self, flags: SettingFlags | None = None, **kwargs) -> Settings:
+        flags = flags or SettingFlags()
         compat = reads_other_product(self.home, flags)
         return load_settings(self.home, self.root, flags, self.state(compat=compat, **kwargs))
 
-    def policy(self, flags: Flags | None = None, **kwargs) -> Policy:
-        return policy_of(self.settings(flags, **kwargs), self.home, self.root, self.state(**kwargs))
+    def policy(self, flags: SettingFlags | None = None, **kwargs) -> Policy:
+        return make_policy(self.settings(flags, **kwargs), self.home, self.root, self.state(**kwargs))
 
 
 @pytest.fixture

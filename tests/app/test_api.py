@@ -13,7 +13,6 @@ import pytest
 
 import teamwright
 from teamwright import (
-    AgentChanged,
     Budget,
     CannotStart,
     InvalidName,
@@ -25,6 +24,7 @@ from teamwright import (
     Request,
     Result,
     RunEnded,
+    SubagentChanged,
     Task,
     TaskRefused,
     Team,
@@ -36,7 +36,7 @@ from teamwright import (
     UsageError,
 )
 from teamwright.models.model import Failure
-from teamwright.protocol.blocks import text_block
+from teamwright.protocol.messages import text_block
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 
@@ -70,7 +70,7 @@ class Stuck(ScriptedModel):
         self.cut = 0
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        if request.asker in self.names:
+        if request.agent_name in self.names:
             self.asked.set()
             try:
                 await asyncio.Event().wait()
@@ -217,7 +217,7 @@ async def test_a_member_whose_turn_ends_in_time_is_not_cut(tmp_path):
 
     class Slow(ScriptedModel):
         async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-            if request.asker == "ada":
+            if request.agent_name == "ada":
                 asked.set()
                 await gate.wait()
             async for part in super().stream(request):
@@ -647,7 +647,7 @@ class Parrot:
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         yield TextPart(self.word)
-        yield Reply([text_block(f"{self.word} ({request.asker})")], "end_turn", Usage(3, 1, requests=1), self.word)
+        yield Reply([text_block(f"{self.word} ({request.agent_name})")], "end_turn", Usage(3, 1, requests=1), self.word)
 
     async def aclose(self) -> None:
         self.closed = True
@@ -682,7 +682,7 @@ async def test_a_member_whose_named_model_cannot_be_had_is_refused_and_nobody_is
 @pytest.mark.promise("J1")
 async def test_what_an_agent_asks_for_never_leaves_the_object_that_the_program_gave(tmp_path):
     def answer(request: Request):
-        if request.asker == "team-lead" and len(request.items) == 1:
+        if request.agent_name == "team-lead" and len(request.items) == 1:
             return ("Agent", {"description": "x", "prompt": "Go.", "name": "ada", "model": "haiku"})
         return "ok"
 
@@ -730,7 +730,7 @@ async def test_a_mode_that_is_none_is_refused_for_the_team_and_for_a_member(tmp_
         with pytest.raises(UsageError, match="permission mode"):
             await team.spawn("ada", "Go.", mode="alow")
         with pytest.raises(UsageError, match="no-such-role"):
-            await team.spawn("ada", "Go.", role="no-such-role")
+            await team.spawn("ada", "Go.", agent_type="no-such-role")
         assert team.members == []
 
 
@@ -813,7 +813,7 @@ async def test_a_scripted_model_gives_one_text_of_a_mapping_whole_and_every_time
 @pytest.mark.finding("T16")
 async def test_a_program_stops_a_sub_agent_by_its_id(tmp_path):
     def answer(request):
-        if request.asker != "team-lead":
+        if request.agent_name != "team-lead":
             return ("Bash", {"command": "sleep 60", "description": "wait"})
         start = {"description": "wait", "prompt": "Wait.", "run_in_background": True}
         return ("Agent", start) if b"Wait." not in b"".join(request.items) else "It works."
@@ -825,7 +825,7 @@ async def test_a_program_stops_a_sub_agent_by_its_id(tmp_path):
         run = team.run("Begin.")
         await team.stop((await anext(_until_background(run))).agent)
         assert (await run).ok
-        ends = [event.state async for event in run.events() if isinstance(event, AgentChanged)]
+        ends = [event.state async for event in run.events() if isinstance(event, SubagentChanged)]
         assert ends[-1] == "killed"
         with pytest.raises(UnknownMember):
             await team.stop("a0000000")
@@ -834,7 +834,7 @@ async def test_a_program_stops_a_sub_agent_by_its_id(tmp_path):
 async def _until_background(run):
     """The event of the first sub-agent that works in the background."""
     async for event in run.events():
-        if isinstance(event, AgentChanged) and event.state == "background":
+        if isinstance(event, SubagentChanged) and event.state == "background":
             yield event
             return
 

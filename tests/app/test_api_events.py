@@ -21,7 +21,7 @@ from teamwright import (
     ToolCalled,
 )
 from teamwright.protocol import events as kinds
-from teamwright.storage.log import MOST_WAITING
+from teamwright.storage.event_log import MAX_WAITING
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 
@@ -33,7 +33,7 @@ def a_team(tmp_path, model, **more) -> Team:
 def doing_one_task(request: Request):
     """The lead waits; ada completes what she claims."""
     text = request.items[-1].decode()
-    if request.asker == "ada" and "task-list" in text:
+    if request.agent_name == "ada" and "task-list" in text:
         return ("TaskUpdate", {"taskId": "1", "status": "completed"})
     return "ok"
 
@@ -155,7 +155,7 @@ async def _numbers(events) -> list[int]:
 
 @pytest.mark.promise("J1")
 async def test_a_reader_that_never_reads_holds_up_nobody_and_still_gets_all_of_the_log(tmp_path):
-    calls = MOST_WAITING // 2
+    calls = MAX_WAITING // 2
 
     def answer(request: Request):
         return ("TaskGet", {"taskId": str(len(model.requests))}) if len(model.requests) <= calls else "done"
@@ -209,7 +209,7 @@ async def test_waiting_for_an_event_may_time_out_and_goes_on_where_it_was(tmp_pa
 
 async def test_events_cost_nothing_when_nobody_watches_and_text_comes_in_pieces_when_somebody_does(tmp_path):
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel("one two three")) as team:
-        assert not team.session.log.attended()
+        assert not team.session.log.has_listeners()
         run = team.run("Go.")
         text = "".join([event.text async for event in run.events() if isinstance(event, TextDelta)])
     assert text == "one two three"

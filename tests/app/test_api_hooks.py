@@ -32,7 +32,9 @@ async def test_a_function_sees_each_call_before_and_after_it_on_every_route(tmp_
         seen.append((payload["hook_event_name"], payload["tool_input"]["command"]))
 
     agent = ("Agent", {"description": "make it", "prompt": "Make it."})
-    model = ScriptedModel(lambda request: script[request.asker if request.asker == "team-lead" else "sub"].pop(0))
+    model = ScriptedModel(
+        lambda request: script[request.agent_name if request.agent_name == "team-lead" else "sub"].pop(0)
+    )
     script = {"team-lead": [agent, ("Bash", {"command": "true"}), "Done."], "sub": [TOUCH, "Made."]}
     hooks = [Hook(event, note, matcher="Bash") for event in ("PreToolUse", "PostToolUse")]
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, *hooks) as team:

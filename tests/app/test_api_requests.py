@@ -22,7 +22,7 @@ def settings(tmp_path, **values):
 
 
 def told(model: ScriptedModel, name: str = "team-lead") -> str:
-    last = [r for r in model.requests if r.asker == name][-1]
+    last = [r for r in model.requests if r.agent_name == name][-1]
     return "\n".join(item.decode() for item in last.items)
 
 
@@ -119,7 +119,7 @@ async def test_always_stores_the_offered_rule_for_the_session_and_every_member(t
     offered: list[str] = []
 
     def answer(request: Request):
-        return ("python__note", {"text": request.asker}) if len(request.items) == 1 else "ok"
+        return ("python__note", {"text": request.agent_name}) if len(request.items) == 1 else "ok"
 
     def note(text: str) -> str:
         """Write a note."""
@@ -161,7 +161,7 @@ async def test_an_async_answerer_answers_for_the_lead_and_for_members(tmp_path):
             await request.allow()
 
     def answer(request: Request):
-        return ("Bash", {"command": f"touch {request.asker}"}) if len(request.items) == 1 else "ok"
+        return ("Bash", {"command": f"touch {request.agent_name}"}) if len(request.items) == 1 else "ok"
 
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(answer), on_request=decide) as team:
         await team.spawn("ada", "Go.")

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from teamwright import CannotStart, Team, TeamRefused, TeamwrightError
-from teamwright.app.api.once import run_once
-from teamwright.app.api.options import options_of
-from teamwright.app.looking.sessions import session_views
-from teamwright.storage.paths import home_of
+from teamwright.api.options import to_session_options
+from teamwright.api.run_once import run_once
+from teamwright.session.lookup.saved_sessions import session_views
+from teamwright.storage.paths import find_home
 from teamwright.teams.team_file import read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
@@ -21,7 +21,7 @@ async def leave_a_team(cwd, **options) -> str:
     async with a_team(cwd, ScriptedModel({"lead": ["ok"] * 5, "ada": ["Read it."] * 5})) as team:
         await team.tasks.add("wait for the boat", metadata={"for": ["nobody"]})
         ada = await team.spawn("ada", "Read the map.")
-        await until(team, lambda: ada.state == "idle" and team.session.team.quiet())
+        await until(team, lambda: ada.state == "idle" and team.session.team.is_quiet())
         return team.session.id
 
 
@@ -45,12 +45,12 @@ async def test_resume_goes_on_with_the_same_session_and_says_what_came_back(tmp_
 @pytest.mark.promise("F25", "D8")
 async def test_adopt_leads_the_team_from_a_new_session_and_its_members_are_who_they_were(tmp_path):
     own = await leave_a_team(tmp_path)
-    before = read_team_file(home_of().team_file("crew"))
+    before = read_team_file(find_home().team_file("crew"))
     async with again(Team.adopt, tmp_path) as team:
         assert team.session.id != own
-        after = read_team_file(home_of().team_file("crew"))
+        after = read_team_file(find_home().team_file("crew"))
         assert (after.uuid, after.lead.session) == (before.uuid, team.session.id)
-        assert after.lives["ada"].transcript == before.lives["ada"].transcript
+        assert after.incarnation_records["ada"].transcript == before.incarnation_records["ada"].transcript
         ada = team.session.team.members["ada"]
         assert any(b"Read the map." in item for item in ada.agent.conversation.items)
         assert [t.subject for t in await team.tasks.all()] == ["wait for the boat"]
@@ -61,7 +61,7 @@ async def test_adopt_leads_the_team_from_a_new_session_and_its_members_are_who_t
 @pytest.mark.promise("F25")
 @pytest.mark.parametrize("how", [Team.resume, Team.adopt])
 async def test_a_team_that_is_led_or_unknown_or_anothers_is_refused_and_nothing_is_left(tmp_path, how):
-    home = home_of()
+    home = find_home()
     with pytest.raises(TeamwrightError, match="there is no team"):
         async with again(how, tmp_path):
             pass
@@ -97,8 +97,8 @@ async def test_of_two_that_adopt_a_team_at_once_one_leads_it_and_the_other_leave
     async with asyncio.timeout(WAIT_S):
         found = await asyncio.gather(lead(done), lead(done))
     [winner] = [one for one in found if one not in {"session-busy", "team-refused"}]
-    assert {view.id for view in session_views(home_of())} == {own, winner}
-    assert read_team_file(home_of().team_file("crew")).lead.session == winner
+    assert {view.id for view in session_views(find_home())} == {own, winner}
+    assert read_team_file(find_home().team_file("crew")).lead.session == winner
 
 
 @pytest.mark.finding("T19")
@@ -107,12 +107,12 @@ async def test_mail_that_the_ping_pong_guard_keeps_is_delivered_after_a_resume_a
 
     def answer(request):
         last = json.loads(request.items[-1])["content"][0]
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             kinds = [item for item in request.items if b'"name":"Agent"' in item]
             return "I see." if kinds else [("TeamCreate", {"team_name": "crew"}), *map(start, ("ada", "ben"))]
         if last["type"] == "tool_result":
             return "sent"
-        other = "ben" if request.asker == "ada" else "ada"
+        other = "ben" if request.agent_name == "ada" else "ada"
         sent.append((other, f"Thank you, number {len(sent)}."))
         return ("SendMessage", {"to": other, "message": sent[-1][1], "summary": "thanks"})
 
@@ -121,7 +121,7 @@ async def test_mail_that_the_ping_pong_guard_keeps_is_delivered_after_a_resume_a
 
     model, home = ScriptedModel(answer), tmp_path / "home"
     given = {"cwd": tmp_path, "home": home, "permission_mode": "bypassPermissions"}
-    result = await asyncio.wait_for(run_once("Watch them.", options_of({"model": model, **given})), WAIT_S)
+    result = await asyncio.wait_for(run_once("Watch them.", to_session_options({"model": model, **given})), WAIT_S)
     assert result.ok and result.messages_undelivered
     lead = told(model, "team-lead")
     assert lead.count("exchanged 20 messages") == 1 and "are kept" in lead
@@ -130,5 +130,5 @@ async def test_mail_that_the_ping_pong_guard_keeps_is_delivered_after_a_resume_a
     after = ScriptedModel("ok")
     async with Team.resume("crew", model=after, **given) as team:
         assert {member.name for member in team.members} == {"ada", "ben"}
-        await until(team, lambda: {name for name, _ in kept} <= {request.asker for request in after.requests})
+        await until(team, lambda: {name for name, _ in kept} <= {request.agent_name for request in after.requests})
         assert all(text in told(after, name) for name, text in kept)

@@ -43,7 +43,7 @@ async def call(tmp_path: Path, function: Callable[..., Any], given: dict[str, An
     options = {"permission_mode": "bypassPermissions"} | more
     async with asyncio.timeout(WAIT_S), Team("crew", model=model, cwd=tmp_path, tools=[function], **options) as team:
         await team.run("Call it.")
-    return model.asked()
+    return model.request_text()
 
 
 def schema_of(model: ScriptedModel, name: str) -> dict[str, Any]:
@@ -252,16 +252,16 @@ async def test_members_and_sub_agents_have_the_functions_and_readers_do_not(tmp_
         return title
 
     def answer(request: Request):
-        if request.asker == "team-lead" and len(request.items) == 1:
+        if request.agent_name == "team-lead" and len(request.items) == 1:
             return ("Agent", {"description": "x", "prompt": "Go."})
         return "ok"
 
     model = ScriptedModel(answer)
     async with Team("crew", model=model, cwd=tmp_path, tools=[open_ticket]) as team:
         await team.spawn("ada", "Go.")
-        await team.spawn("eve", "Go.", role="Explore")
+        await team.spawn("eve", "Go.", agent_type="Explore")
         await team.run("Go.")
-    offered = {r.asker: b"python__open_ticket" in r.prefix.head for r in model.requests}
+    offered = {r.agent_name: b"python__open_ticket" in r.prefix.head for r in model.requests}
     assert offered.pop("eve") is False
     assert set(offered) > {"team-lead", "ada"} and all(offered.values())
 
@@ -372,4 +372,4 @@ def test_the_functions_of_a_script_work_in_the_one_call(tmp_path):
 
     model = ScriptedModel([("python__add", {"a": 2, "b": 3}), "done"])
     result = teamwright.run("Add.", model=model, cwd=tmp_path, tools=[add], allowed_tools=["python__add"])
-    assert result.ok and model.asked() == "5"
+    assert result.ok and model.request_text() == "5"

@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.conversation import Conversation
-from teamwright.app.looking.audit import audit
-from teamwright.mail.requests import RequestBox
+from teamwright.processes.process_tree import MARK_VARIABLE
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import Entry, IdleNotification, ShutdownApproved, ShutdownRequest
-from teamwright.storage.bell import Bell
+from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownApproved, ShutdownRequest
+from teamwright.requests.request_store import RequestStore
+from teamwright.storage.doorbell import Doorbell
+from teamwright.storage.file_lock import FileLock
 from teamwright.storage.lease import Lease
-from teamwright.storage.lock import FileLock
-from teamwright.storage.paths import home_of
-from teamwright.storage.processes.family import MARK
+from teamwright.storage.paths import find_home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team
 from teamwright.teams.roster import Roster
 from teamwright.testing import ScriptedModel
+from teamwright.views.audit.audit import audit
 from tests.app.audited import Audited
 from tests.support import preloaded
 from tests.support.waits import WAIT_S
@@ -34,7 +34,7 @@ from tests.teams.crew import a_team
 
 @pytest.fixture
 async def crew(tmp_path) -> Audited:
-    home = home_of()
+    home = find_home()
     home.prepare()
     return await Audited(home, tmp_path / "repo").made()
 
@@ -52,7 +52,7 @@ def test_the_demo_audits_clean(tmp_path):
         subprocess.run(["git", *args], cwd=place, check=True)
     argv = [sys.executable, "-m", "teamwright", "demo", "--pace", "0"]
     subprocess.run(argv, cwd=place, check=True, capture_output=True, timeout=WAIT_S)
-    found = audit(home_of(), "demo-shown")
+    found = audit(find_home(), "demo-shown")
     assert found.problems == []
     assert found.clean
     assert found.messages.sent == found.messages.seen > 10
@@ -85,17 +85,17 @@ async def test_a_team_that_worked_audits_clean_on_disk_and_in_the_archive(tmp_pa
         for name in ("bob", "ada"):
             await team.spawn(name, "Look around.")
         await team.run("Wait for them.")
-        busy = audit(home_of(), "crew")
+        busy = audit(find_home(), "crew")
         assert [one.pid for one in busy.remains.processes] == [os.getpid()]
-        assert audit(home_of(), "crew", running=[os.getpid()]).problems == []
+        assert audit(find_home(), "crew", running=[os.getpid()]).problems == []
         by_command = await asyncio.to_thread(audit_command, "crew", cwd=tmp_path)
         assert by_command.returncode == 0, by_command.stdout
-    found = audit(home_of(), "crew")
+    found = audit(find_home(), "crew")
     assert found.problems == []
     assert found.messages.refused == 1
     assert found.messages.seen >= 3
-    await archive_team(home_of(), "crew")
-    again = audit(home_of(), "crew")
+    await archive_team(find_home(), "crew")
+    again = audit(find_home(), "crew")
     assert (again.state, again.problems) == ("archived", [])
     assert again.messages.seen == found.messages.seen
 
@@ -108,7 +108,7 @@ async def test_what_was_sent_told_and_flagged_is_seen_and_what_is_unread_waits(c
     await crew.send("ann", "one")
     await crew.read("ann")
     await crew.send(LEAD, "two", "ann")
-    await crew.inbox("ann").send(Entry("ben", "from outside"))
+    await crew.inbox("ann").send(InboxEntry("ben", "from outside"))
     found = crew.audit()
     assert (found.messages.sent, found.messages.seen, found.messages.waiting) == (3, 1, 2)
     assert found.clean
@@ -149,7 +149,7 @@ async def test_a_message_that_vanished_from_its_inbox_is_lost_when_the_log_or_it
 async def test_a_consumed_entry_that_a_stranger_deleted_was_seen(crew):
     await crew.send("ann", "one")
     await crew.read("ann")
-    await crew.inbox("ann").send(Entry("ben", "from outside"))
+    await crew.inbox("ann").send(InboxEntry("ben", "from outside"))
     await crew.read("ann")
     crew.rewrite("ann", [])
     found = crew.audit()
@@ -195,7 +195,7 @@ async def test_an_entry_that_a_stranger_wrote_back_without_its_id_and_was_told_a
 
 async def test_an_entry_that_stands_there_twice_under_two_ids_and_was_told_under_both_is_doubled(crew):
     first = await crew.send("ann", "one", logged=False)
-    second = first.with_(msg_id=message_id())
+    second = first.copy_with(msg_id=message_id())
     await crew.inbox("ann").send(second)
     await crew.read("ann")
     assert crew.audit().messages.doubled == (second.msg_id,)
@@ -203,10 +203,10 @@ async def test_an_entry_that_stands_there_twice_under_two_ids_and_was_told_under
 
 async def test_the_same_words_sent_twice_are_two_messages(crew):
     for _ in range(2):
-        await crew.inbox("ann").send(Entry("ben", "ok", timestamp="2999-01-01T00:00:00.000Z"))
+        await crew.inbox("ann").send(InboxEntry("ben", "ok", timestamp="2999-01-01T00:00:00.000Z"))
         await crew.read("ann")
         crew.rewrite("ann", [])
-    await crew.inbox("ann").send(Entry("ben", "ok", timestamp="2999-01-01T00:00:00.001Z"))
+    await crew.inbox("ann").send(InboxEntry("ben", "ok", timestamp="2999-01-01T00:00:00.001Z"))
     await crew.read("ann")
     found = crew.audit()
     assert (found.messages.seen, found.messages.doubled) == (3, ())
@@ -259,7 +259,7 @@ async def test_what_is_set_aside_when_a_new_life_begins_is_not_lost(crew):
 async def test_notices_that_say_nothing_but_idle_are_replaced_or_left_unread_without_a_loss(crew):
     notice = IdleNotification(sender="ann", timestamp="2026-01-01T00:00:00.000Z").encode()
     for _ in range(3):
-        entry = Entry("ann", notice, timestamp="2026-01-01T00:00:00.000Z", msg_id=message_id())
+        entry = InboxEntry("ann", notice, timestamp="2026-01-01T00:00:00.000Z", msg_id=message_id())
         await crew.inbox(LEAD).send(entry)
         crew.sent(entry, LEAD, "idle_notification", "idle")
     assert len(crew.array(LEAD)) == 1
@@ -268,7 +268,7 @@ async def test_notices_that_say_nothing_but_idle_are_replaced_or_left_unread_wit
 
 
 async def test_what_a_program_of_others_consumed_is_taken_not_lost(crew):
-    await crew.inbox("ben").send(Entry(LEAD, "to a stranger", msg_id=message_id()))
+    await crew.inbox("ben").send(InboxEntry(LEAD, "to a stranger", msg_id=message_id()))
     array = crew.array("ben")
     crew.rewrite("ben", [entry | {"read": True} for entry in array])
     found = crew.audit()
@@ -277,7 +277,7 @@ async def test_what_a_program_of_others_consumed_is_taken_not_lost(crew):
 
 async def test_a_prompt_that_was_told_twice_is_named(crew):
     for _ in range(2):
-        crew.talks[LEAD].tell(_told("go", "prompt:1"))
+        crew.talks[LEAD].append_user_message(_told("go", "prompt:1"))
     found = crew.audit()
     assert found.messages.again == ("prompt:1",)
     assert found.problems == ["1 prompt or notice was delivered twice: prompt:1"]
@@ -293,10 +293,10 @@ async def test_many_ids_are_counted_and_the_first_are_named(crew):
 
 
 def _told(text, id):
-    from teamwright.agent.conversation import Told
-    from teamwright.protocol.blocks import text_block
+    from teamwright.agent.conversation import UserMessage
+    from teamwright.protocol.messages import text_block
 
-    return Told((text_block(text),), (id,))
+    return UserMessage((text_block(text),), (id,))
 
 
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -433,7 +433,7 @@ async def test_what_a_kill_leaves_at_the_end_of_a_transcript_still_loads(crew):
     entry = await crew.send("ann", "one")
     crew.told("ann", entry)
     crew.calls("ann", "Bash", {"command": "true"}, None)
-    crew.talks[LEAD].tell(_told("go", "prompt:1"))
+    crew.talks[LEAD].append_user_message(_told("go", "prompt:1"))
     crew.talks[LEAD].close()
     with open(crew.talks[LEAD].path, "ab") as file:
         file.write(b'{"type":"user","at":"20')
@@ -482,7 +482,7 @@ async def test_a_transcript_without_its_header_or_its_prefix_does_not_load(crew)
 
 @pytest.mark.promise("P4")
 async def test_requests_are_open_or_answered_once(crew):
-    box = RequestBox(crew.home.requests(crew.directory))
+    box = RequestStore(crew.home.requests(crew.directory))
     box.open("shutdown-1@ann", {"kind": "shutdown"})
     box.open("shutdown-2@ann", {"kind": "shutdown"})
     box.answer("shutdown-1@ann", {"approve": True})
@@ -497,7 +497,7 @@ async def test_requests_are_open_or_answered_once(crew):
 
 @pytest.mark.promise("P4")
 async def test_a_request_that_was_answered_twice_or_never_made_is_named(crew):
-    box = RequestBox(crew.home.requests(crew.directory))
+    box = RequestStore(crew.home.requests(crew.directory))
     for id in ("one", "two"):
         box.open(id, {"kind": "shutdown"})
         box.answer(id, {"approve": True})
@@ -524,11 +524,11 @@ async def test_a_lock_whose_owner_was_killed_is_left_and_one_that_is_held_or_a_s
         made = crew.audit()
         record = Path(lock.guard).read_bytes()
         mark = os.stat(lock.directory)
-    assert [str(one.path) for one in made.remains.strange] == [lock.directory]
+    assert [str(one.path) for one in made.remains.foreign] == [lock.directory]
     assert made.clean
     os.mkdir(lock.directory)
     stranger = crew.audit()
-    assert (len(stranger.remains.strange), stranger.clean) == (1, True)
+    assert (len(stranger.remains.foreign), stranger.clean) == (1, True)
     standing = os.stat(lock.directory)
     killed = record.replace(
         b"%d %d" % (mark.st_ino, mark.st_mtime_ns), b"%d %d" % (standing.st_ino, standing.st_mtime_ns)
@@ -562,7 +562,7 @@ async def test_a_process_that_drives_the_session_is_left_unless_it_is_expected(c
 @pytest.mark.promise("F21")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux shows the environment of processes")
 async def test_a_command_whose_lead_is_gone_is_left(crew):
-    environment = {**os.environ, MARK: f"{crew.pid}.1.abcdef"}
+    environment = {**os.environ, MARK_VARIABLE: f"{crew.pid}.1.abcdef"}
     child = await asyncio.create_subprocess_exec("sleep", "60", env=environment)
     try:
         found = crew.audit()
@@ -578,7 +578,7 @@ async def test_a_command_whose_lead_is_gone_is_left(crew):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux shows the environment of processes")
 async def test_a_command_of_an_earlier_process_with_the_number_of_one_that_drives_is_not_taken_for_its_own(crew):
     lease = Lease.take(crew.home.session(crew.cwd, crew.session) / "lease", "a test")
-    environment = {**os.environ, MARK: f"{os.getpid()}.1.abcdef"}
+    environment = {**os.environ, MARK_VARIABLE: f"{os.getpid()}.1.abcdef"}
     child = await asyncio.create_subprocess_exec("sleep", "60", env=environment)
     try:
         assert crew.audit(running=[os.getpid()]).clean
@@ -589,10 +589,10 @@ async def test_a_command_of_an_earlier_process_with_the_number_of_one_that_drive
 
 
 async def test_a_bell_of_a_team_that_nobody_leads_is_left(crew):
-    bell = Bell.bind(crew.home.bell(crew.directory, "ann"))
+    bell = Doorbell.bind(crew.home.doorbell(crew.directory, "ann"))
     found = crew.audit()
     bell.close()
-    assert found.remains.bells == (bell.path,)
+    assert found.remains.doorbells == (bell.path,)
     assert f"doorbell sockets are left in {bell.path.parent} (1), and the team has no lead" in found.problems[0]
 
 
@@ -632,7 +632,7 @@ async def test_snapshots_and_kinds_of_later_versions_are_no_gap(crew):
 async def test_damaged_files_are_findings_and_what_is_whole_in_them_counts(crew):
     await crew.send("ann", "one")
     await crew.tasks.create("first", "", by=LEAD)
-    box = RequestBox(crew.home.requests(crew.directory))
+    box = RequestStore(crew.home.requests(crew.directory))
     box.open("one", {"kind": "shutdown"})
     inbox = crew.home.inbox(crew.directory, "ann")
     inbox.write_bytes(inbox.read_bytes()[:-1] + b',{"from":"be')
@@ -656,7 +656,7 @@ async def test_a_file_of_any_bytes_never_raises(crew):
     await crew.tasks.create("first", "", by=LEAD)
     crew.log.flush()
     for bytes_ in (b"", b"\0\xff\n[", b"[" * 100_000, b"null\n", b'{"n":1,"message":[1]}\n', b'[1,"x",null]\n'):
-        for path in (p for p in crew.home.ours.rglob("*") if p.is_file() and "prefixes" not in str(p)):
+        for path in (p for p in crew.home.own.rglob("*") if p.is_file() and "prefixes" not in str(p)):
             kept = path.read_bytes()
             path.write_bytes(bytes_)
             found = crew.audit(crew.directory)
@@ -667,13 +667,15 @@ async def test_a_file_of_any_bytes_never_raises(crew):
 
 def test_a_team_that_is_not_there_is_an_error_with_the_nearest():
     with pytest.raises(TeamwrightError, match="there is no team 'nowhere'"):
-        audit(home_of(), "nowhere")
+        audit(find_home(), "nowhere")
 
 
 async def test_an_audit_reads_each_file_once_however_much_was_consumed(crew):
     archive = crew.home.inbox_archive(crew.directory, "ann")
     archive.parent.mkdir(parents=True)
-    entries = [Entry(LEAD, f"words {n}", timestamp="2026-01-01T00:00:00.000Z", msg_id=f"id-{n}") for n in range(3_000)]
+    entries = [
+        InboxEntry(LEAD, f"words {n}", timestamp="2026-01-01T00:00:00.000Z", msg_id=f"id-{n}") for n in range(3_000)
+    ]
     archive.write_bytes(b"".join(entry.encode() + b"\n" for entry in entries))
     for start in range(0, len(entries), 100):
         crew.told("ann", *entries[start : start + 100])

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from teamwright import Notice, TaskChanged, Team, Underway
-from teamwright.app.checking import checks
-from teamwright.app.inspect import find_tasks
+from teamwright import Notice, Progress, TaskChanged, Team
+from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import TaskRefused
-from teamwright.storage.paths import home_of
-from teamwright.storage.processes.family import start_of
+from teamwright.session.task_checks import task_checks
+from teamwright.storage.paths import find_home
+from teamwright.teams.status.team_views import find_tasks
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.tasks import task_rows
 from tests.support.waits import WAIT_S
@@ -53,12 +53,12 @@ async def test_a_member_completes_a_task_when_its_check_succeeds_and_not_before(
         await team.spawn("ada", "Take the task.")
         await team.run("Wait.")
         task = await team.tasks.get("1")
-    first, _, last = [newest(r) for r in model.requests if r.asker == "ada"][-3:]
+    first, _, last = [newest(r) for r in model.requests if r.agent_name == "ada"][-3:]
     what, do, *rest = first.split("\n")
     assert what.startswith(f"#1 is not completed: its check failed (exit code 3): {DONE}")
     assert do.startswith("Fix the problems") and rest == ["nothing is done"]
     assert "updated" in last
-    assert (task.status, task.passed(DONE), task.unverified) == ("completed", True, False)
+    assert (task.status, task.passed_checks(DONE), task.is_unverified) == ("completed", True, False)
 
 
 @pytest.mark.parametrize("by", ["lead", "program"])
@@ -90,11 +90,11 @@ async def test_a_check_for_all_tasks_comes_from_the_users_settings(tmp_path, own
         await team.tasks.add("one")
         await team.tasks.add("two", check="test -e second")
         finish(tmp_path)
-        assert (await team.tasks.update("1", status="completed")).passed(DONE)
+        assert (await team.tasks.update("1", status="completed")).passed_checks(DONE)
         with pytest.raises(TaskRefused, match="test -e second"):
             await team.tasks.update("2", status="completed")
         (tmp_path / "second").write_text("")
-        assert (await team.tasks.update("2", status="completed")).passed(DONE, "test -e second")
+        assert (await team.tasks.update("2", status="completed")).passed_checks(DONE, "test -e second")
 
 
 @pytest.mark.promise("F66", "P7")
@@ -116,7 +116,7 @@ async def test_a_check_that_hangs_is_ended_with_all_that_it_started(tmp_path, ow
         with pytest.raises(TaskRefused, match=r"took longer than 0\.5 s"):
             await team.tasks.update("1", status="completed")
         assert (await team.tasks.get("1")).status == "pending"
-    assert [start_of(int((tmp_path / name).read_text())) for name in ("child", "parent")] == ["", ""]
+    assert [process_start(int((tmp_path / name).read_text())) for name in ("child", "parent")] == ["", ""]
 
 
 async def test_a_long_output_is_cut_to_its_end(tmp_path):
@@ -125,17 +125,17 @@ async def test_a_long_output_is_cut_to_its_end(tmp_path):
         with pytest.raises(TaskRefused) as refused:
             await team.tasks.update("1", status="completed")
     text = refused.value.for_model()
-    assert text.endswith("the last word") and len(text) < checks.OUTPUT_CHARS + 600
+    assert text.endswith("the last word") and len(text) < task_checks.OUTPUT_CHARS + 600
 
 
 async def test_a_check_that_lasts_is_seen(tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "TELL_AFTER_S", 0.0)
+    monkeypatch.setattr(task_checks, "NOTIFY_AFTER_S", 0.0)
     os.mkfifo(tmp_path / "gate")
     async with crew(tmp_path) as team:
         heard = Told(team)
         await team.tasks.add("one", check="cat gate")
         completing = asyncio.create_task(team.tasks.update("1", status="completed"))
-        seen = await heard.one(Underway, doing="tool")
+        seen = await heard.one(Progress, doing="tool")
         assert seen.what == "check of #1: cat gate"
         await asyncio.to_thread((tmp_path / "gate").write_text, "")
         assert (await completing).status == "completed"
@@ -164,7 +164,7 @@ async def test_whoever_gives_up_waiting_leaves_no_process_and_no_completed_task(
         completing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await completing
-        assert start_of(pid) == ""
+        assert process_start(pid) == ""
         assert (await team.tasks.get("1")).status == "pending"
 
 
@@ -195,15 +195,15 @@ async def test_a_kill_in_the_middle_of_a_check_leaves_the_task_open_and_no_proce
         assert (await team.tasks.get("1")).status == "pending"
         (tmp_path / "ok").write_text("")
         task = await team.tasks.update("1", status="completed")
-        assert task.status == "completed" and not task.unverified, "the session knows still that it was allowed"
-        assert start_of(pid) == ""
+        assert task.status == "completed" and not task.is_unverified, "the session knows still that it was allowed"
+        assert process_start(pid) == ""
 
 
 # ── who may have a command run ───────────────────────────────────────────────────────────────────────────────
 
 
 def result_of(model, name="team-lead"):
-    return newest([r for r in model.requests if r.asker == name][-1])
+    return newest([r for r in model.requests if r.agent_name == name][-1])
 
 
 @pytest.mark.promise("F44", "F45")
@@ -214,7 +214,7 @@ async def test_who_sets_a_check_must_be_allowed_the_command(tmp_path, allowed):
     model = ScriptedModel({"lead": [("TaskCreate", {"subject": "plain", "description": "d"}), change, create, "ok"]})
     rules = {"allowed_tools": ["Bash(touch ran)"]} if allowed else {}
     async with crew(tmp_path, model, permission_mode="default", **rules) as team:
-        result = await team.run("Set checks.")
+        result = await team.run("Set task_checks.")
         tasks = await team.tasks.all()
         assert [task.check for task in tasks] == (["touch ran", "touch ran"] if allowed else [""])
         assert [d["tool_name"] for d in result.denials] == ([] if allowed else ["TaskUpdate", "TaskCreate"])
@@ -244,7 +244,7 @@ async def test_a_check_that_was_allowed_in_one_directory_reaches_no_further_from
         await team.run("Go on.")
         task = await team.tasks.get("1")
     assert "of somebody else" not in str([request.items for request in model.requests])
-    assert task.check == "cat ../../secret" and task.unverified
+    assert task.check == "cat ../../secret" and task.is_unverified
 
 
 @pytest.mark.promise("F44")
@@ -261,7 +261,7 @@ async def test_a_check_that_a_program_runs_is_allowed_wherever_its_owner_works(t
         await team.spawn("ada", "Go.")
         await team.run("Wait.")
         task = await team.tasks.get("1")
-    assert (task.status, task.unverified) == ("completed", False)
+    assert (task.status, task.is_unverified) == ("completed", False)
     assert (tmp_path / "sub" / "ran").exists()
 
 
@@ -275,8 +275,8 @@ async def test_a_check_that_nobody_of_ours_set_is_not_run_and_the_completion_say
         await team.run("Complete it.")
         told_all = told(model, "team-lead")
         task = await team.tasks.get("1")
-        shown = task_rows(find_tasks(home_of(), "crew"))
-    assert task.status == "completed" and task.unverified
+        shown = task_rows(find_tasks(find_home(), "crew"))
+    assert task.status == "completed" and task.is_unverified
     assert not (tmp_path / "ran").exists()
     assert "#1 [completed, unverified] first" in told_all
     assert "unverified: its check was not seen to succeed" in told_all
@@ -298,8 +298,8 @@ async def test_a_member_cannot_take_a_check_away_nor_say_that_it_passed(tmp_path
         await team.run("Wait.")
         one, two = await team.tasks.all()
     assert told(model, "ada").count("which only the lead changes") == 2
-    assert (one.check, one.status, one.passed(DONE), one.metadata["note"]) == (DONE, "in_progress", False, "x")
-    assert not two.passed(DONE)
+    assert (one.check, one.status, one.passed_checks(DONE), one.metadata["note"]) == (DONE, "in_progress", False, "x")
+    assert not two.passed_checks(DONE)
 
 
 # ── completions by other programs ────────────────────────────────────────────────────────────────────────────
@@ -313,7 +313,7 @@ async def test_a_strangers_completion_whose_check_fails_is_taken_back_and_told_o
         await until(team, lambda: ada.state == "idle")
         heard = Told(team)
         await team.tasks.add("make it", check=DONE)
-        await until(team, lambda: ada.state == "idle" and team.session.team.quiet())
+        await until(team, lambda: ada.state == "idle" and team.session.team.is_quiet())
         assert (await team.tasks.get("1")).owner == "ada"
         metadata = {"metadata": {}} if takes_it_away else {}
         await stranger.change(team.session.team.tasks.directory / "1.json", status="completed", **metadata)
@@ -336,8 +336,8 @@ async def test_a_strangers_completion_whose_check_passes_is_accepted(tmp_path):
         await stranger.change(tasks.directory / "1.json", owner="bob", status="completed")
         await heard.one(TaskChanged, change="completed", member="outside")
         await heard.one(TaskChanged, change="updated", member="task-list")
-        assert (await team.tasks.get("1")).passed(DONE)
-        assert not tasks.unverified(await team.tasks.get("1"))
+        assert (await team.tasks.get("1")).passed_checks(DONE)
+        assert not tasks.is_unverified(await team.tasks.get("1"))
         assert not [e for e in heard.events if isinstance(e, Notice)]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from teamwright import Budget, Compacted, ModelCard, Team, UnknownMember
-from teamwright.agent.compacting.words import DIRECTIVE
-from teamwright.app.inspect import home_at
-from teamwright.app.looking.audit import audit
+from teamwright.agent.compaction.summary_texts import DIRECTIVE
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer, Status
+from teamwright.views.audit.audit import audit
 from tests.app.test_modes import HOLD, Asked, Stop, goes_on, until
 from tests.support.waits import WAIT_S
 
@@ -58,11 +58,11 @@ async def test_afterwards_the_lead_still_knows_its_team_tasks_requests_mode_and_
         await team.tasks.add("write it down", after="1")
         await stop.at()
         await until(team, lambda: team.members[0].state == "awaiting")
-        lead = asyncio.ensure_future(team.session.lead.turn())
+        lead = asyncio.ensure_future(team.session.lead.run_turn())
         async with asyncio.timeout(WAIT_S):
-            team.session.lead.prompt([{"type": "text", "text": "Start."}])
+            team.session.lead.add_prompt([{"type": "text", "text": "Start."}])
             await lead
-            await team.session.lead.turn()
+            await team.session.lead.run_turn()
         made = await team.compact()
         assert made.done and made.summary == "Summary of the lead."
         restated = "\n".join(first_of_item(team.session.lead.agent.conversation.items[0]))
@@ -102,9 +102,9 @@ async def test_a_lead_whose_conversation_is_three_windows_long_works_on_and_know
     def play(request):
         if request.aside:
             return "I read on."
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             return next(left)
-        return next(plan, HOLD) if request.asker == "ada" else HOLD
+        return next(plan, HOLD) if request.agent_name == "ada" else HOLD
 
     model = Noted(play)
     async with a_team(tmp_path, model, tools=[stop.hold]) as team:
@@ -114,8 +114,8 @@ async def test_a_lead_whose_conversation_is_three_windows_long_works_on_and_know
         await until(team, lambda: team.members[0].state == "awaiting")
         await team.tasks.add("paint", metadata={"for": ["ben"]})
         async with asyncio.timeout(WAIT_S):
-            team.session.lead.prompt([{"type": "text", "text": "Read it."}])
-            end = await team.session.lead.turn()
+            team.session.lead.add_prompt([{"type": "text", "text": "Read it."}])
+            end = await team.session.lead.run_turn()
         assert end is not None and (end.stop, end.text) == ("done", "All of it is read.")
         [asked], [run] = team.session.team.requests.open_requests(), team.session.agents.runs
     mine = model.of("team-lead")
@@ -158,8 +158,8 @@ async def test_what_is_restated_is_bounded_however_many_tasks_there_are(tmp_path
     async with a_team(tmp_path, model) as team:
         for number in range(100):
             await team.tasks.add(f"task {number}")
-        team.session.lead.prompt([{"type": "text", "text": "Take them."}])
-        await team.session.lead.turn()
+        team.session.lead.add_prompt([{"type": "text", "text": "Take them."}])
+        await team.session.lead.run_turn()
         assert (await team.compact()).done
         restated = "\n".join(first_of_item(team.session.lead.agent.conversation.items[0]))
     assert restated.count("[in_progress] task") == restated.count("[pending] task") == 40
@@ -182,8 +182,8 @@ async def test_members_compact_each_by_its_own_window(tmp_path):
         await team.run(long)
         await team.run("And now?")
         mate = team.session.team.find("ada")
-        assert mate is not None and mate.agent.conversation.compacted
-        assert not team.session.lead.agent.conversation.compacted
+        assert mate is not None and mate.agent.conversation.is_compacted
+        assert not team.session.lead.agent.conversation.is_compacted
         restated = "\n".join(first_of(small.requests[-1]))
         assert "Ada's summary." in restated
         assert 'You are ada, a member of the team "crew"; its lead is lead.' in restated
@@ -296,7 +296,7 @@ async def test_a_service_that_says_it_is_full_is_asked_for_less_and_the_work_goe
             for number in range(12):
                 result = await team.run(f"{number} " + "word " * 300)
                 assert (result.stop, result.text) == ("done", "Answer."), result.error
-            assert team.session.lead.agent.conversation.compacted
+            assert team.session.lead.agent.conversation.is_compacted
 
 
 @pytest.mark.promise("H6", "J1")
@@ -332,7 +332,7 @@ async def test_what_a_compaction_costs_is_booked_and_bounded_like_any_other_call
 @pytest.mark.promise("H6", "D8", "F54")
 async def test_a_resumed_team_goes_on_from_the_summary_and_still_knows_its_tasks(tmp_path):
     script = {"team-lead": itertools.repeat("Hello."), "ada": iter([TAKE, "mine"])}
-    model = ScriptedModel(lambda request: "In short." if request.aside else next(script[request.asker]))
+    model = ScriptedModel(lambda request: "In short." if request.aside else next(script[request.agent_name]))
     async with a_team(tmp_path, model) as team:
         await team.tasks.add("count", metadata={"for": ["ada"]})
         await team.spawn("ada", "Take task 1.")
@@ -344,12 +344,12 @@ async def test_a_resumed_team_goes_on_from_the_summary_and_still_knows_its_tasks
     again = Asked(lambda _request: "Yes.")
     async with goes_on(tmp_path, again, permission_mode="bypassPermissions") as team:
         mate = team.session.team.find("ada")
-        assert mate is not None and mate.agent.conversation.compacted
-        await until(team, lambda: team.session.team.quiet())
+        assert mate is not None and mate.agent.conversation.is_compacted
+        await until(team, lambda: team.session.team.is_quiet())
         assert again.of("ada") == [], "it is not told of its task again"
         assert (await team.run("Still there?")).text == "Yes."
         assert "In short." in text_of(again.of("team-lead")[-1])
         after = [e["after"] for e in log_of(tmp_path) if e["type"] == "compacted" and e["member"] == "ada"][-1]
-        assert team.session.team.standing.members["ada"].context == after > 0
-    found = audit(home_at(str(tmp_path / "home")), "crew", running=[os.getpid()])
+        assert team.session.team.status.members["ada"].context == after > 0
+    found = audit(resolve_home(str(tmp_path / "home")), "crew", running=[os.getpid()])
     assert not found.problems, found.problems

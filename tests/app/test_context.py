@@ -54,7 +54,7 @@ async def test_a_member_has_its_own_and_who_is_nobody_is_an_error(tmp_path):
     put(tmp_path / "home/agents/keeper.md", "---\nname: keeper\ndescription: d\nmemory: user\n---\nYou keep.\n")
     model = Counted({"ada": ["word " * 2_000]})
     async with a_team(tmp_path, model) as team:
-        await team.spawn("ada", "Say much.", role="keeper")
+        await team.spawn("ada", "Say much.", agent_type="keeper")
         await team.run("Go.")
         view = await team.context("ada")
         parts = {part.name: part.tokens for part in view.parts}

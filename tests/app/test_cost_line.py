@@ -2,16 +2,16 @@
 
 import pytest
 
-from teamwright.app.cost_line import cost_line, duration
-from teamwright.app.result import MemberLine, Result
 from teamwright.protocol.usage import Usage
+from teamwright.session.result import MemberResult, Result
+from teamwright.views.cost_line import cost_line, duration
 
 
 def a_result(**changes: object) -> Result:
     usage = Usage(input_tokens=3_300, output_tokens=410, cache_read=9_000, requests=7, usd=0.0123)
     members = (
-        MemberLine("team-lead", "lead", "sonnet", Usage(), context=9_120),
-        MemberLine("tester", "completed", "sonnet", Usage(), context=12_044),
+        MemberResult("team-lead", "lead", "sonnet", Usage(), context=9_120),
+        MemberResult("tester", "completed", "sonnet", Usage(), context=12_044),
     )
     values = {"text": "", "stop": "done", "usage": usage, "members": members, "turns": 7, "duration_ms": 12_345}
     return Result(**values | changes)
@@ -36,7 +36,7 @@ def test_a_run_that_asked_nothing_of_a_model_has_no_context_to_tell():
 
 
 def test_the_lead_goes_by_the_name_that_people_know():
-    alone = (MemberLine("team-lead", "lead", "sonnet", Usage(), context=5),)
+    alone = (MemberResult("team-lead", "lead", "sonnet", Usage(), context=5),)
     assert cost_line(a_result(members=alone)).endswith("(lead)")
 
 

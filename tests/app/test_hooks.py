@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from teamwright import Result, Team
-from teamwright.agent.stopping import MOST_BLOCKS
+from teamwright.agent.stop_hooks import MAX_BLOCKS
 from teamwright.agent.transcript import read_history
 from teamwright.hooks.payload import SUBAGENT
 from teamwright.models.model import Failure
 from teamwright.permissions.verdict import Question
-from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import Notice
+from teamwright.protocol.messages import text_block
 from teamwright.testing import Call, ScriptedModel
 from tests.app.hook_log import HookLog, unbalanced
 from tests.app.test_modes import Stop
@@ -72,8 +72,8 @@ async def test_a_call_that_a_hook_refuses_does_not_run_and_the_model_reads_why(h
         hooks, [Call("Write", {"file_path": "new.txt", "content": "x"}), Call("Bash", {"command": "echo hi"}), "Done."]
     )
     assert not (hooks.directory / "work" / "new.txt").exists()
-    assert "A hook refused this call: not here" in model.asked(1)
-    assert model.asked(2).startswith("hi")
+    assert "A hook refused this call: not here" in model.request_text(1)
+    assert model.request_text(2).startswith("hi")
     [denial] = result.denials
     assert (denial["tool_name"], denial["rule"]) == ("Write", "hook")
     [event] = hooks.told
@@ -86,8 +86,8 @@ async def test_a_hook_after_a_call_reads_its_result_and_adds_to_it(hooks):
     hooks.on("PostToolUse", own("PostToolUse", additionalContext="2 tests <fail>"), matcher="Bash")
     calls = [Call("Bash", {"command": "echo hi"}), Call("Bash", {"command": "exit 3"}), "Done."]
     _, model, _ = await run(hooks, calls)
-    assert "hi" in model.asked(1) and "2 tests <fail>" in model.asked(1), "what a hook says is data"
-    assert "2 tests" not in model.asked(2), "only what went well has a hook after it"
+    assert "hi" in model.request_text(1) and "2 tests <fail>" in model.request_text(1), "what a hook says is data"
+    assert "2 tests" not in model.request_text(2), "only what went well has a hook after it"
     [event] = hooks.told
     assert event["tool_response"]["stdout"].strip() == "hi"
 
@@ -97,8 +97,8 @@ async def test_a_call_that_fails_has_its_own_hook_which_adds_to_it_and_one_that_
     hooks.on("PostToolUseFailure", own("PostToolUseFailure", additionalContext="look at <make>"), matcher="Bash")
     calls = [Call("Bash", {"command": "echo well"}), Call("Bash", {"command": "echo no >&2; exit 3"}), "Done."]
     _, model, _ = await run(hooks, calls)
-    assert "look at" not in model.asked(1), "what went well has the other one"
-    assert "look at <make>" in model.asked(2)
+    assert "look at" not in model.request_text(1), "what went well has the other one"
+    assert "look at <make>" in model.request_text(2)
     [event] = hooks.told
     assert (event["tool_name"], event["tool_input"]["command"]) == ("Bash", "echo no >&2; exit 3")
     assert "no" in event["error"] and event["is_interrupt"] is False and event["tool_use_id"]
@@ -129,8 +129,8 @@ async def test_a_changed_input_is_validated_decided_on_and_shown_as_it_ran(hooks
     async with a_team(hooks, model) as team:
         team.session.log.subscribe(lambda _n, e: calls.append(e.input) if e.KIND == "tool_called" else None)
         await team.run("Do it.")
-    assert "changed" in model.asked(1) and "original" not in model.asked(1)
-    assert "A hook changed the input of this call" in model.asked(1)
+    assert "changed" in model.request_text(1) and "original" not in model.request_text(1)
+    assert "A hook changed the input of this call" in model.request_text(1)
     assert calls == [{"command": "echo changed"}]
 
 
@@ -139,9 +139,9 @@ async def test_an_allowed_call_answers_a_question_and_never_lifts_a_refusal(hook
     hooks.on("PreToolUse", own("PreToolUse", permissionDecision="allow"))
     calls = [Call("Bash", {"command": "touch asked"}), Call("Bash", {"command": "touch denied"}), "Done."]
     _, model, _ = await run(hooks, calls, permission_mode="default", disallowed_tools=["Bash(touch denied)"])
-    assert (hooks.directory / "work" / "asked").exists(), model.asked(1)
+    assert (hooks.directory / "work" / "asked").exists(), model.request_text(1)
     assert not (hooks.directory / "work" / "denied").exists()
-    assert "not allowed" in model.asked(2)
+    assert "not allowed" in model.request_text(2)
 
 
 @pytest.mark.promise("G7")
@@ -154,15 +154,15 @@ async def test_a_changed_input_that_is_denied_or_unfit_does_not_run(hooks):
     calls = [Call("Bash", {"command": "true"}), Call("Write", {"file_path": "a", "content": "x"}), "Done."]
     _, model, _ = await run(hooks, calls, disallowed_tools=["Bash(touch denied)"])
     assert not list((hooks.directory / "work").iterdir())
-    assert "not allowed" in model.asked(1)
-    assert "A hook changed this call, and it cannot run that way" in model.asked(2)
+    assert "not allowed" in model.request_text(1)
+    assert "A hook changed this call, and it cannot run that way" in model.request_text(2)
 
 
 @pytest.mark.promise("G7")
 async def test_a_hook_can_have_a_call_asked_that_would_run(hooks):
     hooks.on("PreToolUse", own("PreToolUse", permissionDecision="ask", permissionDecisionReason="new host"))
     _, model, _ = await run(hooks, [Call("Bash", {"command": "echo hi"}), "Done."])
-    assert "no user is present to ask" in model.asked(1)
+    assert "no user is present to ask" in model.request_text(1)
 
 
 @pytest.mark.promise("G7")
@@ -176,7 +176,7 @@ async def test_continue_false_ends_the_turn_after_this_round(hooks):
 async def test_a_hook_that_hangs_before_a_call_does_not_block_it(hooks):
     hooks.on("PreToolUse", "sleep 600", timeout=0.5)
     _, model, notices = await run(hooks, [Call("Bash", {"command": "echo hi"}), "Done."])
-    assert model.asked(1).startswith("hi")
+    assert model.request_text(1).startswith("hi")
     assert [text for text in notices if "ended after 0.5 s" in text]
 
 
@@ -209,11 +209,11 @@ async def test_words_for_a_busy_lead_are_looked_at_before_its_next_round(hooks):
     async with a_team(hooks, model) as team:
         running = asyncio.ensure_future(team.run("Do it."))
         await within(WAIT_S, model.thinking.wait())
-        team.session.lead.prompt([text_block("A secret.")])
-        team.session.lead.prompt([text_block("Be brief.")])
+        team.session.lead.add_prompt([text_block("A secret.")])
+        team.session.lead.add_prompt([text_block("Be brief.")])
         model.go.set()
         result = await running
-    assert "Be brief." in model.asked(1) and "secret" not in told(model, "team-lead")
+    assert "Be brief." in model.request_text(1) and "secret" not in told(model, "team-lead")
     assert told(model, "team-lead").count("Noted.") == 2
     assert (result.stop, result.text) == ("failed", "Done.")
 
@@ -223,7 +223,7 @@ async def test_a_stop_hook_sends_the_lead_back_to_work_once(hooks):
     hooks.on("Stop", once("run the tests"))
     result, model, _ = await run(hooks, ["All done.", "Tests pass."])
     assert result.text == "Tests pass."
-    assert "A hook does not let you stop yet: run the tests" in model.asked(1)
+    assert "A hook does not let you stop yet: run the tests" in model.request_text(1)
     assert [one["stop_hook_active"] for one in hooks.told] == [False, True]
     assert hooks.told[0]["last_assistant_message"] == "All done."
 
@@ -233,7 +233,7 @@ async def test_a_stop_hook_that_refuses_for_ever_is_bounded(hooks):
     hooks.on("Stop", refusing("never"))
     result, model, notices = await run(hooks, ["Again."] * 20)
     assert result.stop == "done"
-    assert len(model.requests) == MOST_BLOCKS + 1
+    assert len(model.requests) == MAX_BLOCKS + 1
     assert [text for text in notices if "would not let" in text]
 
 
@@ -260,7 +260,7 @@ def agents_of(script: dict):
     """Sub-agents have ids that nobody knows before: whoever is not named is one."""
 
     def answer(request):
-        part = script.get(request.asker, script["*"])
+        part = script.get(request.agent_name, script["*"])
         said = part.pop(0)
         return said
 
@@ -289,9 +289,9 @@ async def test_a_sub_agent_hears_what_its_start_adds_and_goes_on_when_its_stop_i
     hooks.on("SubagentStop", once("look again"))
     model = agents_of({"team-lead": [Call("Agent", AGENT), "Done."], "*": ["Nothing.", "A bug."]})
     await run(hooks, model)
-    texts = "\n".join(model.asked(n) for n in range(len(model.requests)))
+    texts = "\n".join(model.request_text(n) for n in range(len(model.requests)))
     assert "Mind the tests." in texts and "look again" in texts
-    assert "A bug." in model.asked(-1), "the lead reads the last answer"
+    assert "A bug." in model.request_text(-1), "the lead reads the last answer"
     assert [one["outcome"] for one in hooks.of("SubagentStop")] == ["done", "done"]
 
 
@@ -317,7 +317,7 @@ async def test_a_sub_agent_whose_caller_is_interrupted_has_its_stop(hooks):
 
     class Slow(ScriptedModel):
         async def stream(self, request):
-            if request.asker != "team-lead":
+            if request.agent_name != "team-lead":
                 thinking.set()
                 await asyncio.Event().wait()
             async for part in super().stream(request):
@@ -434,8 +434,8 @@ async def test_a_task_is_not_completed_while_a_hook_refuses_it(hooks):
     async with a_team(hooks, model) as team:
         await team.run("Do it.")
         [task] = await team.tasks.all()
-    assert "Task #1 is not completed: the build is red" in model.asked(2)
-    assert "updated" in model.asked(4) and task.status == "completed"
+    assert "Task #1 is not completed: the build is red" in model.request_text(2)
+    assert "updated" in model.request_text(4) and task.status == "completed"
     assert [(one["task_id"], one["teammate_name"]) for one in hooks.told] == [("1", "team-lead")] * 2
 
 
@@ -450,7 +450,7 @@ async def test_a_hook_ends_the_teammate_that_would_complete_a_task_and_the_task_
         await until(team, lambda: not team.members)
         [task] = await team.tasks.all()
     assert (task.status, task.owner) == ("pending", None)
-    assert len([request for request in model.requests if request.asker == "ada"]) == 1
+    assert len([request for request in model.requests if request.agent_name == "ada"]) == 1
 
 
 @pytest.mark.promise("G7")
@@ -482,7 +482,7 @@ async def test_of_two_sub_agents_that_are_called_alike_each_has_its_hooks_also_w
         hooking, shown = team.session.maker.kit.hooking, "lead › Explore: find it"
         like = [SimpleNamespace(toolbox=None, policy=team.session.maker.policy) for _ in range(2)]
         for number, agent in enumerate(like):
-            hooking.dress(agent, replace(hooking.who, kind=SUBAGENT, agent_id=f"agent-{number}"), shown, [])
+            hooking.attach(agent, replace(hooking.identity, kind=SUBAGENT, agent_id=f"agent-{number}"), shown, [])
         like[0].hooks.cwd = like[1].hooks.cwd = lambda: hooks.directory
         del like[1], agent
         gc.collect()
@@ -518,7 +518,7 @@ async def test_a_hook_denies_a_request_with_its_words_or_runs_another_input(hook
     hooks.on("PermissionRequest", own("PermissionRequest", decision=other), matcher="Bash")
     calls = [Call("Write", {"file_path": "a", "content": "x"}), Call("Bash", {"command": "touch asked"}), "Done."]
     _, model, _ = await run(hooks, calls, permission_mode="default")
-    assert "not on Fridays" in model.asked(1)
+    assert "not on Fridays" in model.request_text(1)
     assert [path.name for path in (hooks.directory / "work").iterdir()] == ["other"]
 
 
@@ -563,7 +563,7 @@ async def test_after_a_compaction_the_session_starts_anew_and_what_that_adds_rea
         assert not hooks.told, "a start is no compaction"
         assert (await team.compact()).done
         await team.run("And now?")
-        last = [one for one in model.requests if one.asker != "ada"][-1]
+        last = [one for one in model.requests if one.agent_name != "ada"][-1]
         assert "mind the <whales>" in last.items[0].decode()
         again = read_history(team.session.lead.agent.conversation.path)
         assert again.items[0] == last.items[0], "a kill loses none of it"
@@ -576,7 +576,7 @@ async def test_after_a_compaction_the_session_starts_anew_and_what_that_adds_rea
 async def test_without_hooks_nothing_is_put_around_calls_and_nothing_is_noted(tmp_path):
     async with Team("crew", model=ScriptedModel(["ok"]), cwd=tmp_path) as team:
         agent = team.session.lead.agent
-        assert agent.hooks.wrap is None and not agent.hooks.hooks.book.hooks
+        assert agent.hooks.wrap is None and not agent.hooks.hooks.index.hooks
         await team.run("Do it.")
         assert not list(team.session.maker.home.session(tmp_path, team.session.id).glob("hooks.jsonl"))
 

@@ -9,34 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.conversation import Conversation, Told
-from teamwright.app.inspect import (
-    archived_teams,
-    find_tasks,
-    find_team,
-    home_at,
-    mail_views,
-    team_view,
-    team_views,
-)
-from teamwright.app.looking.receipts import find_call, find_log, log_events
-from teamwright.app.looking.sessions import LEASE, find_session, latest_session, session_views
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Prefix, Reply
-from teamwright.protocol.blocks import text_block, tool_result_block
 from teamwright.protocol.errors import StorageError, TeamwrightError, UnknownMember
 from teamwright.protocol.events import MemberChanged, MessageSent, ToolCalled
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.mail import Entry, IdleNotification, TaskCompleted
-from teamwright.protocol.roster import Member
+from teamwright.protocol.mail import IdleNotification, InboxEntry, TaskCompleted
+from teamwright.protocol.messages import text_block, tool_result_block
+from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
+from teamwright.session.lookup.saved_sessions import LEASE, find_session, latest_session, session_views
+from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import Lease, lease_holder
-from teamwright.storage.log import EventLog
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.status.team_views import (
+    archived_teams,
+    find_tasks,
+    find_team,
+    mail_views,
+    resolve_home,
+    team_view,
+    team_views,
+)
 from teamwright.teams.team_file import LeadLease
+from teamwright.views.log import find_call, find_log, log_events
 from tests.support.waits import WAIT_S
 
 SESSION = "7f3a0000-0000-4000-8000-000000000001"
@@ -45,7 +45,7 @@ PREFIX = Prefix.build({"model": "m", "system": []})
 
 @pytest.fixture
 def home() -> Home:
-    found = home_at(None)
+    found = resolve_home(None)
     found.prepare()
     return found
 
@@ -54,12 +54,12 @@ async def make_team(home: Home, name: str = "release", *, lease: str = "/nowhere
     lead = LeadLease(SESSION, os.getpid(), lease)
     new = NewTeam(name, lead, "/repo", "m", int(time.time() * 1000), description="ships it", log=log)
     made = await Teams(home).create(new)
-    member = Member(f"tess@{name}", "tess", model="m", backend_type="in-process", joined_at=1)
+    member = RosterMember(f"tess@{name}", "tess", model="m", backend_type="in-process", joined_at=1)
     await Roster(home, made.directory).join(member)
     return made.directory
 
 
-async def write_to(home: Home, directory: str, name: str, entry: Entry) -> str:
+async def write_to(home: Home, directory: str, name: str, entry: InboxEntry) -> str:
     path = home.inbox(directory, name)
     return await inbox_for(path, home.guard(path), home.inbox_archive(directory, name)).send(entry)
 
@@ -67,7 +67,7 @@ async def write_to(home: Home, directory: str, name: str, entry: Entry) -> str:
 def make_session(home: Home, cwd: Path, id: str = SESSION, prompt: str = "count the lines") -> Conversation:
     path = home.transcript(cwd, id)
     made = Conversation.start(path, PREFIX, {"session": id, "member": LEAD, "cwd": str(cwd), "model": "m"})
-    made.tell(Told((text_block(prompt),), ("prompt:1",)))
+    made.append_user_message(UserMessage((text_block(prompt),), ("prompt:1",)))
     return made
 
 
@@ -86,8 +86,8 @@ def called(call: str, output: str, member: str = LEAD, command: str = "git log")
 
 def bash_round(talk: Conversation, id: str, command: str, output: str) -> None:
     use = {"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command}}
-    talk.reply(Reply([use], "tool_use", Usage(), "m"))
-    talk.tell(Told((tool_result_block(id, output),)))
+    talk.append_reply(Reply([use], "tool_use", Usage(), "m"))
+    talk.append_user_message(UserMessage((tool_result_block(id, output),)))
 
 
 # ── teams, tasks, mail ───────────────────────────────────────────────────────────────────────────────────────
@@ -131,7 +131,7 @@ async def test_a_team_without_its_lead_is_open_while_a_task_or_a_message_waits(h
     assert team_view(home, directory).state == "open"
     await tasks.update(task.id, by="tess", status="completed")
     assert team_view(home, directory).state == "finished"
-    await write_to(home, directory, "tess", Entry("team-lead", "are you there?"))
+    await write_to(home, directory, "tess", InboxEntry("team-lead", "are you there?"))
     view = team_view(home, directory)
     assert (view.state, view.unread) == ("open", 1)
 
@@ -139,7 +139,7 @@ async def test_a_team_without_its_lead_is_open_while_a_task_or_a_message_waits(h
 async def test_a_notice_that_somebody_is_idle_does_not_keep_a_team_open(home: Home):
     directory = await make_team(home)
     notice = IdleNotification(sender="tess", timestamp="2026-11-20T00:00:00.000Z")
-    await write_to(home, directory, LEAD, Entry("tess", notice.encode()))
+    await write_to(home, directory, LEAD, InboxEntry("tess", notice.encode()))
     view = team_view(home, directory)
     assert (view.state, view.unread, view.members[0].messages) == ("finished", 0, 1)
 
@@ -205,7 +205,7 @@ async def test_a_team_is_found_by_name_or_directory_and_the_nearest_is_named_oth
 async def test_an_archived_team_is_found_behind_the_living_one_with_tasks_and_mail(home: Home):
     directory = await make_team(home)
     await TaskList(home.tasks(directory), home.guard).create("left over", "d", by="tess")
-    await write_to(home, directory, "tess", Entry("team-lead", "bye"))
+    await write_to(home, directory, "tess", InboxEntry("team-lead", "bye"))
     await Teams(home).delete(directory)
     (home.archive / "release-tasksonly" / "tasks").mkdir(parents=True)
     old = find_team(home, "release", archived=True)
@@ -218,9 +218,9 @@ async def test_an_archived_team_is_found_behind_the_living_one_with_tasks_and_ma
 
 async def test_mail_is_shown_in_order_and_looking_changes_no_byte(home: Home):
     directory = await make_team(home)
-    id = await write_to(home, directory, "tess", Entry("team-lead", "first", summary="one"))
+    id = await write_to(home, directory, "tess", InboxEntry("team-lead", "first", summary="one"))
     done = TaskCompleted(sender="ben", task_id="1", timestamp="2026-11-20T00:00:00.000Z")
-    await write_to(home, directory, "tess", Entry("ben", done.encode()))
+    await write_to(home, directory, "tess", InboxEntry("ben", done.encode()))
     before = home.inbox(directory, "tess").read_bytes()
     view = team_view(home, directory)
     mail = mail_views(view, "TESS")
@@ -358,7 +358,7 @@ def test_a_receipt_of_a_member_comes_from_the_transcript_of_the_right_life(home:
     make_session(home, tmp_path).close()
     for stem, output in (("tess", "y" * 5000), ("tess-2", long)):
         talk = Conversation.start(home.agent_transcript(tmp_path, SESSION, stem), PREFIX, {"session": SESSION})
-        talk.tell(Told((text_block("go"),)))
+        talk.append_user_message(UserMessage((text_block("go"),)))
         bash_round(talk, "t1", "git log", output)
         talk.close()
     write_log(home.session(tmp_path, SESSION) / "events.jsonl", called("c1", long, "tess"))

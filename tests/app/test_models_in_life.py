@@ -10,10 +10,10 @@ import pytest
 
 from teamwright import Budget, CannotStart, ModelCard, ModelChanged, Reply, Team, UnknownMember
 from teamwright.agent.transcript import read_history
-from teamwright.app.inspect import home_at
-from teamwright.app.looking.audit import audit
-from teamwright.app.looking.status import status_views
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.testing import LoopbackModel
+from teamwright.views.audit.audit import audit
+from teamwright.views.status import status_views
 from tests.app.test_modes import HOLD, Asked, Stop
 from tests.support.waits import WAIT_S
 
@@ -78,7 +78,7 @@ async def test_the_lead_goes_on_with_another_model_and_whoever_comes_has_it_too(
         changed = await anext(one async for one in changes(events))
         assert (changed.member, changed.by) == ("team-lead", "user")
         assert (changed.model, changed.before) == ("own/second", "own/first")
-        [view] = status_views(home_at(tmp_path / "home"), tmp_path / "work")
+        [view] = status_views(resolve_home(tmp_path / "home"), tmp_path / "work")
         assert {m.name: m.model for m in view.members}["lead"] == "own/second"
     assert len(first.requests) == 1
     assert second.requests[0].prefix.model == "second"
@@ -104,7 +104,7 @@ async def test_thinking_of_before_is_not_sent_to_the_other_model_also_after_a_lo
         assert history.prefix == conversation.prefix.digest
         assert history.lines == conversation.lines
         assert b"thinking" in conversation.path.read_bytes(), "the file keeps every line"
-    found = audit(home_at(str(tmp_path / "home")), "crew", running=[os.getpid()])
+    found = audit(resolve_home(str(tmp_path / "home")), "crew", running=[os.getpid()])
     assert found.clean, found.problems
 
 

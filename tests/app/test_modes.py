@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from teamwright import Member, ModeChanged, Team, TeamRefused, UnknownMember, UsageError
-from teamwright.agent.reminders import WORDS, Role
-from teamwright.app.modes import FILE, Kept, keep, kept_mode
+from teamwright.agent.reminders import REMINDERS, ReminderRole
 from teamwright.permissions.verdict import Mode
+from teamwright.session.modes import FILE, SavedMode, load_mode, save_mode
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 
-DELEGATE = WORDS[Role.LEAD, Mode.DELEGATE]
+DELEGATE = REMINDERS[ReminderRole.LEAD, Mode.DELEGATE]
 
 
 class Stop:
@@ -53,7 +53,7 @@ class Asked(ScriptedModel):
             yield part
 
     def of(self, name: str) -> list:
-        return [request for request in self.requests if request.asker == name]
+        return [request for request in self.requests if request.agent_name == name]
 
     async def until(self, name: str, number: int) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -112,7 +112,7 @@ def mail_of(tmp_path: Path, name: str) -> list[dict]:
 
 
 async def idle(team: Team, member: Member) -> None:
-    await until(team, lambda: member.state == "idle" and team.session.team.quiet())
+    await until(team, lambda: member.state == "idle" and team.session.team.is_quiet())
 
 
 # ── narrowing what runs ──────────────────────────────────────────────────────────────────────────────────────────
@@ -126,7 +126,7 @@ async def test_a_lead_that_becomes_stricter_narrows_a_running_member_and_its_sub
     steps: dict[str, int] = {}
 
     def script(request):
-        name = "sub" if request.asker not in {"team-lead", "ada"} else request.asker
+        name = "sub" if request.agent_name not in {"team-lead", "ada"} else request.agent_name
         number = steps[name] = steps.get(name, -1) + 1
         job = ("Agent", {"description": "a job", "prompt": "do it", "subagent_type": "general-purpose"})
         return {"sub": sub, "ada": [job, write("by-ada-after"), "done"]}[name][number]
@@ -360,14 +360,14 @@ async def test_a_lead_that_delegates_spawns_and_coordinates_and_can_read_no_file
         stop.go.set()
         await run
     told = said_to(model, "team-lead")
-    assert sum(DELEGATE.begins.split("\n")[0] in line for line in told) == 1, "with the turn that began"
-    assert DELEGATE.begins in json.loads(told[0])[-1]["text"], "behind what the turn begins with"
-    short = [line for line in told if DELEGATE.goes_on in line]
+    assert sum(DELEGATE.at_start.split("\n")[0] in line for line in told) == 1, "with the turn that began"
+    assert DELEGATE.at_start in json.loads(told[0])[-1]["text"], "behind what the turn begins with"
+    short = [line for line in told if DELEGATE.each_call in line]
     assert len(short) == 2 and "<system-reminder key=" in json.loads(short[0])[-1]["text"]
-    assert sum(DELEGATE.over in line for line in told) == 1
-    after = "".join(told[next(n for n, line in enumerate(told) if DELEGATE.over in line) :])
+    assert sum(DELEGATE.at_end in line for line in told) == 1
+    after = "".join(told[next(n for n, line in enumerate(told) if DELEGATE.at_end in line) :])
     assert "the secret" in after
-    assert DELEGATE.goes_on not in after
+    assert DELEGATE.each_call not in after
 
 
 @pytest.mark.promise("G6", "F45")
@@ -455,11 +455,11 @@ async def test_a_team_goes_on_in_the_modes_that_it_was_left_in(tmp_path):
 
 @pytest.mark.promise("G1")
 def test_the_mode_that_is_kept_has_the_form_that_it_always_had(tmp_path):
-    kept = Kept(Mode.DELEGATE, Mode.ACCEPT_EDITS)
-    keep(tmp_path, kept)
+    kept = SavedMode(Mode.DELEGATE, Mode.ACCEPT_EDITS)
+    save_mode(tmp_path, kept)
     golden = Path(__file__).parent.parent / "golden" / "mode_v1.json"
     assert (tmp_path / FILE).read_bytes() == golden.read_bytes()
-    assert kept_mode(tmp_path) == kept
+    assert load_mode(tmp_path) == kept
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
 
@@ -469,7 +469,7 @@ def test_the_mode_that_is_kept_has_the_form_that_it_always_had(tmp_path):
 )
 def test_a_kept_mode_that_cannot_be_is_none(tmp_path, text):
     (tmp_path / FILE).write_text(text)
-    assert kept_mode(tmp_path) is None
+    assert load_mode(tmp_path) is None
 
 
 @pytest.mark.promise("G3")

@@ -5,15 +5,15 @@ import os
 
 import pytest
 
-from teamwright.app.outside.request import LeadLife, StopRequest, open_stops
-from teamwright.app.outside.sending import send
-from teamwright.app.outside.stopping import stop_member, stop_team
-from teamwright.app.outside.target import find_address, find_target
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.events import MessageSeen
-from teamwright.storage.bell import ring
-from teamwright.storage.watch import Watcher
-from teamwright.teams.lifecycle import State
+from teamwright.protocol.events import MessageDelivered
+from teamwright.requests.stop_request import LeadProcess, StopRequest, open_stops
+from teamwright.session.control.send import send
+from teamwright.session.control.stop import stop_member, stop_team
+from teamwright.session.lookup.team_address import find_address, find_target
+from teamwright.storage.doorbell import ring
+from teamwright.storage.watcher import Watcher
+from teamwright.teams.lifecycle import MemberState
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, until, within
@@ -30,12 +30,12 @@ async def test_a_member_whose_start_is_under_way_is_ended_once_it_lives(tmp_path
 
         class Slow:
             wire_model = staticmethod(maker.wire_model)
-            resolved = staticmethod(maker.resolved)
+            resolve = staticmethod(maker.resolve)
 
-            async def teammate(self, *given):
+            async def build_teammate(self, *given):
                 begun.set()
                 await go.wait()
-                return await maker.teammate(*given)
+                return await maker.build_teammate(*given)
 
         team.session.team.builder = Slow()
         starting = asyncio.create_task(team.spawn("ada", "Wait."))
@@ -76,19 +76,19 @@ async def test_a_ring_wakes_an_idle_member_and_its_bell_goes_with_it(tmp_path, o
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
         ada = await team.spawn("ada", "Wait.")
         mate = team.session.team.find("ada")
-        await until(team, lambda: mate.state is State.IDLE and mate.resting)
+        await until(team, lambda: mate.state is MemberState.IDLE and mate.is_resting)
         seen = []
         team.session.log.subscribe(lambda _n, event: seen.append(event), live=False)
         delivery = await send(await target_of(team), "ada", "Hello.")
         assert delivery.outcome == "woke"
         await until(
-            team, lambda: any(isinstance(e, MessageSeen) and delivery.message_id in e.message_ids for e in seen)
+            team, lambda: any(isinstance(e, MessageDelivered) and delivery.message_id in e.message_ids for e in seen)
         )
-        bell = team.session.team.home.bell("crew", "ada")
+        bell = team.session.team.home.doorbell("crew", "ada")
         assert ring(bell)
         await ada.stop()
         assert not ring(bell)
-        leads = team.session.team.home.bell("crew", "team-lead")
+        leads = team.session.team.home.doorbell("crew", "team-lead")
         assert ring(leads)
     assert not ring(leads)
 
@@ -119,12 +119,12 @@ async def test_a_name_with_an_at_sign_is_a_team_before_it_is_a_member(tmp_path, 
 async def test_a_request_is_bound_to_one_life_of_the_lead(tmp_path, own_home):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
         await team.spawn("ada", "Wait.")
-        box, own = team.session.team.requests, LeadLife(str(team.session.id), os.getpid(), "an earlier day")
+        box, own = team.session.team.requests, LeadProcess(str(team.session.id), os.getpid(), "an earlier day")
         StopRequest.new("ada", now=True, lead=own).open_in(box, 5)
         [request] = open_stops(box)
-        ring(team.session.team.home.bell("crew", "team-lead"))
-        await within(WAIT_S, until_there(box.directory, lambda: box.answer_of(request.id)))
-        answer = box.answer_of(request.id)
+        ring(team.session.team.home.doorbell("crew", "team-lead"))
+        await within(WAIT_S, until_there(box.directory, lambda: box.get_answer(request.id)))
+        answer = box.get_answer(request.id)
         assert answer["approve"] is False
         assert "resumed" in answer["reason"]
         assert [member.name for member in team.members] == ["ada"]

@@ -6,11 +6,11 @@ import json
 import pytest
 
 from teamwright import Team, TeamwrightError
-from teamwright.app.requests import answer_request, open_requests
+from teamwright.approvals import answer_request, open_requests
 from teamwright.protocol.events import ModeChanged, Notice, RequestOpened
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.storage.paths import home_of
+from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team, newest, told, until
@@ -31,7 +31,7 @@ def planning(request):
 
 
 def of(name, play=planning, otherwise="ok"):
-    return ScriptedModel(lambda request: play(request) if request.asker == name else otherwise)
+    return ScriptedModel(lambda request: play(request) if request.agent_name == name else otherwise)
 
 
 async def heard(team: Team, last) -> list:
@@ -70,7 +70,7 @@ async def test_a_person_is_asked_for_a_member_and_a_no_comes_with_a_reason(tmp_p
 @pytest.mark.promise("G5", "F47")
 async def test_the_lead_does_not_answer_a_plan_that_is_a_persons_to_answer(tmp_path):
     def lead(request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return planning(request)
         if made(request, "SendMessage"):
             return "ok"
@@ -83,7 +83,7 @@ async def test_the_lead_does_not_answer_a_plan_that_is_a_persons_to_answer(tmp_p
         mate = team.session.team.members["ada"]
         await until(team, lambda: mate.state == "awaiting")
         run = team.run("Approve it.")
-        await until(team, lambda: len([r for r in model.requests if r.asker == LEAD]) > 1)
+        await until(team, lambda: len([r for r in model.requests if r.agent_name == LEAD]) > 1)
         run.cancel("enough")
         assert mate.state == "awaiting" and not touched(tmp_path)
     assert "is approved by the user, not by you" in told(model, LEAD)
@@ -197,9 +197,9 @@ async def test_without_anybody_to_ask_the_lead_stays_in_plan_mode(tmp_path):
 @pytest.mark.promise("G5", "F46")
 async def test_nobody_changes_anything_under_a_lead_that_plans(tmp_path):
     def script(request):
-        if request.asker == LEAD:
+        if request.agent_name == LEAD:
             return ("Agent", {"description": "x", "prompt": "y"}) if len(request.items) == 1 else "ok"
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return MAKE if len(request.items) == 1 else "ok"
         return ("Write", {"file_path": str(tmp_path / "made"), "content": "x"}) if len(request.items) == 1 else "ok"
 
@@ -214,7 +214,7 @@ async def test_nobody_changes_anything_under_a_lead_that_plans(tmp_path):
 @pytest.mark.promise("G5", "F46")
 async def test_a_member_that_was_approved_under_a_planning_lead_is_told_what_holds(tmp_path):
     def script(request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return planning(request) if len(made(request, "Bash")) < 1 else "ok"
         if made(request, "SendMessage") or not rows():
             return "ok"
@@ -233,7 +233,7 @@ async def test_a_member_that_was_approved_under_a_planning_lead_is_told_what_hol
 @pytest.mark.promise("G5", "F45")
 async def test_what_is_allowed_with_the_leads_plan_is_the_leads_alone(tmp_path):
     def script(request):
-        if request.asker != LEAD:
+        if request.agent_name != LEAD:
             return ("Bash", {"command": "npm test"}) if len(request.items) == 1 else "ok"
         if "Plan mode has ended" in newest(request):
             return [("Bash", {"command": "npm test"}), ("Agent", {"description": "x", "prompt": "y"})]
@@ -260,7 +260,7 @@ async def test_a_plan_that_nobody_looked_at_allows_nothing_beyond_the_mode(tmp_p
     asked = []
 
     def script(request):
-        if request.asker != who:
+        if request.agent_name != who:
             return "ok"
         calls = [("EnterPlanMode", {}), hand_in("# Plan", "touch *", "touch made", "sh:*"), MAKE, ("Bash", SH), "done"]
         return calls[min(sum(b'"assistant"' in item for item in request.items), 4)]
@@ -284,11 +284,11 @@ async def test_a_plan_is_answered_from_another_terminal(tmp_path):
     async with a_team(tmp_path, model, plan_approval="human", on_request=lambda _request: None) as team:
         await team.spawn("ada", "Plan.", mode="plan")
         mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.state == "awaiting" and open_requests(home_of()))
-        (waits,) = [one for one in open_requests(home_of()) if one.kind == "plan"]
+        await until(team, lambda: mate.state == "awaiting" and open_requests(find_home()))
+        (waits,) = [one for one in open_requests(find_home()) if one.kind == "plan"]
         assert waits.owner == "ada" and "# Plan 1" in waits.what
-        assert answer_request(home_of(), waits.id, RequestAnswer(verdict="allow")).counts
-        assert not answer_request(home_of(), waits.id, RequestAnswer(verdict="deny")).counts
+        assert answer_request(find_home(), waits.id, RequestAnswer(verdict="allow")).counts
+        assert not answer_request(find_home(), waits.id, RequestAnswer(verdict="deny")).counts
         await until(team, lambda: mate.turns == 2 and mate.state == "idle")
     assert touched(tmp_path)
 

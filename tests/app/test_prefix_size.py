@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.background import BackgroundJobs
-from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, find_definition, prompt
-from teamwright.agent.limits import SpawnLimits
+from teamwright.agent.agent_type import LEAD_ONLY, NOT_FOR_SUBAGENTS, find_agent_type, load_prompt
+from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.plan_mode import PlanMode
-from teamwright.agent.schema import tool_schema
-from teamwright.agent.system_prompt import SessionPart, Surroundings, lead_prompt, subagent_prompt, teammate_prompt
+from teamwright.agent.spawn_limits import SpawnLimits
+from teamwright.agent.system_prompt import PromptEnvironment, SessionPart, lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
-from teamwright.app.kit import Kit
-from teamwright.models.settings import ModelSettings
+from teamwright.agent.tool_schema import tool_schema
+from teamwright.models.model_settings import ModelSettings
 from teamwright.permissions.decide import Policy
-from teamwright.protocol.blocks import Block
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.agents.book import Agents
-from teamwright.teams.agents.ports import AgentSettings
-from teamwright.teams.team import Team
-from teamwright.tools.shell.bash import BashSettings, nothing_is_proved
-from teamwright.tools.team.caller import Caller
+from teamwright.protocol.messages import Block
+from teamwright.session.toolset import Toolset
+from teamwright.teams.subagents.ports import SubagentSettings
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.caller import Caller
+from teamwright.tools.shell.bash import BashSettings, proves_nothing
 
-PLACE = Surroundings(Path("/home/somebody/projects/a-repository"), (), "main", "linux")
+PLACE = PromptEnvironment(Path("/home/somebody/projects/a-repository"), (), "main", "linux")
 SESSION = SessionPart(PLACE, "0123456789abcdef", ())
 MOST = 5_500
 """Tokens, at four bytes a token."""
@@ -37,10 +37,10 @@ class Nobody:
         raise AssertionError("nobody is asked")
 
 
-def kit(teams: bool = True) -> Kit:
+def kit(teams: bool = True) -> Toolset:
     nobody, jobs = Nobody(), BackgroundJobs()
-    made = Kit(jobs, nobody, nobody, BashSettings(), ModelSettings(), nothing_is_proved, {}, teams=teams)
-    made.agents = Agents(Path("/nowhere"), nobody, jobs, SpawnLimits(), lambda _event: None, AgentSettings())
+    made = Toolset(jobs, nobody, nobody, BashSettings(), ModelSettings(), proves_nothing, {}, teams=teams)
+    made.agents = Subagents(Path("/nowhere"), nobody, jobs, SpawnLimits(), lambda _event: None, SubagentSettings())
     return made
 
 
@@ -50,10 +50,12 @@ def plan_mode() -> PlanMode:
 
 @pytest.fixture
 def team(tmp_path):
-    return Team(tmp_path, "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody())
+    return SessionTeam(
+        tmp_path, "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody()
+    )
 
 
-def tools_of(name: str, team: Team) -> list[AnyTool]:
+def tools_of(name: str, team: SessionTeam) -> list[AnyTool]:
     made = kit()
     every = [*made.tools(Caller(name, team)), *made.plan_tools(name, plan_mode(), Nobody())]
     return every if name == LEAD else [tool for tool in every if tool.name not in LEAD_ONLY]
@@ -72,7 +74,7 @@ def told(system: list[Block], tools: list[AnyTool]) -> int:
 
 
 def test_an_agent_knows_all_it_needs_in_few_tokens(team):
-    kind = find_definition("general-purpose")
+    kind = find_agent_type("general-purpose")
     sizes = {
         "lead": told(lead_prompt(True, SESSION), tools_of(LEAD, team)),
         "teammate": told(teammate_prompt("scout", "release-review", kind, SESSION), tools_of("scout", team)),
@@ -91,9 +93,9 @@ def test_an_agent_knows_all_it_needs_in_few_tokens(team):
 PROMPTS = ("base", "limits", "lead", "member", "subagent", "explore", "plan", "shell", "tags")
 
 
-def words_to_models(team: Team) -> dict[str, str]:
+def words_to_models(team: SessionTeam) -> dict[str, str]:
     """Everything that an agent is told at birth, by where it stands."""
-    texts = {f"prompts/{stem}.md": prompt(stem) for stem in PROMPTS}
+    texts = {f"prompts/{stem}.md": load_prompt(stem) for stem in PROMPTS}
     return texts | {tool.name: json.dumps(tool_schema(tool), ensure_ascii=False) for tool in tools_of(LEAD, team)}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import teamwright
-from teamwright.app.api.team import Team
+from teamwright.api.team import Team
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
@@ -258,9 +258,9 @@ def strings(path: Path) -> list[str]:
 ROOT = Path(teamwright.__file__).parent
 PACKAGES = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
 NO_TEXTS = {
-    ("teams/processes/exchange.py", "stands"),
-    ("app/members/calling.py", "stands"),
-    ("permissions/shell/values.py", "mend"),
+    ("teams/backends/process_hub.py", "stands"),
+    ("session/member_process/lead_connection.py", "stands"),
+    ("permissions/shell/shell_variables.py", "mend"),
 }
 """A key on the wire, in both processes, and a name in a shell's list of variables."""
 

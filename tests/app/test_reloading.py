@@ -63,7 +63,9 @@ async def test_instructions_skills_and_kinds_are_told_anew_to_everybody(tmp_path
         assert "agent types: + whale" in lines
         assert set(made.members) == {"team-lead", "ada"}
         await team.run("Again.")
-        request = next(one for one in reversed(model.requests) if one.asker == "team-lead" or one.asker == "lead")
+        request = next(
+            one for one in reversed(model.requests) if one.agent_name == "team-lead" or one.agent_name == "lead"
+        )
         assert "Whisper." in head(request)
         assert "notes: Writes notes" in head(request)
         assert "whale: Sings." in head(request)
@@ -125,7 +127,7 @@ async def test_what_an_agent_changed_in_a_repository_since_it_was_trusted_for_on
         put(work / ".teamwright/skills/notes/SKILL.md", SKILL)
         await team.reload()
         assert "Bash(rm:*)" not in [rule.text for rule in team.session.maker.policy.rules]
-        assert not team.session.maker.kit.shelf.used
+        assert not team.session.maker.kit.shelf.callable_skills
 
 
 @pytest.mark.promise("K5")

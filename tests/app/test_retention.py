@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.conversation import Conversation, Told
-from teamwright.app.ended import retention
-from teamwright.app.ended.retention import MOST
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.models.model import Prefix
-from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.messages import text_block
+from teamwright.session import retention
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.session.retention import MOST
+from teamwright.storage.event_log_reader import read_events
 from teamwright.storage.lease import Lease
-from teamwright.storage.log_reader import read_events
-from teamwright.storage.paths import Home, home_of
-from teamwright.tasks.shared import share
+from teamwright.storage.paths import Home, find_home
+from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
-from teamwright.teams.incarnation import Life
+from teamwright.teams.incarnation import Incarnation
 from teamwright.teams.team_file import LeadLease, change_team_file
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main
@@ -35,7 +35,7 @@ DAY_S = 86_400
 
 @pytest.fixture
 def home(own_home: Path) -> Home:
-    made = home_of()
+    made = find_home()
     made.prepare()
     for number in range(90, 94):
         a_session(made, number, days=0)
@@ -55,7 +55,7 @@ def a_session(home: Home, number: int = 1, days: float = 31, cwd: Path = CWD) ->
     id = id_of(number)
     prefix = Prefix.build({"model": "m", "system": []})
     talk = Conversation.start(home.transcript(cwd, id), prefix, {"session": id, "member": LEAD, "cwd": str(cwd)})
-    talk.tell(Told((text_block("hi"),), ()))
+    talk.append_user_message(UserMessage((text_block("hi"),), ()))
     talk.close()
     directory = home.session(cwd, id)
     for name in ("events.jsonl", "lease", "agents/ada.jsonl", "output/c1.txt"):
@@ -93,8 +93,8 @@ async def test_a_session_stays_while_its_team_is_on_disk_whoever_leads_it_now(ho
     for number in (1, 2, 3):
         a_session(home, number)
     directory = await a_team_of(home, 1)
-    life = Life(1, str(home.agent_transcript(CWD, id_of(2), "ada")), "m-1")
-    await change_team_file(home, directory, lambda file: file.begun("ada", life))
+    life = Incarnation(1, str(home.agent_transcript(CWD, id_of(2), "ada")), "m-1")
+    await change_team_file(home, directory, lambda file: file.with_incarnation("ada", life))
     assert await prune(home, 30) == [id_of(3)], "one led it, in the other one lies the transcript of a member"
     await Teams(home).delete(directory)
     assert sorted(await prune(home, 30)) == [id_of(1), id_of(2)]
@@ -171,7 +171,7 @@ async def test_a_session_that_begins_prunes_by_the_setting_and_one_that_is_resum
         a_session(home, number, days=0)
     async with open_session(Options(cwd=tmp_path, model=ScriptedModel("ok"))) as session:
         assert session.id not in (id_of(1), id_of(2))
-        (home.ours / "settings.json").write_text('{"retention_days": 0}')
+        (home.own / "settings.json").write_text('{"retention_days": 0}')
     assert not old.exists() and not other.exists()
     said = [event.text for _, event in read_events(session.log.path) if isinstance(event, Notice)]
     assert len(said) == 1 and said[0].startswith("Removed 2 sessions (0000000")
@@ -200,7 +200,7 @@ async def test_a_clock_that_runs_ahead_removes_nothing_and_no_call_removes_more_
     archived = home.archive / "crew"
     archived.mkdir(parents=True)
     ahead = time.time() + 60 * DAY_S
-    monkeypatch.setattr("teamwright.app.ended.retention.time.time", lambda: ahead)
+    monkeypatch.setattr("teamwright.session.retention.time.time", lambda: ahead)
     assert await prune(home, 30) == [] and archived.exists(), "ages count from the newest session"
     a_session(home, 50, days=0)
     aged(home.transcript(CWD, id_of(50)), -60)
@@ -213,7 +213,7 @@ async def test_a_clock_that_runs_ahead_removes_nothing_and_no_call_removes_more_
 async def test_finished_tasks_leave_a_shared_list_with_their_guards_a_quarter_at_once_and_the_rest_stays(home):
     directory = home.tasks("common")
     tasks = TaskList(directory, home.guard)
-    share(directory)
+    create_shared_list(directory)
     for number in range(8):
         await tasks.create(f"task {number}", "", by="ada", owner="ada")
     for id in ("1", "2", "3", "4", "5"):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.model_settings import model_settings
-from teamwright.app.settings.files import Origin, read_layer
-from teamwright.app.settings.keys import KEYS
-from teamwright.app.settings.model import Flags
+from teamwright.config.model_settings import model_settings
+from teamwright.config.settings.setting_keys import KEYS
+from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.settings.settings_files import SettingsOrigin, read_layer
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart, UsageError
 
@@ -30,8 +30,8 @@ def test_the_nearest_value_holds_and_says_where_it_came_from(repository, tmp_pat
     assert dict(settings.env) == {"A": "user", "B": "compat"}
     given = tmp_path / "given.json"
     given.write_text(json.dumps({"model": "from-given"}))
-    assert repository.settings(Flags(settings_file=given)).models["model"] == "from-given"
-    flagged = repository.settings(Flags(settings_file=given, model="from-flag"))
+    assert repository.settings(SettingFlags(settings_file=given)).models["model"] == "from-given"
+    flagged = repository.settings(SettingFlags(settings_file=given, model="from-flag"))
     assert (flagged.models["model"], flagged.origins["model"]) == ("from-flag", "--model")
 
 
@@ -39,7 +39,7 @@ def test_the_nearest_value_holds_and_says_where_it_came_from(repository, tmp_pat
 def test_lists_merge_and_a_deny_of_any_layer_wins(repository):
     repository.user({"permissions": {"allow": ["Bash(make:*)", "Bash(npm:*)"]}})
     repository.write(".teamwright/settings.json", {"permissions": {"deny": ["Bash(npm publish:*)"]}})
-    policy = repository.policy(Flags(allowed_tools=("Bash(npm publish:*)",)))
+    policy = repository.policy(SettingFlags(allowed_tools=("Bash(npm publish:*)",)))
 
     def verdict(command):
         return policy.decide("Bash", Access(command=command, cwd=repository.root))
@@ -57,7 +57,7 @@ def test_variables_that_commands_get_are_named_by_the_users_own_files_only(repos
     repository.trust()
     given = tmp_path / "given.json"
     given.write_text(json.dumps({"bash": {"pass_env": ["NPM_*"]}}))
-    assert list(repository.settings(Flags(settings_file=given)).bash.pass_env) == ["GH_TOKEN", "NPM_*"]
+    assert list(repository.settings(SettingFlags(settings_file=given)).bash.pass_env) == ["GH_TOKEN", "NPM_*"]
 
 
 @pytest.mark.promise("K1")
@@ -127,7 +127,7 @@ def test_a_file_of_the_user_that_is_not_understood_stops_the_start_with_file_and
 
 def test_a_settings_file_that_was_named_and_is_not_there_stops_the_start(repository, tmp_path):
     with pytest.raises(CannotStart):
-        repository.settings(Flags(settings_file=tmp_path / "nowhere.json"))
+        repository.settings(SettingFlags(settings_file=tmp_path / "nowhere.json"))
 
 
 def test_unknown_keys_are_warnings_that_name_the_nearest(repository):
@@ -174,14 +174,14 @@ def test_what_other_formats_take_and_json_does_not_is_called_what_it_is(reposito
 @pytest.mark.promise("G1")
 def test_a_mode_that_nobody_knows_is_refused_with_a_sentence(repository):
     with pytest.raises(UsageError) as caught:
-        repository.settings(Flags(permission_mode="bypas"))
+        repository.settings(SettingFlags(permission_mode="bypas"))
     assert "bypassPermissions" in caught.value.render()
 
 
 @pytest.mark.promise("G2")
 def test_tool_lists_become_rules_and_a_bare_disallowed_tool_is_hidden(repository):
     policy = repository.policy(
-        Flags(allowed_tools=("WebFetch",), disallowed_tools=("Write", "Bash(rm:*)", "mcp__db__*"))
+        SettingFlags(allowed_tools=("WebFetch",), disallowed_tools=("Write", "Bash(rm:*)", "mcp__db__*"))
     )
     assert policy.decide("WebFetch", Access(url="https://example.org")).verdict is Verdict.ALLOW
     assert policy.hidden_tools == {"Write", "mcp__db__*"}
@@ -204,7 +204,7 @@ def test_every_key_has_a_sentence_and_a_kind(tmp_path):
         assert key.meaning.endswith(".")
     path = tmp_path / "empty.json"
     path.write_text("")
-    layer = read_layer(path, Origin.USER)
+    layer = read_layer(path, SettingsOrigin.USER)
     assert layer is not None
     assert layer.values == {}
 
@@ -213,7 +213,7 @@ def test_a_run_may_leave_out_what_files_allow_and_keep_what_they_deny(repository
     repository.user(
         {"permissions": {"allow": ["Bash(git commit:*)"], "deny": ["Bash(ls:*)"], "additionalDirectories": ["/srv"]}}
     )
-    found = repository.settings(Flags(allowed_tools=("Bash(make:*)",), only_allowed=True))
+    found = repository.settings(SettingFlags(allowed_tools=("Bash(make:*)",), only_allowed=True))
     assert [(rule.text, rule.verdict) for rule in found.rules] == [
         ("Bash(ls:*)", Verdict.DENY),
         ("Bash(make:*)", Verdict.ALLOW),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from teamwright.agent.definition import LEAD_ONLY
-from teamwright.app.api.team import Team
-from teamwright.models.assemble import Assembly
-from teamwright.models.model import ModelCard, price
+from teamwright.agent.agent_type import LEAD_ONLY
+from teamwright.api.team import Team
+from teamwright.models.answer_assembly import AnswerAssembly
+from teamwright.models.model import ModelCard, price_usage
 from teamwright.testing.model_server import LoopbackModel
 from tests.support.waits import WAIT_S
 
@@ -68,9 +68,9 @@ async def test_lead_and_teammates_share_a_cached_prefix_and_a_lead_that_waits_is
 
 @pytest.mark.finding("T20")
 def test_what_a_service_caches_for_an_hour_is_priced_higher():
-    assembly = Assembly()
+    assembly = AnswerAssembly()
     kinds = {"ephemeral_5m_input_tokens": 400_000, "ephemeral_1h_input_tokens": 600_000}
     counts = {"input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": 1_000_000, "cache_creation": kinds}
-    assembly.take({"type": "message_start", "message": {"usage": counts}})
+    assembly.add_event({"type": "message_start", "message": {"usage": counts}})
     card = ModelCard("a/b", "b", "a", usd_in=4.0, usd_out=20.0, usd_cache_write=5.0)
-    assert price(card, assembly.usage()).usd == pytest.approx(0.4 * 5.0 + 0.6 * 8.0)
+    assert price_usage(card, assembly.usage()).usd == pytest.approx(0.4 * 5.0 + 0.6 * 8.0)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.app.skills.places import shelf_of
+from teamwright.config.skill_sources import make_shelf
 from teamwright.protocol.errors import UsageError
 
 SKILL = "---\nname: {0}\ndescription: For {0}.\n---\nThe text of {0}.\n"
@@ -12,11 +12,11 @@ SKILL = "---\nname: {0}\ndescription: For {0}.\n---\nThe text of {0}.\n"
 
 def shelf(repository, *, flags=None, **kwargs):
     settings = repository.settings(flags, **kwargs)
-    return shelf_of(settings, repository.home, repository.state(compat=settings.compat, **kwargs))
+    return make_shelf(settings, repository.home, repository.state(compat=settings.compat, **kwargs))
 
 
 def names(made):
-    return sorted(recipe.name for recipe in made.used)
+    return sorted(recipe.name for recipe in made.callable_skills)
 
 
 def fill(repository):
@@ -41,12 +41,12 @@ def test_nothing_of_a_repository_is_used_before_trust_and_all_of_it_after(reposi
 def test_who_calls_what_nobody_trusted_is_told_that_and_how(repository, name):
     fill(repository)
     with pytest.raises(UsageError, match="present content is not trusted") as caught:
-        shelf(repository).command(name)
+        shelf(repository).get_command(name)
     assert caught.value.do[0].startswith("teamwright trust")
     with pytest.raises(UsageError, match="there is no command /else"):
-        shelf(repository).command("else")
+        shelf(repository).get_command("else")
     repository.trust()
-    assert shelf(repository).command(name).name == name.lower()
+    assert shelf(repository).get_command(name).name == name.lower()
 
 
 @pytest.mark.promise("H4", "K1")
@@ -55,15 +55,15 @@ def test_an_entry_that_was_changed_since_is_not_used_also_while_the_session_runs
     repository.write(".claude/skills/claude/run.sh", "true")
     repository.trust()
     made = shelf(repository)
-    skill, command = made.skill("claude"), made.command("git:theirs")
-    assert made.body(skill) == "The text of claude."
+    skill, command = made.get_skill("claude"), made.get_command("git:theirs")
+    assert made.read_body(skill) == "The text of claude."
     repository.write(".claude/skills/claude/run.sh", "evil")
     repository.write(".claude/commands/git/theirs.md", "!`evil`")
     for recipe in (skill, command):
         with pytest.raises(UsageError, match="changed since it was trusted"):
-            made.body(recipe)
+            made.read_body(recipe)
     with pytest.raises(UsageError, match="changed since it was trusted"):
-        made.file(skill, "run.sh")
+        made.read_file(skill, "run.sh")
     assert names(shelf(repository)) == ["agents", "ours", "teamwright"]
     repository.write(".claude/commands/new.md", "!`evil`")
     assert "new" not in names(shelf(repository))
@@ -82,7 +82,7 @@ def test_ones_own_go_before_a_repositorys_and_ours_before_the_other_products(rep
     repository.write(".teamwright/skills/deploy/SKILL.md", "---\ndescription: d\n---\nThe repository's.")
     repository.trust()
     made = shelf(repository)
-    assert made.body(made.skill("deploy")) == "ours"
+    assert made.read_body(made.get_skill("deploy")) == "ours"
     assert len([problem for problem in made.problems if "goes before" in problem]) == 3
 
 
@@ -97,7 +97,12 @@ def test_without_the_other_products_files_only_ours_and_the_common_ones_are_read
     repository.trust()
     state = repository.state(compat=False)
     assert {entry.file.split("/")[0] for entry in state.entries} == {".teamwright", ".agents"}
-    assert names(shelf_of(repository.settings(), repository.home, state)) == ["agents", "common", "ours", "teamwright"]
+    assert names(make_shelf(repository.settings(), repository.home, state)) == [
+        "agents",
+        "common",
+        "ours",
+        "teamwright",
+    ]
 
 
 @pytest.mark.promise("H4")
@@ -145,7 +150,7 @@ def test_what_is_shown_for_trust_is_what_would_be_used_however_it_is_spelt(repos
     repository.write(f".claude/skills/odd/{file}", text)
     [entry] = repository.state().entries
     repository.trust()
-    allowed = shelf(repository).command("odd").allowed_tools
+    allowed = shelf(repository).get_command("odd").allowed_tools
     assert entry.summary == f"skill: odd; runs: curl evil.example; allows: {', '.join(allowed)}"
 
 
@@ -159,7 +164,7 @@ def test_of_ten_thousand_commands_as_many_are_looked_at_as_are_worth_it(reposito
     assert len(repository.state().entries) == 1_000
     repository.trust()
     made = shelf(repository)
-    assert len(made.used) == 300 and "only the first 300 commands are used" in made.problems[-1]
+    assert len(made.callable_skills) == 300 and "only the first 300 commands are used" in made.problems[-1]
 
 
 @pytest.mark.promise("K1", "P7")
@@ -199,4 +204,4 @@ def test_a_repository_at_the_users_home_is_read_once(own_home, monkeypatch):
     made = shelf(repository)
     assert names(made) == ["mine"]
     assert made.problems == ()
-    assert os.path.realpath(made.skill("mine").file) == os.path.realpath(path)
+    assert os.path.realpath(made.get_skill("mine").file) == os.path.realpath(path)

@@ -11,27 +11,27 @@ import pytest
 
 from teamwright import Team
 from teamwright.agent.tool import NoInput
-from teamwright.app.inspect import home_at
-from teamwright.app.looking.status import StatusReader, StatusView, status_views
 from teamwright.mail.inbox import inbox_for
-from teamwright.models.model import Alive
+from teamwright.models.model import AlivePart
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import MemberChanged, Notice, RequestOpened, SessionOpened, TeamChanged, Underway
+from teamwright.protocol.events import MemberChanged, Notice, Progress, RequestOpened, SessionOpened, TeamChanged
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.mail import Entry
-from teamwright.protocol.roster import Member
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.roster import RosterMember
+from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import Lease
-from teamwright.storage.log import EventLog
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
-from teamwright.teams.health.standing import Standing
 from teamwright.teams.roster import Roster
+from teamwright.teams.status.team_status import TeamStatus
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_file import LeadLease
 from teamwright.testing import ScriptedModel
-from teamwright.tools.team.caller import Caller
+from teamwright.tools.caller import Caller
 from teamwright.tools.team.list_agents import ListAgents
+from teamwright.views.status import StatusReader, StatusView, status_views
 from tests.support.waits import WAIT_S
 
 SESSION = "7f3a0000-0000-4000-8000-000000000002"
@@ -49,11 +49,11 @@ class Moody(ScriptedModel):
         self.broken = {"cyd"}
 
     async def stream(self, request):
-        if request.asker in self.broken:
+        if request.agent_name in self.broken:
             raise ZeroDivisionError("a mistake of a program's model")
-        if request.asker == "ben":
-            yield Alive("the rate limit")
-        if request.asker in {"ada", "ben"}:
+        if request.agent_name == "ben":
+            yield AlivePart("the rate limit")
+        if request.agent_name in {"ada", "ben"}:
             await self.go.wait()
         async for part in super().stream(request):
             yield part
@@ -74,7 +74,7 @@ async def until(team: Team, fits) -> None:
 
 
 def told(member: str, doing: str, *, stalled: bool = False):
-    return lambda e: isinstance(e, Underway) and (e.member, e.doing, e.stalled) == (member, doing, stalled)
+    return lambda e: isinstance(e, Progress) and (e.member, e.doing, e.stalled) == (member, doing, stalled)
 
 
 @pytest.mark.promise("D7", "F24", "D2")
@@ -82,7 +82,7 @@ async def test_the_lead_is_told_who_works_waits_stalls_and_failed_until_that_one
     model = Moody()
     async with Team("crew", model=model, cwd=tmp_path) as team:
         watchdog = team.session.maker.watchdog
-        watchdog.tell_s, watchdog.stalled_s = 0.01, 3600.0
+        watchdog.notify_s, watchdog.stalled_s = 0.01, 3600.0
         for name in ("ada", "ben", "cyd", "dan"):
             await team.spawn(name, "Work.")
         await until(team, told("ada", "model"))
@@ -94,7 +94,7 @@ async def test_the_lead_is_told_who_works_waits_stalls_and_failed_until_that_one
         assert (seen["ben"]["state"], seen["ben"]["waiting_for"]) == ("waiting", "the rate limit")
         assert seen["cyd"]["state"] == "failed" and "ZeroDivisionError" in seen["cyd"]["reason"]
         assert (seen["dan"]["state"], seen["dan"]["tokens"]) == ("idle", 0)
-        view = StatusReader(home_at(None), "crew").read()
+        view = StatusReader(resolve_home(None), "crew").read()
         assert {one.name: one.state for one in view.members} == {
             "lead": "idle",
             "ada": "working",
@@ -113,7 +113,7 @@ async def test_a_member_of_whom_nothing_comes_shows_as_stalled_and_its_next_word
     model = Moody()
     async with Team("crew", model=model, cwd=tmp_path) as team:
         watchdog = team.session.maker.watchdog
-        watchdog.tell_s, watchdog.stalled_s = 0.005, 0.02
+        watchdog.notify_s, watchdog.stalled_s = 0.005, 0.02
         await team.spawn("ada", "Work.")
         await until(team, told("ada", "model", stalled=True))
         assert (await listed(team))["ada"]["state"] == "stalled"
@@ -133,7 +133,7 @@ async def test_after_the_team_is_removed_the_lead_has_nobody_to_list(tmp_path):
         tool = ListAgents(Caller(LEAD, inner))
         assert json.loads((await tool.run(NoInput(), None)).content) == {"members": []}
         assert team.session.log.state.team == ""
-        assert status_views(home_at(None), tmp_path) == []
+        assert status_views(resolve_home(None), tmp_path) == []
 
 
 async def test_a_gap_is_noticed_by_the_state_of_the_file_that_an_event_names(tmp_path):
@@ -142,7 +142,7 @@ async def test_a_gap_is_noticed_by_the_state_of_the_file_that_an_event_names(tmp
         team.session.log.subscribe(lambda _n, e: marks.append(getattr(e, "file", None)), live=False)
         await team.session.team.tasks.create("one", "d", by=LEAD)
         await team.send("lead", "hello")
-        home = home_at(None)
+        home = resolve_home(None)
         found = {mark.name: mark for mark in marks if mark is not None}
         assert set(found) == {"tasks/crew/1.json", "teams/crew/inboxes/team-lead.json"}
         for name, mark in found.items():
@@ -155,7 +155,7 @@ async def test_a_gap_is_noticed_by_the_state_of_the_file_that_an_event_names(tmp
 
 @pytest.fixture
 def home() -> Home:
-    found = home_at(None)
+    found = resolve_home(None)
     found.prepare()
     return found
 
@@ -165,18 +165,20 @@ async def make_team(home: Home, cwd: Path, *, lease: str = "/nowhere/lease", nam
     log = home.session(cwd, SESSION) / "events.jsonl"
     new = NewTeam(name, LeadLease(SESSION, os.getpid(), lease), str(cwd), "m", int(time.time() * 1000), log=str(log))
     made = await Teams(home).create(new)
-    await Roster(home, made.directory).join(Member(f"tess@{name}", "tess", model="m", backend_type="in-process"))
+    await Roster(home, made.directory).join(RosterMember(f"tess@{name}", "tess", model="m", backend_type="in-process"))
     tasks = TaskList(home.tasks(made.directory), home.guard)
     first = await tasks.create("find", "d", by=LEAD)
     await tasks.create("fix", "d", by=LEAD, blocked_by=[first.id])
     path = home.inbox(made.directory, "tess")
-    await inbox_for(path, home.guard(path), home.inbox_archive(made.directory, "tess")).send(Entry("ben", "fixed?"))
+    await inbox_for(path, home.guard(path), home.inbox_archive(made.directory, "tess")).send(
+        InboxEntry("ben", "fixed?")
+    )
     return log
 
 
 def write_log(path: Path, *events, closed: bool = True) -> None:
     log = EventLog(path)
-    log.state = Standing()
+    log.state = TeamStatus()
     for event in events:
         log.emit(event)
     log.close() if closed else log.flush()
@@ -320,22 +322,22 @@ async def test_without_a_name_live_teams_of_the_directory_come_first_then_its_ne
 def test_reading_the_state_of_a_long_log_reads_its_end_alone(home, tmp_path):
     path = tmp_path / "events.jsonl"
     log = EventLog(path)
-    log.state = Standing()
+    log.state = TeamStatus()
     for n in range(3_000):
         log.emit(Notice(member="system", text=f"{n}"))
     log.flush()
-    from teamwright.storage.log_reader import read_recent
+    from teamwright.storage.event_log_reader import read_recent
 
     recent = read_recent(path)
-    assert recent.snapshot is not None and recent.snapshot.n == 3_000 and recent.events == []
-    assert Standing.of(recent) == log.state
+    assert recent.snapshot is not None and recent.snapshot.number == 3_000 and recent.events == []
+    assert TeamStatus.from_log(recent) == log.state
 
 
 @pytest.mark.finding("T14")
 async def test_a_member_that_is_being_started_is_shown_as_starting(home, tmp_path):
     lease = Lease.take(tmp_path / "lease", "a test")
     log = await make_team(home, tmp_path, lease=str(lease.path))
-    starting = Member("tom@release", "tom", model="m", backend_type="detached", joined_at=now_ms())
+    starting = RosterMember("tom@release", "tom", model="m", backend_type="detached", joined_at=now_ms())
     await Roster(home, "release").join(starting)
     write_log(log, OPENED, LED, moved(LEAD, "working"), moved("tess", "working"), closed=False)
     [tom] = [one for one in StatusReader(home, "release").read().members if one.name == "tom"]

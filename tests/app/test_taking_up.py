@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.agent.job_journal import Job, JobJournal, lost_jobs
+from teamwright.agent.job_journal import Job, JobJournal, unreported_jobs
 from teamwright.protocol.ids import LEAD
-from teamwright.storage.paths import Home, home_of
+from teamwright.storage.paths import Home, find_home
 from teamwright.teams.team_file import change_team_file, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.storage.test_leftovers import PROGRAM, lives
@@ -22,7 +22,7 @@ LEAVES_A_CHILD = "sleep 600 & echo $! > up; wait"
 
 @pytest.fixture
 def home(own_home) -> Home:
-    return home_of()
+    return find_home()
 
 
 def adopted(tmp_path, model) -> Team:
@@ -54,8 +54,8 @@ async def test_adopting_a_team_ends_what_its_former_session_left_running_and_tel
     session = await leave_with_ada(tmp_path)
     pid = killed_with_a_command(session, tmp_path)
     journal = JobJournal(session)
-    journal.begun(Job("b000001", "ada", "", session / "out", pid, 0, "the long build"))
-    journal.begun(Job("b000002", LEAD, "", session / "out", pid, 0, "what only the former lead waits for"))
+    journal.record_start(Job("b000001", "ada", "", session / "out", pid, 0, "the long build"))
+    journal.record_start(Job("b000002", LEAD, "", session / "out", pid, 0, "what only the former lead waits for"))
     assert lives(pid)
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["I start it again."]})
     async with adopted(tmp_path, model) as team:
@@ -64,10 +64,10 @@ async def test_adopting_a_team_ends_what_its_former_session_left_running_and_tel
         await team.run("Go on.")
     assert told(model, "ada").count("the long build") == 1
     assert "only the former lead" not in told(model, LEAD)
-    assert [job.id for job in lost_jobs(session)] == ["b000001"]
+    assert [job.id for job in unreported_jobs(session)] == ["b000001"]
     async with Team.resume("crew", model=(again := ScriptedModel("ok")), cwd=tmp_path) as team:
         await team.run("And on.")
-    assert lost_jobs(session) == [] and not [r for r in again.requests if r.asker == "ada"]
+    assert unreported_jobs(session) == [] and not [r for r in again.requests if r.agent_name == "ada"]
 
 
 @pytest.mark.promise("D8", "P3")
@@ -91,12 +91,12 @@ async def test_a_team_that_cannot_be_taken_up_to_the_end_leaves_nobody_running_a
 async def test_a_member_of_an_adopted_team_keeps_the_key_that_its_prompt_names(tmp_path, home):
     session = await leave_with_ada(tmp_path)
     journal = JobJournal(session)
-    journal.begun(Job("b000001", "ada", "", session / "out", 0, 0, "the long build"))
+    journal.record_start(Job("b000001", "ada", "", session / "out", 0, 0, "the long build"))
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["I start it again."] * 9})
     async with adopted(tmp_path, model) as team:
         await until(team, lambda: team.session.team.members["ada"].turns == 1)
-        ada, lead = team.session.team.own("ada").agent, team.session.lead.agent
-        fresh = ada.compaction.fresh()
+        ada, lead = team.session.team.find_in_process("ada").agent, team.session.lead.agent
+        fresh = ada.compaction.make_prefix()
     hers, leads = ada.tags.key, lead.tags.key
     assert hers and leads and hers != leads
     for head in (model.requests[-1].prefix.head, fresh.head):

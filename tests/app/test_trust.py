@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from teamwright.app.settings.model import Flags
-from teamwright.app.trust.store import Trust
+from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.trust.trust_store import TrustStore
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart, StorageError
 
@@ -301,7 +301,7 @@ def test_trust_is_bound_to_the_common_git_directory_and_shared_by_its_worktrees(
     other = tmp_path / "other"
     subprocess.run([*run, "worktree", "add", "-q", str(other)], check=True)
     repository.trust()
-    trust = Trust.load(repository.home)
+    trust = TrustStore.load(repository.home)
     assert trust.repositories == (repository.root / ".git",)
     assert trust.verdict(other).trusted
     assert trust.verdict(repository.root / "nowhere" / "below").trusted
@@ -324,26 +324,26 @@ def test_a_repository_that_only_points_to_a_trusted_one_is_not_trusted(repositor
         (evil / ".git").write_text(f"gitdir: {repository.root / '.git'}\n")
     else:
         (evil / ".git").write_text((tmp_path / "tree" / ".git").read_text())
-    assert not Trust.load(repository.home).verdict(evil).trusted
+    assert not TrustStore.load(repository.home).verdict(evil).trusted
 
 
 @pytest.mark.promise("K1")
 def test_outside_git_trust_is_bound_to_the_directory_itself(repository, tmp_path):
     plain = tmp_path / "plain"
     (plain / "below").mkdir(parents=True)
-    trust = Trust.load(repository.home)
+    trust = TrustStore.load(repository.home)
     trust.give(trust.verdict(plain))
     assert trust.verdict(plain).trusted
     assert not trust.verdict(plain / "below").trusted
     assert trust.remove(plain)
-    assert not Trust.load(repository.home).verdict(plain).trusted
+    assert not TrustStore.load(repository.home).verdict(plain).trusted
     assert not trust.remove(plain)
 
 
 @pytest.mark.finding("D4")
 @pytest.mark.promise("K1")
 def test_a_file_of_trust_of_a_newer_version_is_never_written(repository):
-    trust = Trust.load(repository.home)
+    trust = TrustStore.load(repository.home)
     trust.give(trust.verdict(repository.root))
     path = repository.home.trust
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
@@ -361,23 +361,23 @@ def test_the_file_of_trust_is_private_and_no_repository_writes_it(repository):
     assert stat.S_IMODE(os.stat(repository.home.trust).st_mode) == 0o600
     write = Access(writes=(repository.home.trust,))
     for mode in ("default", "acceptEdits", "bypassPermissions"):
-        policy = repository.policy(Flags(permission_mode=mode, allowed_tools=("Edit", "Write")))
+        policy = repository.policy(SettingFlags(permission_mode=mode, allowed_tools=("Edit", "Write")))
         assert policy.decide("Write", write).verdict is Verdict.DENY
 
 
 def test_two_sessions_that_trust_at_once_both_last(repository, tmp_path):
-    one, other = Trust.load(repository.home), Trust.load(repository.home)
+    one, other = TrustStore.load(repository.home), TrustStore.load(repository.home)
     for name, trust in (("a", one), ("b", other)):
         (tmp_path / name).mkdir()
         trust.give(trust.verdict(tmp_path / name))
-    assert len(Trust.load(repository.home).repositories) == 2
+    assert len(TrustStore.load(repository.home).repositories) == 2
 
 
 def test_a_broken_file_of_trust_stops_the_start(repository):
     repository.user({})
     repository.home.trust.write_text("{")
     with pytest.raises(CannotStart) as caught:
-        Trust.load(repository.home)
+        TrustStore.load(repository.home)
     assert caught.value.slug == "bad-settings"
     assert str(repository.home.trust) in caught.value.render()
 

@@ -8,33 +8,34 @@ from typing import assert_never, assert_type
 
 import teamwright
 from teamwright import (
-    AgentChanged,
+    AssistantText,
     Budget,
     Compacted,
     LimitReached,
     Member,
     MemberChanged,
-    MessageSeen,
+    MessageDelivered,
     MessageSent,
     ModeChanged,
     Model,
+    ModelCallEnded,
     ModelCard,
     ModelChanged,
     Notice,
     OnRequest,
     Part,
+    Progress,
     Reloaded,
     Reply,
     Request,
     RequestClosed,
     RequestOpened,
     Result,
-    RoundEnded,
     Run,
     RunEnded,
     Sent,
     SessionOpened,
-    Spoken,
+    SubagentChanged,
     Task,
     TaskChanged,
     TaskInfo,
@@ -48,7 +49,6 @@ from teamwright import (
     ToolResult,
     ToolStarted,
     TurnEnded,
-    Underway,
     Usage,
 )
 from teamwright.testing import ScriptedModel
@@ -62,7 +62,7 @@ class Own:
         return ModelCard("own/own", "own", "own", usd_in=1.0, usd_out=2.0)
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        yield TextPart(request.asker)
+        yield TextPart(request.agent_name)
         yield Reply([{"type": "text", "text": "hello"}], "end_turn", Usage(requests=1), "own")
 
     async def aclose(self) -> None:
@@ -102,7 +102,7 @@ async def holds_a_team() -> Result:
         await team.tasks.add("three", after=[first, "2"], metadata={"for": ["ada"]})
         assert_type(await team.tasks.update(first, status="completed", owner=""), Task)
         assert_type(await team.tasks.get("1"), Task | None)
-        ada = await team.spawn("ada", "Go.", role="Explore", model=Own(), effort="high", mode="default")
+        ada = await team.spawn("ada", "Go.", agent_type="Explore", model=Own(), effort="high", mode="default")
         assert_type(ada, Member)
         assert_type(ada.state, str)
         assert_type(await ada.send("hello"), Sent)
@@ -151,15 +151,15 @@ def shows(event: TeamEvent) -> object:
             return event.summary
         case TextDelta() | Notice() | RunEnded() | TurnEnded():
             return event.text
-        case MessageSeen():
+        case MessageDelivered():
             return event.message_ids
         case (
             MemberChanged()
-            | AgentChanged()
+            | SubagentChanged()
             | ModeChanged()
             | ModelChanged()
             | Reloaded()
-            | Underway()
+            | Progress()
             | TeamChanged()
             | SessionOpened()
             | Compacted()
@@ -167,9 +167,9 @@ def shows(event: TeamEvent) -> object:
             return event.member
         case LimitReached():
             return event.limit
-        case RoundEnded():
+        case ModelCallEnded():
             return event.usage
-        case Spoken():
+        case AssistantText():
             return event.content
         case _:
             assert_never(event)

@@ -18,21 +18,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from teamwright.app.inspect import find_team, team_views
-from teamwright.app.looking.audit import audit
-from teamwright.app.looking.live import follow_log
-from teamwright.app.looking.sessions import session_views
-from teamwright.app.looking.status import status_views
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
-from teamwright.app.outside.sending import send
-from teamwright.app.outside.stopping import stop_member
-from teamwright.app.outside.target import find_target
-from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import LockLost, TeamwrightError
+from teamwright.protocol.messages import text_block
+from teamwright.session.control.send import send
+from teamwright.session.control.stop import stop_member
+from teamwright.session.lookup.saved_sessions import session_views
+from teamwright.session.lookup.team_address import find_target
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
 from teamwright.storage.atomic import write_atomic
-from teamwright.storage.lock import FileLock
+from teamwright.storage.file_lock import FileLock
 from teamwright.storage.paths import Home
+from teamwright.teams.status.team_views import find_team, team_views
+from teamwright.views.audit.audit import audit
+from teamwright.views.follow import follow_log
+from teamwright.views.status import status_views
 from tests.crash import mutations
 from tests.crash.aims import Aim, take_aim
 from tests.crash.players import PROMPT, TEAM, Plan, Player
@@ -164,7 +164,7 @@ async def _lead(ground: Ground, *, second: bool) -> None:
     async with counting(ground), open_session(options) as opened:
         began = PROMPT.encode() in opened.lead.agent.conversation.path.read_bytes()
         result = await opened.run([] if began else [text_block(PROMPT)])
-        result = await opened.settled(result)
+        result = await opened.end_members(result)
         print(result.stop, result.text, result.error)
 
 

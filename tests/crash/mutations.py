@@ -11,24 +11,24 @@ from collections.abc import Callable
 
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation
-from teamwright.app.session import Session
-from teamwright.storage import atomic, jsonl, lock
-from teamwright.teams.mailing import returning
+from teamwright.session.session import Session
+from teamwright.storage import atomic, file_lock, jsonl
+from teamwright.teams.mailbox import undelivered
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import TeamFile
-from teamwright.tools.files import change
+from teamwright.tools.files import file_change
 
 VARIABLE = "CRASH_MUTATION"
 
 
 def no_guard() -> None:
     """Nobody waits for the guard: everybody has it."""
-    lock._flock = lambda fd: True
+    file_lock._flock = lambda fd: True
 
 
 def no_ledger() -> None:
     """No transcript is asked what it holds."""
-    conversation.ids_held = returning.ids_held = lambda transcript, ids: set()
+    conversation.find_delivered_ids = undelivered.find_delivered_ids = lambda transcript, ids: set()
 
 
 def no_owed_rule() -> None:
@@ -58,28 +58,28 @@ def no_rename() -> None:
         os.write(draft.fd, content)
         os.unlink(draft.tmp)
 
-    atomic.Draft.commit = commit
+    atomic.PendingFile.commit = commit
 
 
 def no_key() -> None:
     """A call that is made again after a kill has another key."""
-    Conversation.key = lambda self, what: secrets.token_hex(8)
+    Conversation.step_key = lambda self, what: secrets.token_hex(8)
 
 
 def no_parting() -> None:
     """Nothing is noted of a member that ends."""
-    TeamFile.leaving = lambda self, parting: self
+    TeamFile.with_pending_end = lambda self, parting: self
 
 
 def no_places() -> None:
     """Members that a signal ends with their lead lose their places."""
-    wind_down = Session.wind_down
-    Session.wind_down = lambda self, *cause, keep=False: wind_down(self, *cause)
+    wind_down = Session.stop_members
+    Session.stop_members = lambda self, *cause, keep=False: wind_down(self, *cause)
 
 
 def no_former() -> None:
     """The former content of a file that is changed is not kept."""
-    change.record = lambda *given: None
+    file_change.record_edit = lambda *given: None
 
 
 def no_restored_roster() -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from teamwright.models.model import ModelCard, Reply, TextPart
-from teamwright.protocol.blocks import text_of
-from teamwright.protocol.envelope import restored, sender_shown
+from teamwright.protocol.message_xml import parse_sender, unescape_tags
+from teamwright.protocol.messages import message_text
 from teamwright.protocol.usage import Usage
 from tests.support.notices import notices
 
@@ -109,14 +109,14 @@ class Talk:
                     self.since = 0 if block["name"] == "TaskList" else self.since
                 elif block["type"] == "tool_result":
                     at = places[block["tool_use_id"]]
-                    text = block["content"] if isinstance(block["content"], str) else text_of(block["content"])
+                    text = block["content"] if isinstance(block["content"], str) else message_text(block["content"])
                     self.calls[at] = Made(self.calls[at].tool, self.calls[at].given, text, bool(block.get("is_error")))
                 elif message["role"] == "user":
                     self._hear(block.get("text", ""))
 
     def _hear(self, text: str) -> None:
         for sender, body in _ENVELOPE.findall(text):
-            self.mail.append((sender_shown(sender), restored(body)))
+            self.mail.append((parse_sender(sender), unescape_tags(body)))
             self.since += body.startswith(("done ", "again ")) or " has ended: " in body[:80]
 
     def of(self, tool: str, **given) -> list[Made]:

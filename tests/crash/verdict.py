@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from teamwright.app.looking.audit import Audit, audit
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.storage.lock import FileLock
+from teamwright.storage.file_lock import FileLock
+from teamwright.views.audit.audit import Audit, audit
 from tests.crash.lives import Ground
 from tests.crash.players import DONE, SLEEPER, TEAM, Made, Plan, Talk
 

@@ -4,7 +4,7 @@ A block says by its language what it is: `sh` is to be pasted, `console` is a tr
 are commands), `text` is neither: a synopsis, a message, a picture. What else a test must know stands above the block,
 in a comment that a reader of the page does not see:
 
-    <!-- while a team works -->        where the commands are given (`PLACES` in `places.py`)
+    <!-- while a team works -->        where the commands are given (`RULE_DESTINATIONS` in `places.py`)
     <!-- exit 4 -->                    how they end, if not with 0
     <!-- not run: REASON -->           why they cannot be run here
 """

@@ -42,7 +42,7 @@ class Done:
 
 @dataclass
 class Place:
-    """A directory in which a shell runs commands. `before` sees each one first; `set_up` are its exports."""
+    """A directory in which a shell runs commands. `before` sees each one first; `show_borders` are its exports."""
 
     directory: Path
     env: dict[str, str]

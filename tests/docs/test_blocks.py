@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from teamwright import Hook, Team
-from teamwright.app.definition.reading import parse_definition
-from teamwright.app.settings.merging import load_settings
-from teamwright.app.settings.model import Flags
-from teamwright.app.trust.store import TrustState
-from teamwright.mcp.config import Reading, parse_servers
+from teamwright.config.settings.merge import load_settings
+from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.team_file.team_file_reader import parse_definition
+from teamwright.config.trust.trust_store import TrustState
+from teamwright.mcp.server_config import ConfigSource, parse_servers
 from teamwright.models.scripted.script_file import read_script
 from teamwright.storage.paths import Home
 from teamwright.testing import ScriptedModel
@@ -60,7 +60,7 @@ def test_settings_in_a_page_are_taken_without_a_warning(block: Block, own_home: 
     home = Home.at(own_home / ".teamwright")
     home.settings.parent.mkdir()
     home.settings.write_text(block.text)
-    settings = load_settings(home, tmp_path, Flags(), TrustState.as_written(tmp_path, []))
+    settings = load_settings(home, tmp_path, SettingFlags(), TrustState.as_written(tmp_path, []))
     assert not settings.warnings
     assert set(json.loads(block.text)) & {key.partition(".")[0] for key in settings.origins} or settings.hooks
 
@@ -68,7 +68,7 @@ def test_settings_in_a_page_are_taken_without_a_warning(block: Block, own_home: 
 @each(SERVERS)
 def test_mcp_servers_in_a_page_are_all_understood(block: Block, tmp_path: Path):
     said = json.loads(block.text)["mcpServers"]
-    found, warnings = parse_servers(said, Reading("page", tmp_path, {"TRACKER_TOKEN": "t"}))
+    found, warnings = parse_servers(said, ConfigSource("page", tmp_path, {"TRACKER_TOKEN": "t"}))
     assert not warnings
     assert [server.name for server in found] == list(said)
 

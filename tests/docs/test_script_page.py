@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from teamwright.agent.definition import LEAD_ONLY
-from teamwright.agent.schema import tool_schema
+from teamwright.agent.agent_type import LEAD_ONLY
+from teamwright.agent.tool_schema import tool_schema
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.team import Team
+from teamwright.teams.team import SessionTeam
 from tests.app.test_prefix_size import Nobody, tools_of
 from tests.docs.pages import ROOT
 from tests.ui.program import Program
@@ -18,7 +18,9 @@ SCRIPTS = re.findall(r"```toml\n(\[script\].*?)```", PAGE, re.DOTALL)
 
 
 def test_the_table_names_what_each_tool_takes_and_what_may_be_left_out(tmp_path):
-    team = Team(tmp_path, "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody())
+    team = SessionTeam(
+        tmp_path, "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody()
+    )
     takes: dict[str, list[str]] = {}
     for tool in [*tools_of("ann", team), *tools_of(LEAD, team)]:
         schema = tool_schema(tool)["input_schema"]

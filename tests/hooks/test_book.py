@@ -2,7 +2,15 @@
 
 import pytest
 
-from teamwright.hooks.book import END_TIMEOUT_S, EVENTS, LONGEST_S, TIMEOUT_S, HookBook, matcher_of, parse_hooks
+from teamwright.hooks.hook_index import (
+    END_TIMEOUT_S,
+    EVENTS,
+    MAX_TIMEOUT_S,
+    TIMEOUT_S,
+    HookIndex,
+    compile_matcher,
+    parse_hooks,
+)
 
 
 def group(*commands: str, matcher: str | None = None, **more) -> dict:
@@ -10,14 +18,14 @@ def group(*commands: str, matcher: str | None = None, **more) -> dict:
     return made if matcher is None else {"matcher": matcher, **made}
 
 
-def book(value: dict) -> HookBook:
+def book(value: dict) -> HookIndex:
     hooks, warnings = parse_hooks(value, "settings.json")
     assert not warnings
-    return HookBook(hooks)
+    return HookIndex(hooks)
 
 
-def commands(made: HookBook, event: str, *subjects: str) -> list[str]:
-    return [hook.command for hook in made.matching(event, subjects or ("",))]
+def commands(made: HookIndex, event: str, *subjects: str) -> list[str]:
+    return [hook.command for hook in made.matching_hooks(event, subjects or ("",))]
 
 
 @pytest.mark.promise("G7")
@@ -36,7 +44,7 @@ def commands(made: HookBook, event: str, *subjects: str) -> list[str]:
     ],
 )
 def test_a_matcher_is_everything_or_names_or_an_expression(matcher, fits, not_fits):
-    matches = matcher_of(matcher)
+    matches = compile_matcher(matcher)
     assert [name for name in fits + not_fits if matches(name)] == fits
 
 
@@ -63,7 +71,7 @@ def test_events_without_a_subject_ignore_their_matcher():
 @pytest.mark.promise("G7")
 def test_a_timeout_is_in_seconds_and_has_a_default_and_an_end():
     hooks, _ = parse_hooks({"Stop": [group("a"), group("b", timeout=5), group("c", timeout=10**9)]}, "x")
-    assert [hook.timeout_s for hook in hooks] == [TIMEOUT_S, 5.0, LONGEST_S]
+    assert [hook.timeout_s for hook in hooks] == [TIMEOUT_S, 5.0, MAX_TIMEOUT_S]
     [end], _ = parse_hooks({"SessionEnd": [group("a")]}, "x")
     assert end.timeout_s == END_TIMEOUT_S
 
@@ -98,6 +106,6 @@ def test_what_cannot_be_used_is_a_warning_with_its_file_and_nothing_runs(value):
 @pytest.mark.promise("G7")
 def test_an_event_without_hooks_costs_a_look_into_a_dict():
     made = book({"Stop": [group("a")]})
-    assert not made.has("PreToolUse", "PostToolUse")
-    assert made.matching("PreToolUse", ("Bash",)) == ()
-    assert made.matching("Stop") is made.matching("Stop"), "what matches is found once"
+    assert not made.has_hooks("PreToolUse", "PostToolUse")
+    assert made.matching_hooks("PreToolUse", ("Bash",)) == ()
+    assert made.matching_hooks("Stop") is made.matching_hooks("Stop"), "what matches is found once"

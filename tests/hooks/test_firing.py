@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from teamwright.hooks.book import HookBook, parse_hooks
-from teamwright.hooks.firing import OUTPUT_MOST, Hooks, Place
-from teamwright.storage.processes.records import RECORDS, ProcessRecords
+from teamwright.hooks.hook_index import HookIndex, parse_hooks
+from teamwright.hooks.hook_runner import MAX_OUTPUT, HookEnvironment, HookRunner
+from teamwright.processes.process_records import RECORDS_DIRECTORY, ProcessRecords
 
 
 class Told(list[tuple[str, str]]):
@@ -16,13 +16,15 @@ class Told(list[tuple[str, str]]):
         self.append((level, text))
 
 
-def hooks_of(tmp_path, *commands: str, event: str = "PreToolUse", **more) -> tuple[Hooks, Told]:
+def hooks_of(tmp_path, *commands: str, event: str = "PreToolUse", **more) -> tuple[HookRunner, Told]:
     hooks = [{"type": "command", "command": command, **more} for command in commands]
     parsed, warnings = parse_hooks({event: [{"hooks": hooks}]}, "x")
     assert not warnings
     told = Told()
     env = {"PATH": os.environ["PATH"], "CLAUDE_PROJECT_DIR": str(tmp_path)}
-    return Hooks(HookBook(parsed), Place(tmp_path, env, "/bin/sh", ProcessRecords(tmp_path)), told), told
+    return HookRunner(
+        HookIndex(parsed), HookEnvironment(tmp_path, env, "/bin/sh", ProcessRecords(tmp_path)), told
+    ), told
 
 
 def lives(pid: int) -> bool:
@@ -38,12 +40,12 @@ async def test_a_hook_reads_the_event_on_stdin_in_its_directory_with_the_project
     inner = tmp_path / "inner"
     inner.mkdir()
     hooks, told = hooks_of(tmp_path, 'cat > "$CLAUDE_PROJECT_DIR/told"; pwd -P > where')
-    assert not (await hooks.fire("PreToolUse", {"tool_name": "Bash", "x": "ä\u2028"}, ("Bash",), inner)).trouble
+    assert not (await hooks.fire("PreToolUse", {"tool_name": "Bash", "x": "ä\u2028"}, ("Bash",), inner)).problem
     read = json.loads((tmp_path / "told").read_text())
     assert read == {"tool_name": "Bash", "x": "ä\u2028", "hook_event_name": "PreToolUse"}
     assert (inner / "where").read_text().strip() == os.path.realpath(inner)
     assert not told
-    assert not list((tmp_path / RECORDS).glob("*")), "nothing is left on record"
+    assert not list((tmp_path / RECORDS_DIRECTORY).glob("*")), "nothing is left on record"
 
 
 @pytest.mark.promise("G7", "P6")
@@ -60,8 +62,8 @@ async def test_a_slow_hook_is_killed_with_its_children_and_counts_for_nothing(tm
 @pytest.mark.promise("G7", "P6")
 async def test_a_hook_that_prints_a_megabyte_is_a_warning(tmp_path):
     hooks, told = hooks_of(tmp_path, "head -c 1048576 /dev/zero | tr '\\0' x")
-    assert (await hooks.fire("PreToolUse", {}, ("Bash",))).trouble
-    assert "1,048,576 bytes" in told[0][1] and OUTPUT_MOST < 1_048_576
+    assert (await hooks.fire("PreToolUse", {}, ("Bash",))).problem
+    assert "1,048,576 bytes" in told[0][1] and MAX_OUTPUT < 1_048_576
 
 
 @pytest.mark.promise("G7")
@@ -106,7 +108,7 @@ async def test_a_cancelled_firing_leaves_no_process(tmp_path):
 
 @pytest.mark.promise("G7")
 async def test_nobody_waits_for_an_async_hook_and_the_end_of_the_session_ends_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("teamwright.hooks.firing.CLOSE_S", 0.2)
+    monkeypatch.setattr("teamwright.hooks.hook_runner.CLOSE_S", 0.2)
     os.mkfifo(tmp_path / "up")
     hooks, _ = hooks_of(tmp_path, "echo $$ > up; sleep 600; exit 2", **{"async": True})
     assert not (await hooks.fire("PreToolUse", {}, ("Bash",))).blocked

@@ -6,15 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.hooks.book import EVENTS
-from teamwright.hooks.outcome import LONGEST_TEXT, NOTHING, Outcome, Reply, merged, read_outcome
+from teamwright.hooks.hook_index import EVENTS
+from teamwright.hooks.hook_outcome import (
+    MAX_TEXT,
+    NO_OUTCOME,
+    HookOutcome,
+    PermissionReply,
+    merge_outcomes,
+    read_outcome,
+)
 
 
-def said(event: str, **value: object) -> Outcome:
+def said(event: str, **value: object) -> HookOutcome:
     return read_outcome(event, 0, json.dumps(value), "")
 
 
-def own(event: str, **value: object) -> Outcome:
+def own(event: str, **value: object) -> HookOutcome:
     return said(event, hookSpecificOutput={"hookEventName": event, **value})
 
 
@@ -23,21 +30,21 @@ def test_exit_2_refuses_with_what_stands_on_stderr_whatever_is_on_stdout():
     outcome = read_outcome("PreToolUse", 2, '{"decision":"approve"}', "not on main\n")
     assert (outcome.blocked, outcome.reason, outcome.permission) == (True, "not on main", "deny")
     assert read_outcome("Stop", 2, "", "").reason
-    assert read_outcome("PermissionRequest", 2, "", "no").answer == Reply(False, "no")
+    assert read_outcome("PermissionRequest", 2, "", "no").answer == PermissionReply(False, "no")
 
 
 @pytest.mark.promise("G7")
 @pytest.mark.parametrize("code", [1, 3, 126, 127, -9])
 def test_any_other_code_is_trouble_and_counts_for_nothing(code):
     outcome = read_outcome("PreToolUse", code, '{"decision":"block"}', "no such file\nmore")
-    assert outcome == Outcome(trouble=f"exit code {code}: no such file")
+    assert outcome == HookOutcome(problem=f"exit code {code}: no such file")
 
 
 @pytest.mark.promise("G7")
 def test_plain_text_is_context_for_the_two_events_that_take_it():
     assert read_outcome("SessionStart", 0, "today is Monday\n", "").contexts == ("today is Monday",)
     assert read_outcome("UserPromptSubmit", 0, "be brief", "").contexts == ("be brief",)
-    assert read_outcome("Stop", 0, "be brief", "") == NOTHING
+    assert read_outcome("Stop", 0, "be brief", "") == NO_OUTCOME
 
 
 @pytest.mark.promise("G7")
@@ -54,8 +61,10 @@ def test_a_tool_call_is_allowed_asked_or_denied_and_may_have_another_input():
 def test_a_permission_request_is_answered_with_input_and_grants():
     update = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     decision = {"behavior": "allow", "updatedInput": {"command": "ls"}, "updatedPermissions": [update, 3]}
-    assert own("PermissionRequest", decision=decision).answer == Reply(True, "", {"command": "ls"}, (update,))
-    assert own("PermissionRequest", decision={"behavior": "deny", "message": "no"}).answer == Reply(False, "no")
+    assert own("PermissionRequest", decision=decision).answer == PermissionReply(True, "", {"command": "ls"}, (update,))
+    assert own("PermissionRequest", decision={"behavior": "deny", "message": "no"}).answer == PermissionReply(
+        False, "no"
+    )
     assert own("PermissionRequest", decision={"behavior": "perhaps"}).answer is None
     assert own("PermissionRequest").answer is None
 
@@ -67,7 +76,7 @@ def test_the_common_keys_are_read_for_every_event():
         assert (outcome.halted, outcome.halt_reason, outcome.messages) == (True, "enough", ("hello",))
         assert said(event, decision="block", reason="why").reason == "why"
         assert own(event, additionalContext="mind this").contexts == ("mind this",)
-        assert said(event, suppressOutput=True) == NOTHING
+        assert said(event, suppressOutput=True) == NO_OUTCOME
 
 
 @pytest.mark.promise("G7")
@@ -75,17 +84,17 @@ def test_of_several_the_stricter_holds_and_contexts_are_joined_in_order():
     allow, ask = own("PreToolUse", permissionDecision="allow"), own("PreToolUse", permissionDecision="ask")
     deny = own("PreToolUse", permissionDecision="deny", permissionDecisionReason="no", additionalContext="two")
     first = own("PreToolUse", additionalContext="one", updatedInput={"a": 1})
-    assert merged([allow, ask]).permission == "ask"
-    whole = merged([first, allow, deny, ask])
+    assert merge_outcomes([allow, ask]).permission == "ask"
+    whole = merge_outcomes([first, allow, deny, ask])
     assert (whole.permission, whole.permission_reason, whole.blocked) == ("deny", "no", True)
     assert (whole.contexts, whole.input) == (("one", "two"), {"a": 1})
-    no = Outcome(answer=Reply(False, "no"))
-    assert merged([Outcome(answer=Reply(True)), no]).answer == Reply(False, "no")
+    no = HookOutcome(answer=PermissionReply(False, "no"))
+    assert merge_outcomes([HookOutcome(answer=PermissionReply(True)), no]).answer == PermissionReply(False, "no")
 
 
 def test_a_long_text_is_cut_and_says_so():
-    context = own("Stop", additionalContext="x" * (LONGEST_TEXT + 1)).contexts[0]
-    assert context.endswith(f"[… {LONGEST_TEXT + 1:,} characters in all]")
+    context = own("Stop", additionalContext="x" * (MAX_TEXT + 1)).contexts[0]
+    assert context.endswith(f"[… {MAX_TEXT + 1:,} characters in all]")
 
 
 @pytest.mark.promise("G7", "P7")
@@ -109,4 +118,4 @@ INNER = st.sampled_from(["hookEventName", "permissionDecision", "updatedInput", 
     st.integers(-20, 20),
 )
 def test_no_output_of_a_hook_raises(event, value, code):
-    merged([read_outcome(event, code, json.dumps(value), "x"), NOTHING])
+    merge_outcomes([read_outcome(event, code, json.dumps(value), "x"), NO_OUTCOME])

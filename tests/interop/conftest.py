@@ -49,4 +49,4 @@ async def joined(team: Team, name: str, heard, **more) -> None:
     draft = path.with_name("by-hand")
     draft.write_text(json.dumps(config, indent=2))
     os.rename(draft, path)
-    await heard.until(lambda: name in crew.outside.strangers)
+    await heard.until(lambda: name in crew.external.external_names)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from teamwright import MessageSent, Team
-from teamwright.storage.watch import Watcher
+from teamwright.storage.watcher import Watcher
 from teamwright.testing import ScriptedModel
 from tests.stranger.running import MEMBER, command
 from tests.support.waits import WAIT_S
@@ -62,7 +62,7 @@ async def a_crew(tmp_path, settings, model=None, **options):
 
 def pid_of(team: Team, name: str) -> int:
     """The process of a member that was started."""
-    return int(team.session.team.members[name].spot.facts["pid"])
+    return int(team.session.team.members[name].location.facts["pid"])
 
 
 def runs(pid: int) -> bool:
@@ -77,7 +77,7 @@ async def rested(team: Team, name: str) -> None:
     """Until the member rests."""
     crew = team.session.team
     async with asyncio.timeout(WAIT_S):
-        while not crew.members[name].resting:
+        while not crew.members[name].is_resting:
             crew.changed.clear()
             await crew.changed.wait()
 

@@ -13,8 +13,8 @@ import pytest
 from teamwright import MemberChanged, MessageSent, Notice, Team
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD
-from teamwright.storage.paths import home_of
-from teamwright.teams.ending import delete_team
+from teamwright.storage.paths import find_home
+from teamwright.teams.shutdown import delete_team
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import Asked
 from tests.interop.conftest import on_roster
@@ -38,7 +38,7 @@ def deciding(*verdicts):
         tool, call = answer(open_ones[0], *verdicts[len(done)])
         return tool, call | {"to": "zed"}
 
-    return ScriptedModel(lambda request: lead(request) if request.asker == LEAD else "ok")
+    return ScriptedModel(lambda request: lead(request) if request.agent_name == LEAD else "ok")
 
 
 def answers_in(zed):
@@ -65,7 +65,7 @@ async def test_a_plan_of_a_stranger_is_answered_by_the_lead_and_its_mode_changes
         assert (await zed.seen("mode"))["mode"] == "acceptEdits"
         assert [body["approved"] for body in answers_in(zed)] == [False, True]
         assert answers_in(zed)[0]["feedback"] == "once more"
-        assert "# Two" in "".join(newest(one) for one in model.requests if one.asker == LEAD)
+        assert "# Two" in "".join(newest(one) for one in model.requests if one.agent_name == LEAD)
 
 
 @pytest.mark.promise("E8", "G5", "F44")
@@ -122,17 +122,17 @@ async def test_a_stranger_is_asked_to_stop_agrees_and_the_team_can_be_deleted_th
         with pytest.raises(TeamRefused, match="live members") as refused:
             await delete_team(crew)
         assert "zed (another program runs it)" in refused.value.render()
-        request = await team.session.deadlines.ask("zed", "that is all")
+        request = await team.session.deadlines.request_stop("zed", "that is all")
         with pytest.raises(TeamRefused, match="asked to stop already"):
-            await team.session.deadlines.ask("zed", "now")
+            await team.session.deadlines.request_stop("zed", "now")
         assert await asyncio.to_thread(zed.ended) == 0
         await heard.one(MemberChanged, member="zed", state="completed")
         await heard.one(MessageSent, member="system", to=LEAD, wire="teammate_terminated")
-        assert crew.requests.answer_of(request)["by"] == "zed" and on_roster(team, "zed") is None
+        assert crew.requests.get_answer(request)["by"] == "zed" and on_roster(team, "zed") is None
         assert len(heard.of(MessageSent, member="system", to=LEAD, wire="teammate_terminated")) == 1
-        await team.session.wind_down()
+        await team.session.stop_members()
         await delete_team(crew)
-        assert not home_of().team("crew").exists()
+        assert not find_home().team("crew").exists()
 
 
 @pytest.mark.promise("E8", "D3", "F23")
@@ -141,13 +141,13 @@ async def test_a_stranger_that_objects_keeps_its_place_and_can_be_asked_again(ne
     async with with_zed(newer, tmp_path, script) as (team, start, heard):
         crew, zed = team.session.team, start()
         await zed.seen("idle")
-        request = await team.session.deadlines.ask("zed", "")
+        request = await team.session.deadlines.request_stop("zed", "")
         await heard.one(MessageSent, member="zed", wire="shutdown_rejected")
-        assert crew.requests.answer_of(request) | {"at": 0} == {
+        assert crew.requests.get_answer(request) | {"at": 0} == {
             **{"id": request, "v": 1, "approve": False, "reason": "busy now", "by": "zed", "at": 0}
         }
         await zed.seen("idle")
-        await team.session.deadlines.ask("zed", "")
+        await team.session.deadlines.request_stop("zed", "")
         assert await asyncio.to_thread(zed.ended) == 0
 
 
@@ -159,7 +159,7 @@ async def test_a_stranger_that_does_not_answer_in_time_is_taken_off_the_roster_a
         crew = team.session.team
         task = await crew.tasks.create("ours", "do it", by=LEAD, metadata={"for": ["zed"]})
         await crew.tasks.update(task.id, by=LEAD, owner="zed", status="in_progress")
-        await team.session.deadlines.ask("zed", "")
+        await team.session.deadlines.request_stop("zed", "")
         told = await heard.one(MemberChanged, member="zed", state="completed")
         assert "whether its program still runs is not known" in told.detail
         await heard.one(MessageSent, member="system", to=LEAD, wire="teammate_terminated")

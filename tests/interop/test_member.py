@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from teamwright import MemberChanged, MessageSent, Notice, TaskChanged, Team
-from teamwright.app.inspect import task_views
-from teamwright.protocol.clock import iso
+from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import LockTimeout, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRequest
-from teamwright.teams.mailing.post import send_protocol, send_text
-from teamwright.teams.mailing.task_owners import assign
+from teamwright.teams.mailbox.outgoing import send_protocol, send_text
+from teamwright.teams.status.team_views import task_views
+from teamwright.teams.task_owners import notify_owner
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.tasks import task_rows
 from tests.app.requests.test_queue import Asked
@@ -49,7 +49,7 @@ async def say(team, text, to="zed", sender=LEAD):
 
 def was_sent(model, name, words):
     """Whether the agent of this name was ever sent these words."""
-    return any(words in item.decode() for r in model.requests if r.asker == name for item in r.items)
+    return any(words in item.decode() for r in model.requests if r.agent_name == name for item in r.items)
 
 
 @pytest.mark.promise("C3", "C2", "E8", "P1")
@@ -114,7 +114,7 @@ async def test_a_stranger_is_told_of_its_task_and_how_to_report_without_task_too
         crew, zed = team.session.team, start()
         await zed.seen("idle")
         task = await crew.tasks.create("ours", "do it", by=LEAD, metadata={"for": ["zed"]})
-        await assign(crew, (await crew.tasks.update(task.id, by=LEAD, owner="zed")).task, LEAD)
+        await notify_owner(crew, (await crew.tasks.update(task.id, by=LEAD, owner="zed")).task, LEAD)
         await zed.seen("told", "task_assignment")
         body = json.loads([line["entry"]["text"] for line in zed.log if line["kind"] == "envelope"][-1])
         assert list(body) == ["type", "taskId", "subject", "description", "assignedBy", "timestamp"]
@@ -157,7 +157,7 @@ async def ask_to_stop(team, zed, heard):
     """Once it is idle, and its notice was taken."""
     await zed.seen("idle")
     await heard.one(MessageSent, member="zed", wire="idle_notification")
-    request = ShutdownRequest(request_id="shutdown-1@zed", sender=LEAD, timestamp=iso())
+    request = ShutdownRequest(request_id="shutdown-1@zed", sender=LEAD, timestamp=iso_time())
     await send_protocol(team.session.team, LEAD, "zed", request)
 
 
@@ -202,8 +202,8 @@ async def test_after_a_resume_a_stranger_is_still_known_and_what_it_asks_reaches
         await zed.seen("idle")
     asked = Asked()
     async with Team.resume("crew", model=quiet_model(), cwd=tmp_path, on_request=asked) as team:
-        await until(team, lambda: "zed" in team.session.team.outside.strangers)
-        assert "ann" not in team.session.team.outside.strangers
+        await until(team, lambda: "zed" in team.session.team.external.external_names)
+        assert "ann" not in team.session.team.external.external_names
         await say(team, "Now.")
         await (await asked.next()).allow()
         result = (await zed.seen("result", do="tool"))["result"]

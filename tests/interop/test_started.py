@@ -11,13 +11,13 @@ import time
 import pytest
 
 from teamwright import Budget, MemberChanged, MessageSent, ModeChanged, Notice, RequestClosed, Team, run
-from teamwright.app.looking.status import status_views
 from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
-from teamwright.storage.paths import home_of
-from teamwright.teams.ending import delete_team
-from teamwright.teams.mailing.task_owners import assign
+from teamwright.storage.paths import find_home
+from teamwright.teams.shutdown import delete_team
+from teamwright.teams.task_owners import notify_owner
 from teamwright.testing import ScriptedModel
+from teamwright.views.status import status_views
 from tests.app.requests.test_queue import Asked
 from tests.interop.conftest import on_roster
 from tests.interop.rig import Started, a_crew, pid_of, rested, runs, told_lead
@@ -67,7 +67,7 @@ async def test_a_stranger_is_started_works_rests_is_written_to_and_stops_on_requ
         await started.seen("zed", "told", "More.")
         await rested(team, "zed")
         pid = pid_of(team, "zed")
-        await team.session.deadlines.ask("zed", "that is all")
+        await team.session.deadlines.request_stop("zed", "that is all")
         await heard.one(MemberChanged, member="zed", state="completed")
         await heard.until(lambda: told_lead(heard))
         assert on_roster(team, "zed") is None and not runs(pid)
@@ -82,12 +82,12 @@ async def test_in_tmux_it_has_a_pane_of_its_own_which_is_closed_when_it_agreed_t
     async with a_crew(tmp_path, newer.settings({}, backend="tmux")) as (team, heard):
         await team.spawn("zed", "Begin.", command="other")
         entry, mate = on_roster(team, "zed"), team.session.team.members["zed"]
-        assert entry["backendType"] == "tmux" and entry["tmuxPaneId"] == mate.spot.id
-        place, spot = mate.place, mate.spot
+        assert entry["backendType"] == "tmux" and entry["tmuxPaneId"] == mate.location.id
+        place, spot = mate.backend, mate.location
         await rested(team, "zed")
-        await team.session.deadlines.ask("zed", "")
+        await team.session.deadlines.request_stop("zed", "")
         await heard.until(lambda: told_lead(heard))
-        assert not await place.alive(spot)
+        assert not await place.is_alive(spot)
 
 
 @pytest.mark.promise("E8", "D6", "D7")
@@ -123,7 +123,7 @@ async def test_what_a_started_stranger_asks_and_plans_is_answered_and_shown_whil
         await heard.one(ModeChanged, member="zed", mode="default")
         permission = await asked.next()
         await heard.one(MemberChanged, member="zed", state="blocked")
-        assert not team.session.team.quiet()
+        assert not team.session.team.is_quiet()
         await permission.deny("not on a Friday")
         assert "not on a Friday" in (await started.seen("zed", "result", do="tool"))["result"]["text"]
         await rested(team, "zed")
@@ -198,7 +198,7 @@ async def test_a_stranger_in_a_team_with_a_shared_list_is_told_of_its_task_by_ma
         await team.spawn("zed", "Begin.", command="other")
         crew = team.session.team
         task = await crew.tasks.create("count the files", "all of them", by=LEAD, metadata={"for": ["zed"]})
-        await assign(crew, (await crew.tasks.update(task.id, by=LEAD, owner="zed")).task, LEAD)
+        await notify_owner(crew, (await crew.tasks.update(task.id, by=LEAD, owner="zed")).task, LEAD)
         told = await started.seen("zed", "told", "task_assignment")
         assert "count the files" in told["text"] and "If you have no task tools" in told["text"]
         assert (crew.home.tasks("common") / f"{task.id}.json").exists()
@@ -210,7 +210,7 @@ async def test_a_stranger_in_a_team_with_a_shared_list_is_told_of_its_task_by_ma
 def nothing_is_left(team, name) -> bool:
     crew = team.session.team
     lives = json.loads(crew.home.team_file("crew").read_bytes())["lives"]
-    known = {*crew.members, *crew.outside.strangers, *crew.outside.followed, *crew.outside.entries, *lives}
+    known = {*crew.members, *crew.external.external_names, *crew.external.listeners, *crew.external.own_entries, *lives}
     unread = [one for one in json.loads(crew.home.inbox("crew", name).read_bytes()) if not one["read"]]
     return name not in known and on_roster(team, name) is None and not unread
 
@@ -268,7 +268,7 @@ async def test_a_team_in_another_state_root_than_the_programs_says_both_and_star
 BAD = [
     ({"command": "othr"}, "did you mean other"),
     ({"command": "other", "budget": Budget(turns=3)}, "a budget"),
-    ({"command": "other", "role": "Explore"}, "tools"),
+    ({"command": "other", "agent_type": "Explore"}, "tools"),
     ({"command": "other", "effort": "high"}, "an effort"),
 ]
 
@@ -301,7 +301,7 @@ async def test_a_repository_names_a_command_of_the_user_once_trusted_and_defines
     (ours / "team.toml").write_text('[roles.reviewer]\nprompt = "Read only."\ncommand = "other"\n')
     (ours / "settings.json").write_text('{"members": {"commands": {"other": {"argv": ["/bin/false"]}}}}')
     async with a_crew(tmp_path, settings, trust=True) as (team, _):
-        await team.spawn("zed", "Begin.", role="reviewer")
+        await team.spawn("zed", "Begin.", agent_type="reviewer")
         start = await newer.seen("zed", "start")
         assert start["flags"][start["flags"].index("--agent-type") + 1] == "reviewer"
         assert (await newer.seen("zed", "envelope"))["entry"]["text"] == "Read only.\n\nBegin."
@@ -313,7 +313,7 @@ async def test_a_role_that_nobody_trusted_runs_no_other_program(newer, tmp_path)
     (tmp_path / ".teamwright").mkdir()
     (tmp_path / ".teamwright" / "team.toml").write_text('[roles.reviewer]\ncommand = "other"\n')
     async with a_crew(tmp_path, settings) as (team, _):
-        await team.spawn("zed", "Begin.", role="reviewer")
+        await team.spawn("zed", "Begin.", agent_type="reviewer")
         assert on_roster(team, "zed")["backendType"] == "in-process" and not newer.log("zed")
 
 
@@ -347,7 +347,7 @@ async def test_a_stranger_that_is_killed_without_a_word_is_noticed_and_its_tasks
         await heard.until(lambda: told_lead(heard))
         back = await crew.tasks.get(task.id)
         assert (back.owner, str(back.status)) == (None, "pending") and on_roster(team, "zed") is None
-        assert len(told_lead(heard)) == 1 and "zed" not in crew.outside.strangers
+        assert len(told_lead(heard)) == 1 and "zed" not in crew.external.external_names
         async with asyncio.timeout(WAIT_S):
             assert (await team.run("What now?")).stop == "done"
 
@@ -373,7 +373,7 @@ async def test_a_session_that_ends_while_one_starts_leaves_nothing_of_it(newer, 
         await newer.seen("zed", "start")
         pid = pid_of(team, "zed")
         crew = team.session.team
-        await team.session.wind_down()
+        await team.session.stop_members()
         with pytest.raises(TeamRefused, match="was ended while it started"):
             await spawning
         assert not runs(pid) and crew.roster is not None and on_roster(team, "zed") is None
@@ -388,11 +388,11 @@ async def test_a_stranger_that_objects_goes_on_and_one_that_does_not_answer_is_e
     async with a_crew(tmp_path, settings) as (team, heard):
         await team.spawn("zed", "Begin.", command="other")
         await rested(team, "zed")
-        await team.session.deadlines.ask("zed", "")
+        await team.session.deadlines.request_stop("zed", "")
         await heard.one(MessageSent, member="zed", wire="shutdown_rejected")
         await rested(team, "zed")
         pid = pid_of(team, "zed")
-        await team.session.deadlines.ask("zed", "")
+        await team.session.deadlines.request_stop("zed", "")
         killed = await heard.one(MemberChanged, member="zed", state="killed")
         assert "did not answer" in killed.detail
         await heard.until(lambda: told_lead(heard))
@@ -422,7 +422,7 @@ from teamwright.testing import ScriptedModel
 
 async def main(place, mode):
     async def ask_to_stop(team):
-        await team.session.deadlines.ask("zed", "")
+        await team.session.deadlines.request_stop("zed", "")
 
     asked = lambda request: print("asked", flush=True)
     options = {"cwd": place, "settings_file": place / "settings.json", "plan_approval": "human", "on_request": asked}
@@ -538,14 +538,16 @@ async def test_what_only_its_own_program_can_do_is_refused_and_a_stop_closes_its
             with pytest.raises(TeamRefused, match="runs in another program"):
                 await refused
         with pytest.raises(TeamRefused, match="not counted"):
-            await team.allow("zed", Budget(turns=3))
+            await team.set_budget("zed", Budget(turns=3))
         assert (member.mode, member.model, member.interrupt()) == ("default", "default", False)
-        (view,) = status_views(home_of(), tmp_path)
+        (view,) = status_views(find_home(), tmp_path)
         assert [(one.name, one.state) for one in view.members if one.name == "zed"] == [("zed", "idle")]
         pid = pid_of(team, "zed")
         await member.stop()
         await heard.until(lambda: told_lead(heard))
-        assert not runs(pid) and on_roster(team, "zed") is None and "zed" not in team.session.team.outside.strangers
+        assert (
+            not runs(pid) and on_roster(team, "zed") is None and "zed" not in team.session.team.external.external_names
+        )
 
 
 # ── habits of the other side ─────────────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from teamwright.mail.inbox import Inbox
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
 from tests.support.waits import WAIT_S
 
 
@@ -108,11 +108,11 @@ def test_on_a_full_disk_a_send_fails_and_the_file_is_as_it_was(start, on_disk, p
 async def test_a_send_whose_file_was_replaced_under_it_arrives_exactly_once(place, on_disk):
     """A stranger without a lock renames its copy over ours between our write and our look: we notice and send again."""
     inbox = Inbox(*place)
-    await inbox.send(Entry("alice", "first"))
+    await inbox.send(InboxEntry("alice", "first"))
     old = place[0].read_bytes()
-    from teamwright.storage import array
+    from teamwright.storage import json_array
 
-    settle = array.ArrayFile.settle
+    settle = json_array.ArrayFile.final_stamp
     times = 0
 
     def clobbered(self):
@@ -124,11 +124,11 @@ async def test_a_send_whose_file_was_replaced_under_it_arrives_exactly_once(plac
             beside.rename(place[0])
         return settle(self)
 
-    array.ArrayFile.settle = clobbered
+    json_array.ArrayFile.final_stamp = clobbered
     try:
-        await inbox.send(Entry("alice", "second"))
+        await inbox.send(InboxEntry("alice", "second"))
     finally:
-        array.ArrayFile.settle = settle
+        json_array.ArrayFile.final_stamp = settle
     assert [entry["text"] for entry in on_disk()] == ["first", "second"]
 
 
@@ -136,9 +136,9 @@ async def test_a_send_whose_file_was_replaced_under_it_arrives_exactly_once(plac
 async def test_a_send_that_lost_its_lock_after_the_write_does_not_write_twice(place, on_disk):
     inbox = Inbox(*place)
     from teamwright.protocol.errors import LockLost
-    from teamwright.storage import array
+    from teamwright.storage import json_array
 
-    settle = array.ArrayFile.settle
+    settle = json_array.ArrayFile.final_stamp
     times = 0
 
     def lost_once(self):
@@ -148,9 +148,9 @@ async def test_a_send_that_lost_its_lock_after_the_write_does_not_write_twice(pl
             raise LockLost("lock-lost", "taken")
         return settle(self)
 
-    array.ArrayFile.settle = lost_once
+    json_array.ArrayFile.final_stamp = lost_once
     try:
-        msg_id = await inbox.send(Entry("alice", "once"))
+        msg_id = await inbox.send(InboxEntry("alice", "once"))
     finally:
-        array.ArrayFile.settle = settle
+        json_array.ArrayFile.final_stamp = settle
     assert [entry["msg_id"] for entry in on_disk()] == [msg_id]

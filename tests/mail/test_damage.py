@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.mail.inbox import counts, peek
-from teamwright.mail.salvage import salvage
+from teamwright.mail.inbox import count_entries, read_entries
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
+from teamwright.storage.damaged_file import salvage_entries
 from tests.support.examples import examples
 
 TWO = b'[\n{"from":"a","text":"1","read":false},\n{"from":"a","text":"2","read":false}\n]'
@@ -53,14 +53,14 @@ async def test_the_owner_sets_damaged_bytes_aside_saves_every_whole_entry_and_te
 @pytest.mark.promise("F04")
 async def test_a_sender_never_takes_a_damaged_inbox_for_an_empty_one(damaged, inbox, path, on_disk):
     content, saved = damaged
-    await inbox().send(Entry("b", "new"))
+    await inbox().send(InboxEntry("b", "new"))
     assert [entry["text"] for entry in on_disk()] == [*saved, "new"]
     assert [copy.read_bytes() for copy in path.parent.glob("*.bad.*")] == [content]
 
 
 async def test_an_onlooker_changes_nothing_and_says_that_it_cannot_read(damaged, path):
     content, _ = damaged
-    for look in (peek, counts):
+    for look in (read_entries, count_entries):
         with pytest.raises(StorageError) as told:
             look(path)
         assert told.value.slug == "damaged-file"
@@ -70,7 +70,7 @@ async def test_an_onlooker_changes_nothing_and_says_that_it_cannot_read(damaged,
 
 @pytest.mark.promise("F04")
 async def test_a_file_that_is_being_written_is_read_again_and_not_judged(inbox, path, monkeypatch):
-    await inbox().send(Entry("a", "1"))
+    await inbox().send(InboxEntry("a", "1"))
     whole = path.read_bytes()
     path.write_bytes(b"")
     looks = []
@@ -79,7 +79,7 @@ async def test_a_file_that_is_being_written_is_read_again_and_not_judged(inbox, 
         looks.append(delay)
         path.write_bytes(whole)
 
-    monkeypatch.setattr("teamwright.mail.box.asyncio.sleep", strangers_write_ends)
+    monkeypatch.setattr("teamwright.mail.locked_inbox.asyncio.sleep", strangers_write_ends)
     assert [entry.text for entry in await inbox().unread()] == ["1"]
     assert len(looks) == 1
     assert not list(path.parent.glob("*.bad.*"))
@@ -94,17 +94,17 @@ async def test_a_file_that_is_being_written_is_read_again_and_not_judged(inbox, 
 def test_of_a_cut_array_every_entry_before_the_cut_is_saved(wanted, cut, indent):
     entries = [{"from": "a", "text": text, "nested": {"list": [{}, [1]]}} for text in wanted]
     content = json.dumps(entries, indent=indent).encode()
-    saved = salvage(content[: int(len(content) * cut)])
+    saved = salvage_entries(content[: int(len(content) * cut)])
     assert saved == entries[: len(saved)]
-    assert salvage(content) == entries
+    assert salvage_entries(content) == entries
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]",:\\ \nfromtex01', max_size=200).map(str.encode))
 def test_salvage_never_fails(content):
-    assert all("text" in entry or "from" in entry for entry in salvage(content))
+    assert all("text" in entry or "from" in entry for entry in salvage_entries(content))
 
 
 def test_salvage_of_deep_or_endless_nesting_ends():
-    assert salvage(b"[" + b'{"a":[' * 50_000) == []
-    assert salvage(b'[\n{"from":"a","text":"1"},' + b"{," * 100_000) == [{"from": "a", "text": "1"}]
+    assert salvage_entries(b"[" + b'{"a":[' * 50_000) == []
+    assert salvage_entries(b'[\n{"from":"a","text":"1"},' + b"{," * 100_000) == [{"from": "a", "text": "1"}]

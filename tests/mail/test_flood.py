@@ -4,26 +4,26 @@ import json
 
 import pytest
 
-from teamwright.mail import layout
-from teamwright.mail.inbox import counts
-from teamwright.mail.layout import MOST_UNREAD, RUNTIME_UNREAD
+from teamwright.mail import inbox_layout
+from teamwright.mail.inbox import count_entries
+from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.protocol.errors import InboxFull
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
 
-MOST = MOST_UNREAD + RUNTIME_UNREAD
+MOST = MAX_UNREAD + MAX_RUNTIME_UNREAD
 
 
 @pytest.fixture
 def parsed(monkeypatch):
     """How many elements were looked at."""
     found = []
-    whole = layout.Item.__init__
+    whole = inbox_layout.InboxItem.__init__
 
     def counted(item, *args):
         found.append(1)
         whole(item, *args)
 
-    monkeypatch.setattr(layout.Item, "__init__", counted)
+    monkeypatch.setattr(inbox_layout.InboxItem, "__init__", counted)
     return found
 
 
@@ -45,7 +45,7 @@ async def test_very_many_entries_are_read_some_at_a_time_each_once_and_in_order(
         await inbox().mark_read([entry.msg_id for entry in entries])
     assert found == list(range(5_000))
     assert looks[0] == MOST and len(looks) > 1
-    assert counts(path)[0] == 0
+    assert count_entries(path)[0] == 0
 
 
 MANY = pytest.mark.parametrize("many", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
@@ -70,20 +70,20 @@ async def test_refused_sends_to_a_flooded_inbox_count_it_once(inbox, path, parse
     parsed.clear()
     for _ in range(20):
         with pytest.raises(InboxFull):
-            await inbox().send(Entry("alice", "hello"))
+            await inbox().send(InboxEntry("alice", "hello"))
     assert len(parsed) <= MOST + 1
 
 
 @pytest.mark.finding("T17")
 async def test_an_own_entry_behind_very_many_others_is_not_taken_for_lost(inbox, path):
     arrived, lost = [], []
-    inbox().listen(arrived.extend, lost.extend)
-    await inbox().send(Entry("alice", "mine", msg_id="mine"))
+    inbox().set_listeners(arrived.extend, lost.extend)
+    await inbox().send(InboxEntry("alice", "mine", msg_id="mine"))
     own = json.loads(path.read_bytes())
     flood(path, 5_000)
     path.write_text(json.dumps(json.loads(path.read_bytes()) + own, indent=2))
     texts = []
-    assert await inbox().has("mine")
+    assert await inbox().contains("mine")
     while entries := await inbox().unread():
         texts += [entry.text for entry in entries]
         await inbox().mark_read([entry.msg_id for entry in entries])

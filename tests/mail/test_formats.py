@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.mail.inbox import peek
-from teamwright.protocol.mail import Entry, ShutdownRequest, parse_protocol
-from teamwright.storage.array import PAGE
+from teamwright.mail.inbox import read_entries
+from teamwright.protocol.mail import InboxEntry, ShutdownRequest, parse_protocol
+from teamwright.storage.json_array import PAGE_BYTES
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -24,20 +24,20 @@ async def test_the_file_we_write_is_the_golden_one_byte_for_byte(inbox, path):
     )
     for n, entry in enumerate(
         [
-            Entry("team-lead", "hello all", summary="greeting all", timestamp=stamp),
-            Entry("alice", 'naïve "quotes"\nand a line', summary="to bob", timestamp=stamp, color="blue"),
-            Entry("team-lead", request.encode(), timestamp=stamp),
-            Entry("carol", "kept", timestamp=stamp, color="green", extra={"priority": 1, "tags": ["a", None]}),
+            InboxEntry("team-lead", "hello all", summary="greeting all", timestamp=stamp),
+            InboxEntry("alice", 'naïve "quotes"\nand a line', summary="to bob", timestamp=stamp, color="blue"),
+            InboxEntry("team-lead", request.encode(), timestamp=stamp),
+            InboxEntry("carol", "kept", timestamp=stamp, color="green", extra={"priority": 1, "tags": ["a", None]}),
         ]
     ):
-        await inbox().send(entry.with_(msg_id=f"00000000-0000-4000-8000-00000000000{n}"))
+        await inbox().send(entry.copy_with(msg_id=f"00000000-0000-4000-8000-00000000000{n}"))
     await inbox().mark_read(["00000000-0000-4000-8000-000000000001"])
     assert path.read_bytes() == (GOLDEN / "inbox_ours.json").read_bytes()
 
 
 @pytest.mark.promise("C3")
 def test_every_golden_inbox_reads_as_it_was_meant():
-    ours, older, newer = (peek(GOLDEN / f"inbox_{name}.json") for name in ("ours", "older", "newer"))
+    ours, older, newer = (read_entries(GOLDEN / f"inbox_{name}.json") for name in ("ours", "older", "newer"))
     assert [(e.sender, e.read) for e in ours] == [
         ("team-lead", False),
         ("alice", True),
@@ -92,16 +92,16 @@ async def test_flagging_strangers_entries_keeps_their_unknown_keys_and_order(inb
 async def test_a_send_behind_strangers_entries_keeps_their_bytes(inbox, path, name):
     place_golden(name, path)
     before = path.read_bytes()
-    await inbox().send(Entry("alice", "behind"))
+    await inbox().send(InboxEntry("alice", "behind"))
     assert path.read_bytes().startswith(before.rstrip()[:-1].rstrip() + b",\n")
-    assert peek(path)[-1].text == "behind"
+    assert read_entries(path)[-1].text == "behind"
 
 
 @pytest.mark.parametrize("content", [b"[]", b" [ ] \n", b"[\n]"])
 async def test_an_empty_array_of_any_layout_takes_a_message(inbox, path, on_disk, content):
     path.parent.mkdir()
     path.write_bytes(content)
-    await inbox().send(Entry("alice", "x"))
+    await inbox().send(InboxEntry("alice", "x"))
     assert [entry["text"] for entry in on_disk()] == ["x"]
 
 
@@ -110,14 +110,14 @@ async def test_elements_that_are_no_entries_are_kept_and_nobody_reads_them(inbox
     path.write_text('[null, 3, "x", {"from": "a", "text": "t"}]')
     (entry,) = await inbox().unread()
     await inbox().mark_read([entry.msg_id])
-    await inbox().send(Entry("alice", "y"))
+    await inbox().send(InboxEntry("alice", "y"))
     assert on_disk()[:3] == [None, 3, "x"]
     assert on_disk()[3]["read"] is True
 
 
 async def test_an_entry_of_which_the_text_speaks_of_flags_is_flagged_itself(inbox, on_disk):
-    lure = await inbox().send(Entry("alice", '{"msg_id":"00000000","read":false}'))
-    other = await inbox().send(Entry("alice", "x", extra={"copy": {"msg_id": lure, "read": False}}))
+    lure = await inbox().send(InboxEntry("alice", '{"msg_id":"00000000","read":false}'))
+    other = await inbox().send(InboxEntry("alice", "x", extra={"copy": {"msg_id": lure, "read": False}}))
     await inbox().mark_read([lure])
     assert [entry["read"] for entry in on_disk()] == [True, False]
     assert [entry.msg_id for entry in await inbox().unread()] == [other]
@@ -127,12 +127,12 @@ async def test_an_entry_of_which_the_text_speaks_of_flags_is_flagged_itself(inbo
 @pytest.mark.promise("F04")
 @pytest.mark.parametrize("shift", range(-8, 9))
 async def test_at_the_edge_of_a_page_the_file_is_renamed_and_inside_it_written_in_place(inbox, path, shift):
-    await inbox().send(Entry("alice", "", msg_id="a"))
-    room = PAGE - path.stat().st_size - len(Entry("alice", "", msg_id="b", timestamp="t" * 24).encode())
+    await inbox().send(InboxEntry("alice", "", msg_id="a"))
+    room = PAGE_BYTES - path.stat().st_size - len(InboxEntry("alice", "", msg_id="b", timestamp="t" * 24).encode())
     inode = path.stat().st_ino
-    await inbox().send(Entry("alice", "x" * (room - 2 + shift), msg_id="b"))
-    assert path.stat().st_size == PAGE + shift
+    await inbox().send(InboxEntry("alice", "x" * (room - 2 + shift), msg_id="b"))
+    assert path.stat().st_size == PAGE_BYTES + shift
     assert (path.stat().st_ino == inode) == (shift <= 0)
     await inbox().mark_read(["b"])
-    assert peek(path)[1].read
-    assert await inbox().unread() == [peek(path)[0]]
+    assert read_entries(path)[1].read
+    assert await inbox().unread() == [read_entries(path)[0]]

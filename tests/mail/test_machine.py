@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from teamwright.mail.inbox import Inbox, counts
-from teamwright.protocol.mail import Entry
-from teamwright.storage import lockdir
+from teamwright.mail.inbox import Inbox, count_entries
+from teamwright.protocol.mail import InboxEntry
+from teamwright.storage import lock_dir
 from teamwright.storage.paths import Home
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
@@ -25,9 +25,9 @@ TEXTS = st.text(max_size=8) | st.sampled_from(["x" * 900, "y" * 3_000, "z" * 9_0
 def mortal():
     """Processes that are killed in the middle; what they leave without a record is not waited for here."""
     Mailbox.mortal = Mortal(None)
-    lockdir._INTENT_STOOD_S, before = 0.0, lockdir._INTENT_STOOD_S
+    lock_dir._INTENT_STOOD_S, before = 0.0, lock_dir._INTENT_STOOD_S
     yield
-    lockdir._INTENT_STOOD_S = before
+    lock_dir._INTENT_STOOD_S = before
     Mailbox.mortal.close()
 
 
@@ -61,7 +61,7 @@ class Mailbox(RuleBasedStateMachine):
     def entry(self, text):
         self.count += 1
         self.unread.append(self.count)
-        return Entry("alice", text, extra={"number": self.count})
+        return InboxEntry("alice", text, extra={"number": self.count})
 
     @rule()
     def restart(self):
@@ -183,8 +183,8 @@ class Mailbox(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 1_000))
     def what_was_sent_is_known_by_its_id(self, pick):
         if self.ids:
-            assert self.runner.run(self.inbox.has(list(self.ids)[pick % len(self.ids)]))
-        assert not self.runner.run(self.inbox.has("never-sent"))
+            assert self.runner.run(self.inbox.contains(list(self.ids)[pick % len(self.ids)]))
+        assert not self.runner.run(self.inbox.contains("never-sent"))
 
     @invariant()
     def nothing_is_lost_hidden_or_torn(self):
@@ -193,7 +193,7 @@ class Mailbox(RuleBasedStateMachine):
         assert [e["number"] for e in elements if not e.get("read")] == self.unread
         assert archived | {e["number"] for e in elements if e.get("read")} >= self.consumed
         assert not archived & set(self.unread)
-        assert counts(self.path) == (len(self.unread), len(elements))
+        assert count_entries(self.path) == (len(self.unread), len(elements))
         aside = sorted(self.path.parent.glob("*.bad.*"), key=lambda copy: int(copy.suffix[1:]))
         assert [copy.read_bytes() for copy in aside] == self.damaged
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.mail.requests import RequestBox, file_stem, request_id_of
 from teamwright.protocol.errors import InvalidName, TeamRefused, UsageError
+from teamwright.requests.request_store import RequestStore, file_stem, parse_file_stem
 from tests.support.waits import WAIT_S
 
 ID = "plan_approval-1795215239629@alice@demo team"
@@ -17,7 +17,7 @@ ID = "plan_approval-1795215239629@alice@demo team"
 
 @pytest.fixture
 def box(tmp_path):
-    return RequestBox(tmp_path / "team" / "requests")
+    return RequestStore(tmp_path / "team" / "requests")
 
 
 @pytest.mark.promise("P4")
@@ -34,10 +34,10 @@ def test_a_request_carries_who_asks_whom_in_which_life_since_when_and_until_when
 @pytest.mark.promise("P4")
 def test_the_first_answer_counts_and_a_later_one_is_told_so(box):
     box.open(ID, {"requester": "alice"})
-    assert box.answer_of(ID) is None
+    assert box.get_answer(ID) is None
     assert box.answer(ID, {"approve": True})
     assert not box.answer(ID, {"approve": False})
-    assert box.answer_of(ID)["approve"] is True
+    assert box.get_answer(ID)["approve"] is True
     assert box.open_requests() == []
 
 
@@ -52,7 +52,7 @@ def test_of_many_answers_at_once_one_counts(box):
         one.start()
     for one in answerers:
         one.join(WAIT_S)
-    assert won == [box.answer_of(ID)["by"]]
+    assert won == [box.get_answer(ID)["by"]]
     assert len(os.listdir(box.directory)) == 2
 
 
@@ -115,8 +115,8 @@ def test_what_strangers_put_beside_them_hides_no_request_and_holds_nobody_up(box
     for name in ("x.json", "y.json", "y.answer.json", "z.late.0123abcd"):
         STRANGE[what](box.directory / name)
     assert [body["id"] for body in box.open_requests()] == [ID]
-    assert [request["id"] for request, _ in box.answered()] == ["b-2"]
-    assert box.take_late() == []
+    assert [request["id"] for request, _ in box.answered_requests()] == ["b-2"]
+    assert box.take_late_answers() == []
     assert box.answer(ID, {"approve": True})
 
 
@@ -140,7 +140,7 @@ def test_an_id_that_cannot_be_a_name_is_refused(box, odd):
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=15))
 def test_every_id_has_a_name_of_its_own_that_stays_in_the_directory(text):
     stem = file_stem(text)
-    assert request_id_of(stem) == text
+    assert parse_file_stem(stem) == text
     assert "/" not in stem
     assert stem[0] != "."
     assert not stem.endswith(".answer")
@@ -149,30 +149,30 @@ def test_every_id_has_a_name_of_its_own_that_stays_in_the_directory(text):
 def test_an_id_that_ends_like_an_answer_is_no_answer(box):
     box.open("x", {})
     box.open("x.answer", {})
-    assert box.answer_of("x") is None
+    assert box.get_answer("x") is None
     assert len(box.open_requests()) == 2
 
 
 @pytest.mark.promise("P4", "G4")
 def test_who_looked_before_a_request_was_retired_and_answers_after_it_does_not_count_and_leaves_nothing(tmp_path):
-    box = RequestBox(tmp_path / "requests")
+    box = RequestStore(tmp_path / "requests")
     box.open(ID, {"kind": "permission"})
-    slow = RequestBox(box.directory)
+    slow = RequestStore(box.directory)
     seen = slow.get(ID)
     slow.get = lambda _id: seen  # it looked, and was held up
     assert box.answer(ID, {"by": "first"})
     box.retire(ID)
     assert not slow.answer(ID, {"by": "second"})
     assert [path.name for path in box.directory.iterdir()] == ["answered"]
-    assert box.retired(ID)[1]["by"] == box.outcome(ID)[1]["by"] == "first"
+    assert box.get_retired(ID)[1]["by"] == box.get_answered(ID)[1]["by"] == "first"
 
 
 @pytest.mark.promise("P4", "G4")
 def test_late_answers_are_noted_beside_the_requests_and_taken_once(tmp_path):
-    box = RequestBox(tmp_path / "requests")
+    box = RequestStore(tmp_path / "requests")
     box.open(ID, {"kind": "permission"})
-    box.note_late(ID, {"by": "second"})
-    box.note_late(ID, {"by": "third"})
+    box.record_late_answer(ID, {"by": "second"})
+    box.record_late_answer(ID, {"by": "third"})
     assert [body["id"] for body in box.open_requests()] == [ID], "what is late is no request and no answer"
-    assert sorted(body["by"] for body in box.take_late()) == ["second", "third"]
-    assert box.take_late() == [] and box.answer_of(ID) is None
+    assert sorted(body["by"] for body in box.take_late_answers()) == ["second", "third"]
+    assert box.take_late_answers() == [] and box.get_answer(ID) is None

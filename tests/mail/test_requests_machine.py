@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from teamwright.mail.requests import RequestBox, file_stem
 from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.requests.request_store import RequestStore, file_stem
 from teamwright.storage.paths import Home
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
@@ -38,7 +38,7 @@ class Requests(RuleBasedStateMachine):
         super().__init__()
         self.home = Home.at(Path(tempfile.mkdtemp()))
         self.directory = self.home.shared / "requests"
-        self.boxes = [RequestBox(self.directory) for _ in range(3)]
+        self.boxes = [RequestStore(self.directory) for _ in range(3)]
         self.asked = {}
         self.answered = {}
         self.damaged = 0
@@ -78,7 +78,7 @@ class Requests(RuleBasedStateMachine):
         if id not in self.asked:
             return
         answer = Requests.mortal.life("answer", at=at, torn=torn, id=id, body={"approve": True, "by": "the dead"})
-        if id not in self.answered and self.boxes[0].answer_of(id) is not None:
+        if id not in self.answered and self.boxes[0].get_answer(id) is not None:
             self.answered[id] = {"approve": True, "by": "the dead"}
         assert "died" in answer or id in self.answered
 
@@ -111,7 +111,7 @@ class Requests(RuleBasedStateMachine):
             body = self.boxes[0].get(id)
             assert (body is None) == (id not in self.asked)
             assert body is None or {key: body[key] for key in self.asked[id]} == self.asked[id]
-            said = self.boxes[1].answer_of(id)
+            said = self.boxes[1].get_answer(id)
             assert said == ({"id": id, "v": 1} | self.answered[id] if id in self.answered else None)
 
     @invariant()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from teamwright.mcp.config import Reading, ServerConfig, parse_servers
-from teamwright.mcp.listing import Listings
-from teamwright.mcp.server import Around, Limits, Server
-from teamwright.mcp.stdio import Surroundings
-from teamwright.storage.processes.records import ProcessRecords
+from teamwright.mcp.server import McpServer, ServerContext, ServerTimeouts
+from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
+from teamwright.mcp.stdio_transport import ServerEnvironment
+from teamwright.mcp.tool_listing import ListingStore
+from teamwright.processes.process_records import ProcessRecords
 
 SERVER = str(Path(__file__).with_name("stdio_server.py"))
 
@@ -25,14 +25,14 @@ class Place:
         self.heard = asyncio.Event()
         self.session = root / "session"
         (root / "logs").mkdir()
-        self.limits = Limits(start_s=20, call_s=20)
+        self.limits = ServerTimeouts(start_s=20, call_s=20)
 
-    def around(self) -> Around:
+    def around(self) -> ServerContext:
         env = {"PATH": os.environ["PATH"], "HOME": "/"}
         records = ProcessRecords(self.session)
-        surroundings = Surroundings(env, records, self.root / "logs")
-        listings = Listings(self.root / "listings")
-        return Around(surroundings, listings, self.report, "0", self.limits)
+        surroundings = ServerEnvironment(env, records, self.root / "logs")
+        listings = ListingStore(self.root / "listings")
+        return ServerContext(surroundings, listings, self.report, "0", self.limits)
 
     def report(self, text: str, level: str) -> None:
         assert level in {"info", "warning"}
@@ -43,12 +43,12 @@ class Place:
         said = {"command": sys.executable, "args": [SERVER, *habits], **entry}
         if "url" in said:
             said = entry
-        [made], problems = parse_servers({name: said}, Reading("a test", self.root, os.environ))
+        [made], problems = parse_servers({name: said}, ConfigSource("a test", self.root, os.environ))
         assert not problems
         return made
 
-    def server(self, *habits: str, **entry: Any) -> Server:
-        return Server(self.config("plain", *habits, **entry), self.around())
+    def server(self, *habits: str, **entry: Any) -> McpServer:
+        return McpServer(self.config("plain", *habits, **entry), self.around())
 
     @property
     def records(self) -> list[Path]:

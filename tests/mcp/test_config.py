@@ -6,13 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.mcp.config import Reading, parse_servers
-from teamwright.mcp.listing import MOST_DESCRIPTION, read_tools
-from teamwright.mcp.names import LONGEST, key_of, server_key, tool_name
-from teamwright.mcp.servers import Room, fitting
-from teamwright.mcp.sse import Events
+from teamwright.mcp.server_config import ConfigSource, parse_servers
+from teamwright.mcp.servers import PrefixRoom, select_for_prefix
+from teamwright.mcp.tool_listing import (
+    MAX_DESCRIPTION,
+    MAX_LENGTH,
+    parse_server_key,
+    parse_tools,
+    server_key,
+    tool_name,
+)
+from teamwright.storage.sse import EventDataReader
 
-READING = Reading("f.json", Path("/project"), {"A": "one", "EMPTY": "", "KEY": "sk-1"}, {"KEY"})
+READING = ConfigSource("f.json", Path("/project"), {"A": "one", "EMPTY": "", "KEY": "sk-1"}, {"KEY"})
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -33,8 +39,8 @@ def test_variables_are_filled_in_everywhere_they_may_stand():
         "https://one.example/x?key=secret99",
         {"X-Key": "Bearer one"},
     )
-    assert made.shown == "https://one.example/x"
-    assert made.masked("failed at ?key=secret99") == "failed at ?****"
+    assert made.display_text == "https://one.example/x"
+    assert made.mask_secrets("failed at ?key=secret99") == "failed at ?****"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,7 @@ def test_an_entry_that_cannot_be_used_is_left_out_with_the_reason(entry, why):
 @pytest.mark.promise("H7", "P7")
 def test_a_name_that_would_move_a_cursor_is_left_out():
     entries = {"a\x1b[2Jb": {"command": "x"}, "db": {"command": "x"}}
-    made, [problem] = parse_servers(entries, Reading("f.json", Path("/"), {}))
+    made, [problem] = parse_servers(entries, ConfigSource("f.json", Path("/"), {}))
     assert [one.name for one in made] == ["db"]
     assert problem == "f.json: the MCP server 'a?[2Jb' is left out: its name cannot stand in a tool's name"
 
@@ -97,7 +103,7 @@ def test_no_server_s_name_can_be_taken_for_another_s(server, tool):
     key = server_key(server)
     if key:
         name = tool_name(key, tool)
-        assert key_of(name) == key
+        assert parse_server_key(name) == key
         assert all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
 
 
@@ -105,9 +111,9 @@ def test_no_server_s_name_can_be_taken_for_another_s(server, tool):
 def test_whatever_a_server_lists_reading_it_does_not_fail(entries, schema):
     wrapped = [{"name": "t", "description": entry, "inputSchema": schema} for entry in entries]
     for listed in (entries, wrapped):
-        tools, refused = read_tools("k", listed)
+        tools, refused = parse_tools("k", listed)
         assert len(tools) + len(refused) == len(listed)
-        assert all(tool.schema["type"] == "object" and len(tool.name) <= LONGEST for tool in tools)
+        assert all(tool.schema["type"] == "object" and len(tool.name) <= MAX_LENGTH for tool in tools)
 
 
 def test_tools_are_bounded_and_told_apart():
@@ -124,34 +130,36 @@ def test_tools_are_bounded_and_told_apart():
         {"name": "list", "inputSchema": {"type": "array"}},
         {"name": "any", "inputSchema": {"anyOf": [{"type": "string"}], "properties": {"title": {"title": "T"}}}},
     ]
-    tools, refused = read_tools("k", listed)
-    assert [tool.wire for tool in tools] == ["a b", "any"] and len(refused) == 6
-    assert len(tools[0].description) == MOST_DESCRIPTION and "\x1b" not in tools[0].description
+    tools, refused = parse_tools("k", listed)
+    assert [tool.remote_name for tool in tools] == ["a b", "any"] and len(refused) == 6
+    assert len(tools[0].description) == MAX_DESCRIPTION and "\x1b" not in tools[0].description
     assert tools[1].schema == {"type": "object", "properties": {"title": {}}}
 
 
 class Listed:
     def __init__(self, key: str, count: int, size: int) -> None:
         entries = [{"name": f"t{n}", "description": "x" * size} for n in range(count)]
-        self.tools = read_tools(key, entries)[0]
+        self.tools = parse_tools(key, entries)[0]
 
 
 def test_what_stands_in_a_prefix_is_bounded_and_shared_between_servers():
     greedy, small, huge = Listed("greedy", 100, 50), Listed("small", 3, 50), Listed("huge", 1, 2_000)
-    inside = fitting([greedy, small, huge], lambda _: True, Room(30, 6_000))
+    inside = select_for_prefix([greedy, small, huge], lambda _: True, PrefixRoom(30, 6_000))
     assert len(inside) <= 30 and sum(tool.size for _, tool in inside) <= 6_000
-    assert [tool.wire for server, tool in inside if server is small] == ["t0", "t1", "t2"]
+    assert [tool.remote_name for server, tool in inside if server is small] == ["t0", "t1", "t2"]
     assert sum(server is greedy for server, _ in inside) > 10
-    assert inside == fitting([greedy, small, huge], lambda _: True, Room(30, 6_000))
-    assert not fitting([greedy], lambda _: True, Room(0, 10_000))
-    assert [t.wire for _, t in fitting([greedy], lambda name: name.endswith("t7"), Room())] == ["t7"]
+    assert inside == select_for_prefix([greedy, small, huge], lambda _: True, PrefixRoom(30, 6_000))
+    assert not select_for_prefix([greedy], lambda _: True, PrefixRoom(0, 10_000))
+    assert [t.remote_name for _, t in select_for_prefix([greedy], lambda name: name.endswith("t7"), PrefixRoom())] == [
+        "t7"
+    ]
 
 
 @given(st.lists(st.binary(max_size=12).filter(lambda b: b"\r" not in b and b"\n" not in b), max_size=5), st.data())
 def test_events_are_the_same_however_a_stream_is_cut(datas, data):
     ends = [data.draw(st.sampled_from([b"\n", b"\r\n", b"\r"])) for _ in datas]
     whole = b"".join(b"data: " + part + end + b"id: 1" + end + end for part, end in zip(datas, ends, strict=True))
-    events, found = Events(), []
+    events, found = EventDataReader(), []
     while whole:
         at = data.draw(st.integers(1, len(whole)))
         found += events.feed(whole[:at])

@@ -5,17 +5,17 @@ import json
 
 import pytest
 
-from teamwright.mcp.servers import Servers
-from teamwright.mcp.trouble import ServerTrouble
+from teamwright.mcp.errors import McpServerError
+from teamwright.mcp.servers import McpServerPool
 from tests.mcp.conftest import words
 from tests.mcp.http_server import serving
 from tests.support.waits import WAIT_S
 
 
 def at(place, server, **more):
-    from teamwright.mcp.server import Server
+    from teamwright.mcp.server import McpServer
 
-    return Server(place.config("web", url=server.url, **more), place.around())
+    return McpServer(place.config("web", url=server.url, **more), place.around())
 
 
 @pytest.mark.promise("H7")
@@ -23,9 +23,9 @@ def at(place, server, **more):
 async def test_a_server_behind_an_address_is_called_in_one_session_that_is_ended(place, stream):
     with serving(stream=stream) as http:
         server = at(place, http, headers={"Authorization": "Bearer ${TOKEN:-abc123456}", "Accept": "mine"})
-        answers = await asyncio.gather(*(server.call("echo", {"text": f"é {n}\u2028"}) for n in range(5)))
+        answers = await asyncio.gather(*(server.call_tool("echo", {"text": f"é {n}\u2028"}) for n in range(5)))
         assert [words(answer) for answer in answers] == [f"é {n}\u2028" for n in range(5)]
-        seen = json.loads(words(await server.call("headers", {})))
+        seen = json.loads(words(await server.call_tool("headers", {})))
         assert (seen["authorization"], seen["mcp-session-id"]) == ("Bearer abc123456", "session-1")
         assert (seen["mcp-protocol-version"], seen["accept"]) == ("2025-06-18", "application/json, text/event-stream")
         assert http.told[:3] == ["initialize", "notifications/initialized", "tools/list"]
@@ -36,7 +36,7 @@ async def test_a_server_behind_an_address_is_called_in_one_session_that_is_ended
 async def test_one_without_a_handshake_gets_its_headers(place):
     with serving(modern=True) as http:
         server = at(place, http)
-        seen = json.loads(words(await server.call("headers", {})))
+        seen = json.loads(words(await server.call_tool("headers", {})))
         assert (seen["mcp-protocol-version"], seen["mcp-method"], seen["mcp-name"]) == (
             "2026-07-28",
             "tools/call",
@@ -58,8 +58,8 @@ async def test_one_without_a_handshake_gets_its_headers(place):
 async def test_an_answer_that_is_none_is_said_and_no_redirect_is_followed(place, status, said):
     with serving(status=status) as http:
         server = at(place, http, headers={"X-Key": "hunter2hunter2"})
-        with pytest.raises(ServerTrouble, match=said):
-            await server.call("echo", {"text": "x"})
+        with pytest.raises(McpServerError, match=said):
+            await server.call_tool("echo", {"text": "x"})
         assert len(http.told) == 1 and "hunter2" not in "".join(place.said)
         await server.close()
 
@@ -76,12 +76,12 @@ async def test_an_answer_that_is_none_is_said_and_no_redirect_is_followed(place,
 async def test_a_bad_answer_ends_its_call_and_no_other(place, tool, said, stream):
     with serving(stream=stream) as http:
         server = at(place, http)
-        waiting = asyncio.create_task(server.call("hang", {}))
+        waiting = asyncio.create_task(server.call_tool("hang", {}))
         async with asyncio.timeout(WAIT_S):
             await asyncio.to_thread(http.hung.wait, 20)
-            with pytest.raises(ServerTrouble, match=said):
-                await server.call(tool, {})
-            assert words(await server.call("echo", {"text": "on"})) == "on"
+            with pytest.raises(McpServerError, match=said):
+                await server.call_tool(tool, {})
+            assert words(await server.call_tool("echo", {"text": "on"})) == "on"
             assert not waiting.done()
             waiting.cancel()
             await asyncio.wait({waiting})
@@ -92,10 +92,10 @@ async def test_a_bad_answer_ends_its_call_and_no_other(place, tool, said, stream
 async def test_a_session_that_a_server_forgot_is_begun_again_by_the_next_call(place, unknown):
     with serving(unknown=unknown) as http:
         server = at(place, http)
-        await server.call("forget", {})
-        with pytest.raises(ServerTrouble, match="has forgotten the session"):
-            await server.call("echo", {"text": "lost"})
-        assert words(await server.call("echo", {"text": "again"})) == "again"
+        await server.call_tool("forget", {})
+        with pytest.raises(McpServerError, match="has forgotten the session"):
+            await server.call_tool("echo", {"text": "lost"})
+        assert words(await server.call_tool("echo", {"text": "again"})) == "again"
         assert http.told.count("initialize") == 2
         await server.close()
 
@@ -103,10 +103,10 @@ async def test_a_session_that_a_server_forgot_is_begun_again_by_the_next_call(pl
 async def test_nobody_there_is_said_within_the_bounds_of_a_start(place):
     with serving() as http:
         config = place.config("web", url=http.url)
-    servers = Servers(place.around())
+    servers = McpServerPool(place.around())
     servers.add([config])
     async with asyncio.timeout(WAIT_S):
-        await servers.seen(servers.shared)
+        await servers.wait_for_tools(servers.shared)
     [server] = servers.shared
     assert (server.state, server.problem) == ("failed", "cannot be reached")
     await servers.close()

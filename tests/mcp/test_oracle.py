@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.mcp.peer import Clock
-from teamwright.mcp.server import Server
+from teamwright.mcp.json_rpc import CallDeadline
+from teamwright.mcp.server import McpServer
 from tests.mcp.conftest import words
 from tests.support.waits import WAIT_S
 
@@ -38,23 +38,25 @@ def behind_an_address(habit: str) -> Generator[str, None, None]:
 @pytest.mark.parametrize("way", ["stdio", "events", "json"])
 async def test_the_official_sdk_understands_us_and_we_it(place, way):
     if way == "stdio":
-        await understand(Server(place.config("sdk", args=[SDK, "stdio"]), place.around()))
+        await understand(McpServer(place.config("sdk", args=[SDK, "stdio"]), place.around()))
         return
     with behind_an_address(way) as url:
-        await understand(Server(place.config("sdk", url=url), place.around()))
+        await understand(McpServer(place.config("sdk", url=url), place.around()))
 
 
-async def understand(server: Server) -> None:
+async def understand(server: McpServer) -> None:
     async with asyncio.timeout(WAIT_S):
-        client = await server.ready()
-        assert [tool.wire for tool in server.tools or ()] == ["add", "boom", "count"]
-        add = server.find("mcp__sdk__add")
-        assert add is not None and add.required == ["a"] and add.description == "Adds two numbers."
+        client = await server.connect()
+        assert [tool.remote_name for tool in server.tools or ()] == ["add", "boom", "count"]
+        add = server.find_tool("mcp__sdk__add")
+        assert add is not None and add.required_parameters == ["a"] and add.description == "Adds two numbers."
         assert add.schema["properties"] == {"a": {"type": "integer"}, "b": {"type": "integer", "default": 2}}
-        sums = await asyncio.gather(*(server.call("add", {"a": n}) for n in range(5)))
+        sums = await asyncio.gather(*(server.call_tool("add", {"a": n}) for n in range(5)))
         assert [words(one) for one in sums] == [str(n + 2) for n in range(5)]
-        assert (await server.call("boom", {}))["isError"] and (await server.call("add", {"a": "x"}))["isError"]
-        clock = Clock(30, 30)
-        assert words(await client.call("count", {}, clock)) == "three"
-        assert clock.told.startswith("2 of 3: step 2") or server.config.kind == "http"
+        assert (await server.call_tool("boom", {}))["isError"] and (await server.call_tool("add", {"a": "x"}))[
+            "isError"
+        ]
+        clock = CallDeadline(30, 30)
+        assert words(await client.call_tool("count", {}, clock)) == "three"
+        assert clock.last_progress.startswith("2 of 3: step 2") or server.config.kind == "http"
         await server.close()

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from teamwright.mcp.listing import read_tools
-from teamwright.mcp.schemas import cleaned
+from teamwright.mcp.tool_listing import clean_schema, parse_tools
 
 WORDS = (
     *("type", "properties", "required", "items", "enum", "const", "default", "anyOf", "allOf", "not", "pattern"),
@@ -32,7 +31,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=5))
 def test_whatever_a_server_says_is_json_schema_afterwards_or_refused(said):
     try:
-        made = cleaned(said)
+        made = clean_schema(said)
     except ValueError:
         return
     Draft202012Validator.check_schema(made)
@@ -52,7 +51,7 @@ def test_what_is_no_schema_is_left_out_and_the_rest_stays():
         "required": ["a", "z"],
         "additionalProperties": False,
     }
-    [tool], refused = read_tools("s", [{"name": "t", "inputSchema": said}])
+    [tool], refused = parse_tools("s", [{"name": "t", "inputSchema": said}])
     assert not refused
     assert tool.schema == {
         "type": "object",

@@ -2,13 +2,13 @@
 
 import pytest
 
-from teamwright.models.dialects.table import dialect_of
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.governor import Governor
 from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import ModelCard, Prefix, Request
-from teamwright.models.settings import ModelSettings
-from teamwright.protocol.blocks import encode, text_block
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.pool import format_for
+from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.protocol.messages import encode, text_block
 
 KEY = "sk-test-0123456789-SECRET-wxyz"
 
@@ -36,12 +36,16 @@ class Asked:
 class Client:
     """One adapter and the ways in which the tests call it."""
 
-    def __init__(self, url, *, provider="custom", settings=None, governor=None, key=KEY, card=None, **endpoint):
+    def __init__(self, url, *, provider="custom", settings=None, rate_limiter=None, key=KEY, card=None, **endpoint):
         self.card = card or ModelCard("custom/test", "test", provider, usd_in=1.0, usd_out=10.0)
         self.endpoint = Endpoint(provider, url, key, key_name="TEST_API_KEY", **endpoint)
-        self.governor = governor or Governor(backoff_s=0.001, backoff_most_s=0.01)
+        self.rate_limiter = rate_limiter or RateLimiter(backoff_s=0.001, max_backoff_s=0.01)
         self.settings = settings or quick()
-        kit = {"governor": self.governor, "settings": self.settings, "dialect": dialect_of(self.card, self.endpoint)}
+        kit = {
+            "rate_limiter": self.rate_limiter,
+            "settings": self.settings,
+            "api_format": format_for(self.card, self.endpoint),
+        }
         self.model = MessagesApi(self.card, self.endpoint, **kit)
 
     def request(self, *items, betas=(), asker="ada", **fields):

@@ -5,12 +5,12 @@ import os
 import sys
 from pathlib import Path
 
-from teamwright.models.governor import Governor
-from teamwright.models.pacing.board import Page
+from teamwright.models.rate_limit.rate_limit_store import FileRateLimitStore
+from teamwright.models.rate_limit.rate_limiter import RateLimiter
 
 
-def governor(page):
-    return Governor(most=8, backoff_s=0.001, backoff_most_s=0.005, board=Page(Path(page)))
+def rate_limiter(page):
+    return RateLimiter(max_running=8, backoff_s=0.001, max_backoff_s=0.005, board=FileRateLimitStore(Path(page)))
 
 
 def say(text):
@@ -19,39 +19,39 @@ def say(text):
 
 async def refused(page, seconds):
     """Be refused once, with a pause of so many seconds, then wait for a line."""
-    one = governor(page)
-    async with one.turn() as turn:
-        one.throttled(turn, float(seconds))
+    one = rate_limiter(page)
+    async with one.permit() as turn:
+        one.note_throttled(turn, float(seconds))
     say("refused")
     sys.stdin.readline()
 
 
 async def listens(page):
     """At each line: on what a call would wait; then call."""
-    one = governor(page)
+    one = rate_limiter(page)
     say("ready")
     while await asyncio.to_thread(sys.stdin.readline):
-        waits = one.waits_for
-        async with one.turn():
+        waits = one.wait_reason
+        async with one.permit():
             say(f"{waits or 'nothing'}; {one.paused_s:.0f} s left, limit {one.limit}")
 
 
 async def holds(page):
     """Take a place and never give it back."""
-    one = governor(page)
+    one = rate_limiter(page)
     say("ready")
-    async with one.turn():
+    async with one.permit():
         say("in")
         await asyncio.to_thread(sys.stdin.readline)
 
 
 async def calls(page, file, times, seconds):
     """Many calls at once, each of so many seconds; each writes when it begins and ends."""
-    one = governor(page)
+    one = rate_limiter(page)
     log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     async def call():
-        async with one.turn():
+        async with one.permit():
             os.write(log, b"+\n")
             await asyncio.sleep(float(seconds))
             os.write(log, b"-\n")
@@ -65,13 +65,13 @@ async def calls(page, file, times, seconds):
 
 async def hammers(page):
     """Change the page until killed."""
-    one = governor(page)
+    one = rate_limiter(page)
     say("ready")
     while True:
-        async with one.turn() as turn:
-            one.throttled(turn, 0.0)
-        async with one.turn() as turn:
-            one.succeeded(turn)
+        async with one.permit() as turn:
+            one.note_throttled(turn, 0.0)
+        async with one.permit() as turn:
+            one.note_success(turn)
 
 
 if __name__ == "__main__":

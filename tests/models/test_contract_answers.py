@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.models.model import Failure, LongPrompt, ModelCard, Reply, Retrying, TextPart, ThinkingPart
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, encode_event, events_of, stream_bytes
+from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, answer_events, encode_event, stream_bytes
 from tests.support.waits import WAIT_S
 
 
@@ -211,7 +211,7 @@ async def test_usage_carries_its_price_and_a_long_prompt_has_the_long_price(answ
 
 
 async def test_a_stream_is_whole_only_with_its_last_event(client):
-    events = list(events_of(Answer("All of it.")))
+    events = list(answer_events(Answer("All of it.")))
     script = [Raw([encode_event(e) for e in events[:-1]]), Answer("Again.")]
     async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, client(server.url) as c:
         asked = await c.ask()
@@ -252,7 +252,7 @@ async def test_a_stream_without_progress_is_given_up_and_tried_again(client, qui
         client(server.url, settings=settings) as c,
     ):
         asked = await c.ask()
-        assert await asyncio.to_thread(server.left.wait, 10)
+        assert await asyncio.to_thread(server.client_left.wait, 10)
     assert [part.attempt for part in asked.of(Retrying)] == [1]
     assert asked.last.content == [{"type": "text", "text": "At last."}]
 

@@ -9,7 +9,7 @@ from email.utils import formatdate
 import pytest
 
 from teamwright.models.model import Failure, Reply, Retrying
-from teamwright.models.trouble import retry_after_s
+from teamwright.models.service_error import retry_after_s
 from teamwright.protocol.errors import SLUGS
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
@@ -252,8 +252,14 @@ async def test_what_broken_tries_had_used_comes_with_the_answer(client):
     reply = asked.last
     assert isinstance(reply, Reply) and len(server.requests) == 4
     assert (reply.usage.tokens, reply.usage.requests) == (9, 1)
-    assert (reply.lost.input_tokens, reply.lost.cache_read, reply.lost.requests) == (240, 2_000, 2)
-    assert reply.lost.usd == pytest.approx((reply.lost.input_tokens + 2_000) * 1e-6 + reply.lost.output_tokens * 1e-5)
+    assert (reply.failed_usage.input_tokens, reply.failed_usage.cache_read, reply.failed_usage.requests) == (
+        240,
+        2_000,
+        2,
+    )
+    assert reply.failed_usage.usd == pytest.approx(
+        (reply.failed_usage.input_tokens + 2_000) * 1e-6 + reply.failed_usage.output_tokens * 1e-5
+    )
 
 
 @pytest.mark.promise("H10")
@@ -261,6 +267,6 @@ async def test_what_a_call_had_used_that_failed_for_good_comes_with_its_failure(
     broken = ErrorEvent(answer=Answer("This breaks.", usage=USED))
     asked, _ = await failed([broken] * 3, lambda url: client(url, settings=quick(retries=2)))
     assert isinstance(asked.last, Failure)
-    assert (asked.last.lost.prompt_tokens, asked.last.lost.requests) == (3_360, 3)
+    assert (asked.last.failed_usage.prompt_tokens, asked.last.failed_usage.requests) == (3_360, 3)
     asked, _ = await failed([Status(401)], client)
-    assert (asked.last.lost.tokens, asked.last.lost.requests) == (0, 0)
+    assert (asked.last.failed_usage.tokens, asked.last.failed_usage.requests) == (0, 0)

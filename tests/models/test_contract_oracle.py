@@ -9,11 +9,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from teamwright.models.model import Reply, Retrying
-from teamwright.models.providers import PROVIDERS
-from teamwright.models.settings import ModelSettings
-from teamwright.models.trouble import STATUS_OF, Answered, Trouble, retry_after_s, worth_retrying
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.provider_table import PROVIDERS
+from teamwright.models.service_error import (
+    STATUS_BY_TYPE,
+    ServiceAnswer,
+    ServiceError,
+    is_worth_retrying,
+    retry_after_s,
+)
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Raw, Status, encode_event, events_of
+from teamwright.testing.replies import Answer, Raw, Status, answer_events, encode_event
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
 
@@ -91,7 +97,7 @@ def same(sdk_message, reply):
 @given(answer=ANSWERS, data=st.data())
 def test_the_same_bytes_give_the_same_message(client, served, sdk, answer, data):
     server, holder = served
-    wire = b"".join(map(encode_event, events_of(answer)))
+    wire = b"".join(map(encode_event, answer_events(answer)))
     wire = wire.replace(b"\n", data.draw(st.sampled_from([b"\n", b"\r\n"])))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=5)))
     holder["reply"] = Raw([wire[a:b] for a, b in zip([0, *cuts], [*cuts, len(wire)], strict=True)])
@@ -165,11 +171,11 @@ def test_we_try_again_where_the_sdk_does(anthropic, served, status, word):
     with anthropic.Anthropic(api_key="key", base_url=server.url, max_retries=1) as sdk, refused:
         theirs(sdk)
     again = len(server.requests) - before == 2
-    answered = Answered(status=status, should_retry={"true": True, "false": False}.get(word or ""))
-    assert worth_retrying(Trouble("http", "", answered)) == again
+    answered = ServiceAnswer(status=status, should_retry={"true": True, "false": False}.get(word or ""))
+    assert is_worth_retrying(ServiceError("http", "", answered)) == again
 
 
-@pytest.mark.parametrize("type_", STATUS_OF)
+@pytest.mark.parametrize("type_", STATUS_BY_TYPE)
 def test_an_error_inside_the_stream_is_an_error_for_both(anthropic, client, served, sdk, type_):
     server, holder = served
     error = {"type": "error", "error": {"type": type_, "message": "no"}}
@@ -184,7 +190,7 @@ def test_an_error_inside_the_stream_is_an_error_for_both(anthropic, client, serv
 
     asked = asyncio.run(parts())
     assert not isinstance(asked.last, Reply)
-    assert bool(asked.of(Retrying)) == worth_retrying(Trouble("http", "", Answered(STATUS_OF[type_])))
+    assert bool(asked.of(Retrying)) == is_worth_retrying(ServiceError("http", "", ServiceAnswer(STATUS_BY_TYPE[type_])))
 
 
 def test_the_request_has_the_headers_and_the_path_of_the_sdk(client, served, sdk):

@@ -10,8 +10,8 @@ import pytest
 
 from teamwright.models.endpoint import clean_base_url
 from teamwright.models.model import Reply
-from teamwright.models.wire import body_of, with_breakpoints
-from teamwright.protocol.blocks import encode, image_block, text_block, tool_result_block
+from teamwright.models.providers.messages import request_body, with_breakpoints
+from teamwright.protocol.messages import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Stall, Status
 from tests.support.waits import WAIT_S
@@ -22,7 +22,7 @@ async def test_the_body_is_the_prefix_and_the_items_byte_for_byte(client, user):
         request = c.request(user("Grüße \u2028"), system=[text_block("Be brief.")])
         [_ async for _ in c.model.stream(request)]
     [sent] = server.requests
-    assert sent.body == body_of(request.prefix, request.items, caching=True)
+    assert sent.body == request_body(request.prefix, request.items, caching=True)
     assert request.prefix.head in sent.body
     assert sent.json["stream"] is True
     assert sent.headers["content-length"] == str(len(sent.body))
@@ -132,8 +132,8 @@ async def test_cancelling_closes_the_connection(client):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await asyncio.to_thread(server.left.wait, 10)
-        assert c.governor.running == 0
+        assert await asyncio.to_thread(server.client_left.wait, 10)
+        assert c.rate_limiter.running_count == 0
 
 
 async def test_leaving_the_parts_early_closes_the_connection(client):
@@ -141,8 +141,8 @@ async def test_leaving_the_parts_early_closes_the_connection(client):
         parts = c.model.stream(c.request())
         await anext(parts)
         await parts.aclose()
-        assert await asyncio.to_thread(server.left.wait, 10)
-        assert c.governor.running == 0
+        assert await asyncio.to_thread(server.client_left.wait, 10)
+        assert c.rate_limiter.running_count == 0
 
 
 async def test_an_adapter_may_be_closed_twice_and_used_again(client):
@@ -156,8 +156,8 @@ async def test_an_adapter_may_be_closed_twice_and_used_again(client):
 async def test_an_adapter_that_is_closed_while_a_call_waits_for_its_turn_tries_anew(client):
     async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         await c.ask()
-        async with c.governor.turn() as turn:
-            c.governor.throttled(turn, 0.05)
+        async with c.rate_limiter.permit() as turn:
+            c.rate_limiter.note_throttled(turn, 0.05)
         asking = asyncio.create_task(c.ask())
         await asyncio.sleep(0)
         await c.model.aclose()
@@ -174,16 +174,16 @@ def test_one_adapter_serves_one_event_loop_after_another(client):
 LAZY = """
 import asyncio, sys
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.governor import Governor
+from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import ModelCard, Prefix, Reply, Request
 from teamwright.models.pool import ModelPool
-from teamwright.models.settings import ModelSettings
-from teamwright.protocol.blocks import encode, text_block
+from teamwright.models.model_settings import ModelSettings
+from teamwright.protocol.messages import encode, text_block
 
 def model(url):
     card = ModelCard("custom/test", "test", "custom")
-    return MessagesApi(card, Endpoint("custom", url, "key"), governor=Governor(), settings=ModelSettings())
+    return MessagesApi(card, Endpoint("custom", url, "key"), rate_limiter=RateLimiter(), settings=ModelSettings())
 
 model("https://api.example")
 assert not {"httpx2", "httpcore2", "anthropic"} & set(sys.modules), "loaded at import"

@@ -1,4 +1,4 @@
-"""The governor: together into the pause, fewer after it, more with each success, and nobody forgotten."""
+"""The rate_limiter: together into the pause, fewer after it, more with each success, and nobody forgotten."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.models import messages_api
-from teamwright.models.governor import Governor, governor_for
-from teamwright.models.model import Alive, Failure, Reply, Retrying
+from teamwright.models.model import AlivePart, Failure, Reply, Retrying
+from teamwright.models.rate_limit.rate_limiter import RateLimiter, rate_limiter_for
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
 from tests.support.examples import examples
@@ -19,93 +19,93 @@ pytestmark = pytest.mark.promise("F60")
 
 
 def quick(most=8):
-    return Governor(most=most, backoff_s=0.001, backoff_most_s=0.005)
+    return RateLimiter(max_running=most, backoff_s=0.001, max_backoff_s=0.005)
 
 
 async def test_no_more_call_at_once_than_may():
-    governor, most_seen = quick(3), 0
+    rate_limiter, most_seen = quick(3), 0
 
     async def call():
         nonlocal most_seen
-        async with governor.turn():
-            most_seen = max(most_seen, governor.running)
+        async with rate_limiter.permit():
+            most_seen = max(most_seen, rate_limiter.running_count)
             await asyncio.sleep(0)
 
     async with asyncio.timeout(WAIT_S):
         await asyncio.gather(*(call() for _ in range(20)))
-    assert (most_seen, governor.running) == (3, 0)
+    assert (most_seen, rate_limiter.running_count) == (3, 0)
 
 
 async def test_those_who_were_throttled_together_count_as_one():
-    governor = quick(8)
+    rate_limiter = quick(8)
     async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
-        turns = [await stack.enter_async_context(governor.turn()) for _ in range(8)]
+        turns = [await stack.enter_async_context(rate_limiter.permit()) for _ in range(8)]
         for turn in turns:
-            governor.throttled(turn)
-        assert governor.limit == 4
+            rate_limiter.note_throttled(turn)
+        assert rate_limiter.limit == 4
 
 
 async def test_the_number_shrinks_by_half_and_grows_by_steps():
-    governor = Governor(most=16, backoff_s=0.0)
-    turns = [governor.turn() for _ in range(16)]
+    rate_limiter = RateLimiter(max_running=16, backoff_s=0.0)
+    turns = [rate_limiter.permit() for _ in range(16)]
     async with asyncio.timeout(WAIT_S):
         entered = [await turn.__aenter__() for turn in turns]
-        governor.throttled(entered[0], 0.0)
-        assert governor.limit == 8
+        rate_limiter.note_throttled(entered[0], 0.0)
+        assert rate_limiter.limit == 8
         for turn in turns:
             await turn.__aexit__(None, None, None)
         for _ in range(8):
-            async with governor.turn() as turn:
-                governor.succeeded(turn)
-        assert governor.limit == 8  # eight successes are one more, less rounding
-        async with governor.turn() as turn:
-            governor.succeeded(turn)
-        assert governor.limit == 9
+            async with rate_limiter.permit() as turn:
+                rate_limiter.note_success(turn)
+        assert rate_limiter.limit == 8  # eight successes are one more, less rounding
+        async with rate_limiter.permit() as turn:
+            rate_limiter.note_success(turn)
+        assert rate_limiter.limit == 9
         for _ in range(500):
-            async with governor.turn() as turn:
-                governor.succeeded(turn)
-        assert governor.limit == 16
+            async with rate_limiter.permit() as turn:
+                rate_limiter.note_success(turn)
+        assert rate_limiter.limit == 16
 
 
 async def test_a_pause_holds_for_everybody_who_shares_the_governor():
-    governor = quick()
+    rate_limiter = quick()
     async with asyncio.timeout(WAIT_S):
-        async with governor.turn() as turn:
-            wait = governor.throttled(turn, 0.2)
+        async with rate_limiter.permit() as turn:
+            wait = rate_limiter.note_throttled(turn, 0.2)
         assert 0.1 < wait < 0.3
         before = asyncio.get_running_loop().time()
-        async with governor.turn():
+        async with rate_limiter.permit():
             assert asyncio.get_running_loop().time() - before >= 0.1
-        assert governor.paused_s == 0
+        assert rate_limiter.paused_s == 0
 
 
 async def test_pauses_double_until_a_success_and_never_pass_the_longest():
-    governor = Governor(backoff_s=0.001, backoff_most_s=0.004)
+    rate_limiter = RateLimiter(backoff_s=0.001, max_backoff_s=0.004)
     waits = []
     async with asyncio.timeout(WAIT_S):
         for _ in range(5):
-            async with governor.turn() as turn:
-                waits.append(governor.throttled(turn))
+            async with rate_limiter.permit() as turn:
+                waits.append(rate_limiter.note_throttled(turn))
         assert waits[0] < 0.0013
         assert all(wait <= 0.004 * 1.25 for wait in waits)
         assert waits[-1] > waits[0]
 
 
 async def test_one_who_gives_up_waiting_leaves_the_place_to_the_next():
-    governor = quick(1)
+    rate_limiter = quick(1)
     async with asyncio.timeout(WAIT_S):
-        async with governor.turn():
-            waiting = [asyncio.create_task(enter_and_leave(governor)) for _ in range(3)]
+        async with rate_limiter.permit():
+            waiting = [asyncio.create_task(enter_and_leave(rate_limiter)) for _ in range(3)]
             await asyncio.sleep(0)
             waiting[0].cancel()
         waiting[1].cancel()  # it has just been called up
         results = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(result) for result in results] == [asyncio.CancelledError, asyncio.CancelledError, type(None)]
-    assert governor.running == 0
+    assert rate_limiter.running_count == 0
 
 
-async def enter_and_leave(governor, spins=0):
-    async with governor.turn():
+async def enter_and_leave(rate_limiter, spins=0):
+    async with rate_limiter.permit():
         for _ in range(spins):
             await asyncio.sleep(0)
 
@@ -117,19 +117,19 @@ STEPS = st.lists(st.tuples(st.sampled_from(["call", "cancel", "throttle", "fail"
 @given(STEPS, st.integers(1, 3))
 def test_whatever_happens_nobody_waits_for_ever(steps, most):
     async def play():
-        governor = Governor(most=most, backoff_s=0.0001, backoff_most_s=0.0002)
+        rate_limiter = RateLimiter(max_running=most, backoff_s=0.0001, max_backoff_s=0.0002)
         tasks = []
 
         async def call(kind, spins):
-            async with governor.turn() as turn:
+            async with rate_limiter.permit() as turn:
                 for _ in range(spins):
                     await asyncio.sleep(0)
                 if kind == "throttle":
-                    governor.throttled(turn)
+                    rate_limiter.note_throttled(turn)
                 elif kind == "fail":
                     raise ValueError
                 else:
-                    governor.succeeded(turn)
+                    rate_limiter.note_success(turn)
 
         for kind, number in steps:
             if kind == "cancel" and tasks:
@@ -139,30 +139,30 @@ def test_whatever_happens_nobody_waits_for_ever(steps, most):
             await asyncio.sleep(0)
         async with asyncio.timeout(WAIT_S):
             await asyncio.gather(*tasks, return_exceptions=True)
-            assert governor.running == 0
-            async with governor.turn():
-                assert governor.running == 1
+            assert rate_limiter.running_count == 0
+            async with rate_limiter.permit():
+                assert rate_limiter.running_count == 1
 
     asyncio.run(play())
 
 
 def test_two_event_loops_share_one_governor():
-    governor = quick(1)
+    rate_limiter = quick(1)
 
     async def calls():
-        await asyncio.gather(*(enter_and_leave(governor, 3) for _ in range(20)))
+        await asyncio.gather(*(enter_and_leave(rate_limiter, 3) for _ in range(20)))
 
     async def both():
         async with asyncio.timeout(WAIT_S):
             await asyncio.gather(*(asyncio.to_thread(asyncio.run, calls()) for _ in range(3)))
 
     asyncio.run(both())
-    assert governor.running == 0
+    assert rate_limiter.running_count == 0
 
 
 def test_a_credential_has_one_governor_in_the_process():
-    assert governor_for("a") is governor_for("a")
-    assert governor_for("a") is not governor_for("b")
+    assert rate_limiter_for("a") is rate_limiter_for("a")
+    assert rate_limiter_for("a") is not rate_limiter_for("b")
 
 
 async def test_a_storm_of_refusals_kills_nobody(client):
@@ -178,15 +178,15 @@ async def test_a_storm_of_refusals_kills_nobody(client):
         busy -= 1
         return Answer("Done.")
 
-    governor = quick(8)
+    rate_limiter = quick(8)
     async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server:
-        agents = [client(server.url, governor=governor) for _ in range(8)]
+        agents = [client(server.url, rate_limiter=rate_limiter) for _ in range(8)]
         asked = await asyncio.gather(*(agent.ask() for agent in agents for _ in range(2)))
         for agent in agents:
             await agent.model.aclose()
     assert all(isinstance(one.last, Reply) for one in asked)
     assert any(one.of(Retrying) for one in asked)
-    assert governor.limit < 8
+    assert rate_limiter.limit < 8
 
 
 async def test_a_refusal_of_one_makes_the_others_wait(client, quick):
@@ -196,9 +196,9 @@ async def test_a_refusal_of_one_makes_the_others_wait(client, quick):
         client(server.url, settings=quick(retries=0)) as a,
     ):
         assert isinstance((await a.ask()).last, Failure)
-        assert a.governor.paused_s > 0.1
+        assert a.rate_limiter.paused_s > 0.1
         assert isinstance((await a.ask()).last, Reply)
-        assert a.governor.paused_s == 0
+        assert a.rate_limiter.paused_s == 0
 
 
 @pytest.mark.promise("D7")
@@ -210,8 +210,8 @@ async def test_who_waits_for_a_rate_limit_says_so_and_when_it_goes_on(client):
     ):
         asked = await one.ask()
     assert isinstance(asked.last, Reply)
-    assert [part.waits_for for part in asked.of(Alive)] == ["the rate limit", ""]
-    assert one.governor.waits_for == ""
+    assert [part.waits_for for part in asked.of(AlivePart)] == ["the rate limit", ""]
+    assert one.rate_limiter.wait_reason == ""
 
 
 async def test_an_answer_that_grows_where_nothing_can_be_shown_gives_signs_of_life(client, monkeypatch):
@@ -219,4 +219,4 @@ async def test_an_answer_that_grows_where_nothing_can_be_shown_gives_signs_of_li
     call = Answer(tools=[("Write", {"path": "x", "content": "y" * 500})])
     async with asyncio.timeout(WAIT_S), LoopbackModel([call]) as server, client(server.url) as one:
         asked = await one.ask()
-    assert asked.of(Alive) and asked.last.content[0]["name"] == "Write"
+    assert asked.of(AlivePart) and asked.last.content[0]["name"] == "Write"

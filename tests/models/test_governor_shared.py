@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.governor import Governor, governor_for
-from teamwright.models.pacing import board
-from teamwright.models.pacing.board import PAGE, Page
-from teamwright.models.pacing.page_name import page_of
-from teamwright.models.pacing.state import FORGET_S
+from teamwright.models.rate_limit import rate_limit_store
+from teamwright.models.rate_limit.rate_limit_store import PAGE, FileRateLimitStore, rate_limit_file
+from teamwright.models.rate_limit.rate_limiter import RateLimiter, rate_limiter_for
+from teamwright.models.rate_limit.rate_state import FORGET_S
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("F60", "H10")
@@ -64,13 +63,13 @@ def page(tmp_path):
     return tmp_path / "governors" / "a"
 
 
-def governor(page, most=8):
-    return Governor(most=most, backoff_s=0.001, backoff_most_s=0.005, board=Page(page))
+def rate_limiter(page, most=8):
+    return RateLimiter(max_running=most, backoff_s=0.001, max_backoff_s=0.005, board=FileRateLimitStore(page))
 
 
 async def refuse(one, seconds=0.0):
-    async with one.turn() as turn:
-        one.throttled(turn, seconds)
+    async with one.permit() as turn:
+        one.note_throttled(turn, seconds)
 
 
 async def test_a_refusal_of_one_process_makes_the_other_wait_and_call_less(start, page):
@@ -82,7 +81,7 @@ async def test_a_refusal_of_one_process_makes_the_other_wait_and_call_less(start
     assert await first.says() == "refused"
     other.tell()
     assert await other.says() == "the rate limit; 0 s left, limit 1"
-    mine = governor(page)
+    mine = rate_limiter(page)
     assert mine.limit == 1
 
 
@@ -90,12 +89,12 @@ async def test_a_pause_outlives_the_process_that_was_refused(start, page):
     first = start("refused", page, 30)
     assert await first.says() == "refused"
     first.kill()
-    mine = governor(page)
-    assert mine.waits_for == "the rate limit" and 25 < mine.paused_s < 40
+    mine = rate_limiter(page)
+    assert mine.wait_reason == "the rate limit" and 25 < mine.paused_s < 40
 
 
 async def test_while_few_may_call_processes_share_the_places_and_a_killed_one_leaves_its_own(start, page):
-    mine = governor(page)
+    mine = rate_limiter(page)
     await refuse(mine)
     assert mine.limit == 1
     holder = start("holds", page)
@@ -106,18 +105,18 @@ async def test_while_few_may_call_processes_share_the_places_and_a_killed_one_le
     holder.kill()
     async with asyncio.timeout(WAIT_S):
         await call
-    assert mine.running == 0
+    assert mine.running_count == 0
 
 
 async def enter(one):
-    async with one.turn():
+    async with one.permit():
         pass
 
 
 async def test_several_processes_never_have_more_calls_at_once_than_may(start, page, tmp_path):
-    mine = governor(page)
-    async with mine.turn() as one, mine.turn(), mine.turn(), mine.turn():
-        mine.throttled(one, 0.0)
+    mine = rate_limiter(page)
+    async with mine.permit() as one, mine.permit(), mine.permit(), mine.permit():
+        mine.note_throttled(one, 0.0)
     assert mine.limit == 2
     log = tmp_path / "log"
     children = [start("calls", page, log, 30, 0.005) for _ in range(3)]
@@ -133,7 +132,7 @@ async def test_several_processes_never_have_more_calls_at_once_than_may(start, p
 
 
 async def test_a_process_that_is_never_done_leaves_a_place_to_another_one(start, page, tmp_path):
-    mine = governor(page)
+    mine = rate_limiter(page)
     await refuse(mine)
     log = tmp_path / "log"
     busy = start("calls", page, log, 1000, 0.02)
@@ -150,26 +149,26 @@ async def test_a_page_whose_writers_are_killed_at_any_moment_is_whole(start, pag
     for _ in range(6):
         writer = start("hammers", page)
         assert await writer.says() == "ready"
-        mine = governor(page)
+        mine = rate_limiter(page)
         await refuse(mine)
         writer.kill()
-        assert board._decoded(page.read_bytes()) is not None
+        assert rate_limit_store._decode_state(page.read_bytes()) is not None
         async with asyncio.timeout(WAIT_S):
             await enter(mine)
     assert not list(page.parent.glob("*.bad"))
 
 
 async def test_a_process_that_is_stopped_in_the_middle_holds_nobody_up(start, page):
-    mine = governor(page)
+    mine = rate_limiter(page)
     holder = os.open(page, os.O_RDWR)
-    board.fcntl.flock(holder, board.fcntl.LOCK_EX)
+    rate_limit_store.fcntl.flock(holder, rate_limit_store.fcntl.LOCK_EX)
     try:
         async with asyncio.timeout(WAIT_S):
             await refuse(mine)
         assert mine.limit == 1, "what cannot be shared holds for this process"
     finally:
         os.close(holder)
-    assert governor(page).limit == 8
+    assert rate_limiter(page).limit == 8
 
 
 DAMAGE = {
@@ -182,47 +181,47 @@ DAMAGE = {
 
 @pytest.mark.parametrize("kind", DAMAGE)
 async def test_a_damaged_page_is_set_aside_and_throttles_nobody(page, kind):
-    mine = governor(page)
+    mine = rate_limiter(page)
     await refuse(mine, 60.0)
     raw = DAMAGE[kind]
     if raw is None:
-        state = board.State(3, 3, 1.0, time.monotonic() + 3e9, time.monotonic())
-        raw = board._encoded(state)
+        state = rate_limit_store.RateState(3, 3, 1.0, time.monotonic() + 3e9, time.monotonic())
+        raw = rate_limit_store._encode_state(state)
     page.write_bytes(raw)
-    assert mine.waits_for == "" and mine.limit == 8
+    assert mine.wait_reason == "" and mine.limit == 8
     assert page.with_name("a.bad").read_bytes() == raw[:PAGE]
     await refuse(mine)
-    assert governor(page).limit == 1, "the page is in use again"
+    assert rate_limiter(page).limit == 1, "the page is in use again"
 
 
 async def test_an_empty_a_removed_and_a_newer_page_throttle_nobody(page):
-    mine = governor(page)
+    mine = rate_limiter(page)
     await refuse(mine, 60.0)
     page.write_bytes(b"")
-    assert mine.waits_for == ""
+    assert mine.wait_reason == ""
     await refuse(mine, 60.0)
     page.unlink()
-    assert governor(page).waits_for == ""
-    mine = governor(page)
+    assert rate_limiter(page).wait_reason == ""
+    mine = rate_limiter(page)
     await refuse(mine, 60.0)
     body = json.loads(page.read_text().strip().rpartition(" ")[0])
     text = json.dumps({**body, "v": 2}, separators=(",", ":"))
-    page.write_bytes(f"{text} {board.zlib.crc32(text.encode()):08x}".ljust(PAGE - 1).encode() + b"\n")
-    assert mine.waits_for == "" and not list(page.parent.glob("*.bad"))
+    page.write_bytes(f"{text} {rate_limit_store.zlib.crc32(text.encode()):08x}".ljust(PAGE - 1).encode() + b"\n")
+    assert mine.wait_reason == "" and not list(page.parent.glob("*.bad"))
 
 
 async def test_no_jump_of_the_clock_moves_a_pause_and_another_boot_has_none(page, monkeypatch):
-    mine = governor(page)
+    mine = rate_limiter(page)
     await refuse(mine, 60.0)
     for jumped in (0.0, 1e10):
         monkeypatch.setattr(time, "time", lambda at=jumped: at)
-        assert 50 < mine.paused_s < 80 and 50 < governor(page).paused_s < 80
-    monkeypatch.setattr(board, "this_boot", lambda: "another")
-    assert governor(page).waits_for == ""
+        assert 50 < mine.paused_s < 80 and 50 < rate_limiter(page).paused_s < 80
+    monkeypatch.setattr(rate_limit_store, "boot_id", lambda: "another")
+    assert rate_limiter(page).wait_reason == ""
 
 
 async def test_what_was_learned_is_forgotten_when_nobody_was_refused_for_long(page, monkeypatch):
-    mine = governor(page)
+    mine = rate_limiter(page)
     await refuse(mine)
     assert mine.limit == 1
     now = time.monotonic()
@@ -234,11 +233,13 @@ async def test_what_was_learned_is_forgotten_when_nobody_was_refused_for_long(pa
 def test_a_page_is_private_and_its_name_gives_nothing_away(tmp_path):
     directory = tmp_path / "governors"
     endpoint = Endpoint("anthropic", "https://api.example", "sk-secret-0123456789")
-    page = page_of(directory, endpoint)
-    assert page == page_of(directory, endpoint)
-    assert page != page_of(directory, Endpoint("anthropic", "https://api.example", "sk-other-0123456789"))
-    assert page.name != page_of(tmp_path / "elsewhere", endpoint).name, "the name depends on a secret of the directory"
-    assert governor_for("x", page) is governor_for("x", page)
+    page = rate_limit_file(directory, endpoint)
+    assert page == rate_limit_file(directory, endpoint)
+    assert page != rate_limit_file(directory, Endpoint("anthropic", "https://api.example", "sk-other-0123456789"))
+    assert page.name != rate_limit_file(tmp_path / "elsewhere", endpoint).name, (
+        "the name depends on a secret of the directory"
+    )
+    assert rate_limiter_for("x", page) is rate_limiter_for("x", page)
     files = list(directory.iterdir())
     assert {file.name for file in files} == {"key", page.name, f"{page.name}.places"}
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600} and directory.stat().st_mode & 0o777 == 0o700
@@ -248,5 +249,5 @@ def test_a_page_is_private_and_its_name_gives_nothing_away(tmp_path):
 def test_where_nothing_can_be_written_the_process_has_a_governor_of_its_own(tmp_path):
     (tmp_path / "governors").write_text("a file is in its place")
     endpoint = Endpoint("anthropic", "https://api.example", "sk-secret-0123456789")
-    assert page_of(tmp_path / "governors", endpoint) is None
-    assert governor_for("y", tmp_path / "governors" / "a").limit == 32
+    assert rate_limit_file(tmp_path / "governors", endpoint) is None
+    assert rate_limiter_for("y", tmp_path / "governors" / "a").limit == 32

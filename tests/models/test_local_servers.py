@@ -5,16 +5,15 @@ import json
 
 import pytest
 
-from teamwright.models.local import probe_local
+from teamwright.models.local_servers import find_local_servers, widen_command
 from teamwright.models.model import Failure, Reply, Request, Retrying
+from teamwright.models.model_names import resolve_model
+from teamwright.models.model_settings import ModelSettings
 from teamwright.models.pool import ModelPool
-from teamwright.models.prefix import prefix_for
-from teamwright.models.resolve import resolve
-from teamwright.models.servers.asking import ServerFacts
-from teamwright.models.servers.ways import to_widen
-from teamwright.models.settings import ModelSettings
-from teamwright.protocol.blocks import text_block
+from teamwright.models.prefix_builder import build_prefix
+from teamwright.models.server_facts import ServerFacts
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, CutPrompt, Status
 from tests.models.conftest import quick, user
@@ -24,7 +23,7 @@ NAME = "ollama/qwen3-coder:30b"
 
 
 async def asked(model, *items, system="", asker="ada"):
-    prefix = prefix_for(model.card, quick(), [text_block(system)] if system else [], [])
+    prefix = build_prefix(model.card, quick(), [text_block(system)] if system else [], [])
     return [part async for part in model.stream(Request(prefix, items or [user()], asker))][-1]
 
 
@@ -37,7 +36,7 @@ def told(monkeypatch):
         said["asked"] += 1
         return ServerFacts(said["window"])
 
-    monkeypatch.setattr("teamwright.models.servers.asking.ask_server", ask_server)
+    monkeypatch.setattr("teamwright.models.server_facts.ask_server", ask_server)
     return said
 
 
@@ -99,8 +98,8 @@ async def test_what_cannot_fit_is_not_sent_until_the_server_has_a_larger_window(
 
 def test_an_answer_has_an_eighth_or_a_quarter_of_a_small_window():
     for window, most in ((8_192, 1_024), (32_768, 8_192), (200_000, 8_192)):
-        card, _ = resolve(NAME, {}, ModelSettings(context_tokens=window))
-        assert json.loads(b"{" + prefix_for(card, ModelSettings(), [], []).head + b"}")["max_tokens"] == most
+        card, _ = resolve_model(NAME, {}, ModelSettings(context_tokens=window))
+        assert json.loads(b"{" + build_prefix(card, ModelSettings(), [], []).head + b"}")["max_tokens"] == most
 
 
 @pytest.mark.promise("K3")
@@ -116,10 +115,10 @@ async def test_a_model_that_is_not_there_is_answered_with_those_that_are():
 @pytest.mark.promise("K3")
 async def test_a_server_without_a_model_is_one_all_the_same():
     async with asyncio.timeout(WAIT_S), LoopbackModel(models=[]) as server:
-        server._listed = lambda: None  # as Ollama writes an empty list
-        (found,) = await asyncio.to_thread(probe_local, {"OLLAMA_HOST": server.url}, within_s=5.0)
+        server._model_list = lambda: None  # as Ollama writes an empty list
+        (found,) = await asyncio.to_thread(find_local_servers, {"OLLAMA_HOST": server.url}, within_s=5.0)
         with pytest.raises(CannotStart) as caught:
-            await asyncio.to_thread(resolve, None, {"OLLAMA_HOST": server.url}, ModelSettings())
+            await asyncio.to_thread(resolve_model, None, {"OLLAMA_HOST": server.url}, ModelSettings())
     assert str(found).endswith(": no models")
     assert "ollama pull MODEL, then teamwright --model ollama/MODEL" in caught.value.do
 
@@ -150,7 +149,7 @@ async def test_one_that_still_loads_or_that_has_answered_before_is_waited_for():
 )
 def test_half_a_name_is_answered_with_the_whole_one(name, words):
     with pytest.raises(CannotStart) as caught:
-        resolve(name, {}, ModelSettings())
+        resolve_model(name, {}, ModelSettings())
     for word in words:
         assert word in str(caught.value.what) + " ".join(caught.value.do)
 
@@ -159,21 +158,21 @@ def test_half_a_name_is_answered_with_the_whole_one(name, words):
 async def test_a_name_without_its_provider_is_answered_with_the_server_that_has_it():
     async with asyncio.timeout(WAIT_S), LoopbackModel(models=["qwen3-coder:30b"]) as server:
         with pytest.raises(CannotStart) as caught:
-            await asyncio.to_thread(resolve, "qwen3-coder", {"OLLAMA_HOST": server.url}, ModelSettings())
+            await asyncio.to_thread(resolve_model, "qwen3-coder", {"OLLAMA_HOST": server.url}, ModelSettings())
     assert caught.value.do[0] == "teamwright --model ollama/qwen3-coder:30b"
 
 
 def test_a_window_is_asked_for_that_the_conversation_fits_into_twice():
-    assert to_widen("ollama", "m", 4_700).startswith("OLLAMA_CONTEXT_LENGTH=65536 ollama serve")
-    assert to_widen("llamacpp", "m", 50_000).startswith("llama-server -m FILE.gguf --jinja -c 131072")
-    assert to_widen("house", "m", 10).startswith("give the server a window of 65,536 tokens")
+    assert widen_command("ollama", "m", 4_700).startswith("OLLAMA_CONTEXT_LENGTH=65536 ollama serve")
+    assert widen_command("llamacpp", "m", 50_000).startswith("llama-server -m FILE.gguf --jinja -c 131072")
+    assert widen_command("house", "m", 10).startswith("give the server a window of 65,536 tokens")
 
 
 async def test_the_first_new_try_is_told_with_what_the_server_said():
     poor = LoopbackModel([Status(500, "model requires more memory")])
     async with asyncio.timeout(WAIT_S), poor as server, ModelPool() as pool:
         model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
-        request = Request(prefix_for(model.card, quick(), [], []), [user()], "ada")
+        request = Request(build_prefix(model.card, quick(), [], []), [user()], "ada")
         reasons = [part.reason async for part in model.stream(request) if isinstance(part, Retrying)]
     assert reasons == [
         "ollama refused the request (HTTP 500): model requires more memory",

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from teamwright.models.local import FoundModel, FoundServer
-from teamwright.models.resolve import resolve
-from teamwright.models.settings import CustomProvider, ModelSettings
+from teamwright.models.local_servers import LocalModel, LocalServer
+from teamwright.models.model_names import resolve_model
+from teamwright.models.model_settings import CustomProvider, ModelSettings
 from teamwright.protocol.errors import CannotStart
 from tests.ui.program import Program
 
@@ -17,7 +17,7 @@ PLAIN = ModelSettings()
 
 @pytest.fixture(autouse=True)
 def nothing_runs_here(monkeypatch):
-    monkeypatch.setattr("teamwright.models.local.probe_local", lambda env: [])
+    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: [])
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def nothing_runs_here(monkeypatch):
     ],
 )
 def test_a_form_of_the_other_product_never_goes_to_the_service_unchanged(name, wire):
-    assert resolve(name, KEY, PLAIN)[0].wire == wire
-    assert resolve(None, KEY, ModelSettings(model=name))[0].wire == wire
+    assert resolve_model(name, KEY, PLAIN)[0].wire == wire
+    assert resolve_model(None, KEY, ModelSettings(model=name))[0].wire == wire
 
 
 @pytest.mark.parametrize("env", [KEY, {}])
@@ -52,25 +52,25 @@ def test_a_form_of_the_other_product_never_goes_to_the_service_unchanged(name, w
 )
 def test_a_name_without_a_provider_is_answered_with_the_providers_it_may_mean(env, name, way):
     with pytest.raises(CannotStart) as caught:
-        resolve(name, env, PLAIN)
+        resolve_model(name, env, PLAIN)
     assert caught.value.slug == "unknown-model"
     assert any(way in one for one in caught.value.do)
     assert '"base_url"' in caught.value.render()
 
 
 def test_what_runs_here_and_the_users_own_providers_are_named(monkeypatch):
-    running = [FoundServer("ollama", "Ollama", "127.0.0.1:11434", (FoundModel("qwen3-coder:30b"),))]
-    monkeypatch.setattr("teamwright.models.local.probe_local", lambda env: running)
+    running = [LocalServer("ollama", "Ollama", "127.0.0.1:11434", (LocalModel("qwen3-coder:30b"),))]
+    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: running)
     settings = ModelSettings(custom={"house": CustomProvider("http://h", "openai-chat")})
     with pytest.raises(CannotStart) as caught:
-        resolve("qwen3-coder", KEY, settings)
+        resolve_model("qwen3-coder", KEY, settings)
     assert "teamwright --model ollama/qwen3-coder:30b" in caught.value.do
     assert "teamwright --model house/qwen3-coder" in caught.value.do
 
 
 def test_a_gateway_may_have_models_of_any_name():
     env = {**KEY, "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}
-    assert resolve("gpt-5", env, PLAIN)[0].wire == "gpt-5"
+    assert resolve_model("gpt-5", env, PLAIN)[0].wire == "gpt-5"
 
 
 def test_a_misspelt_setting_is_named_where_no_model_is(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from teamwright.models.model import Failure, Prefix, Reply, Request
 from teamwright.models.prompt_check import PromptCheck
-from teamwright.protocol.blocks import encode, image_block, text_block
+from teamwright.protocol.messages import encode, image_block, text_block
 from teamwright.protocol.usage import Usage
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, CutPrompt
@@ -20,11 +20,11 @@ def turn(tokens, *blocks):
 
 
 def look(check, items, read, *, cached=0, asker="ada", prefix=PREFIX):
-    return check.look(Request(prefix, items, asker), Usage(read, 1, cached, 0, 1))
+    return check.check(Request(prefix, items, asker), Usage(read, 1, cached, 0, 1))
 
 
 async def test_a_cut_prompt_ends_in_a_failure_that_says_how_to_widen_the_window(client):
-    small, ollama = LoopbackModel([CutPrompt(1500)]), {"provider": "ollama", "local": True}
+    small, ollama = LoopbackModel([CutPrompt(1500)]), {"provider": "ollama", "is_local": True}
     async with asyncio.timeout(WAIT_S), small as server, client(server.url, **ollama) as c:
         items = [turn(1800)]
         assert isinstance((await c.ask(*items)).last, Reply)
@@ -48,11 +48,11 @@ def test_a_cut_is_found_out_however_little_each_message_adds():
 
 def test_a_prompt_that_fills_the_window_of_which_the_server_told_was_cut_at_once():
     request = Request(PREFIX, [turn(5000)], "ada")
-    found = PromptCheck().look(request, Usage(4096, 1, 0, 0, 1), 4096)
+    found = PromptCheck().check(request, Usage(4096, 1, 0, 0, 1), 4096)
     assert found is not None
     assert found.read == 4096
-    assert PromptCheck().look(request, Usage(4095, 1, 0, 0, 1), 4096) is None
-    assert PromptCheck().look(Request(PREFIX, [turn(100)], "ada"), Usage(4096, 1, 0, 0, 1), 4096) is None
+    assert PromptCheck().check(request, Usage(4095, 1, 0, 0, 1), 4096) is None
+    assert PromptCheck().check(Request(PREFIX, [turn(100)], "ada"), Usage(4096, 1, 0, 0, 1), 4096) is None
 
 
 async def test_anthropic_is_never_suspected(client):

@@ -10,18 +10,18 @@ from dataclasses import replace
 
 import pytest
 
-from teamwright.models import local
-from teamwright.models.catalog import aliases, catalog, known_ids, seen, thinking_field
-from teamwright.models.local import FoundModel, FoundServer, probe_local
+from teamwright.models import local_servers
+from teamwright.models.catalog import aliases, catalog, known_ids, prices_date, thinking_field
+from teamwright.models.local_servers import LocalModel, LocalServer, find_local_servers
 from teamwright.models.model import Reply, Request
+from teamwright.models.model_names import resolve_model
+from teamwright.models.model_settings import CustomProvider, ModelFacts, ModelSettings, Price
 from teamwright.models.pool import ModelPool, list_models
-from teamwright.models.prefix import prefix_for, request_fields
-from teamwright.models.providers import PROVIDERS, base_url_of
-from teamwright.models.resolve import resolve
-from teamwright.models.servers.asking import ask_server
-from teamwright.models.settings import CustomProvider, ModelFacts, ModelSettings, Price
-from teamwright.protocol.blocks import text_block
+from teamwright.models.prefix_builder import build_prefix, request_fields
+from teamwright.models.provider_table import PROVIDERS, find_base_url
+from teamwright.models.server_facts import ask_server
 from teamwright.protocol.errors import CannotStart, ModelFailed
+from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Status
 from tests.support.waits import WAIT_S
@@ -32,12 +32,12 @@ PLAIN = ModelSettings()
 
 @pytest.fixture(autouse=True)
 def nothing_runs_here(monkeypatch):
-    """No test depends on what runs on the machine's usual ports; `probe_local` itself is tested on its own."""
-    monkeypatch.setattr("teamwright.models.local.probe_local", lambda env: [])
+    """No test depends on what runs on the machine's usual ports; `find_local_servers` itself is tested on its own."""
+    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: [])
 
 
 def resolved(name, env=KEY, settings=PLAIN):
-    return resolve(name, env, settings)
+    return resolve_model(name, env, settings)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_unknown_id_works_with_an_unknown_price_and_a_default_window():
 def test_a_local_model_costs_nothing_and_needs_no_key():
     card, endpoint = resolved("ollama/qwen3-coder:30b", {})
     assert (card.usd_in, card.usd_out, card.wire) == (0.0, 0.0, "qwen3-coder:30b")
-    assert (endpoint.base_url, endpoint.credential, endpoint.local) == ("http://127.0.0.1:11434", "", True)
+    assert (endpoint.base_url, endpoint.credential, endpoint.is_local) == ("http://127.0.0.1:11434", "", True)
 
 
 def test_the_user_s_own_prices_and_window_win():
@@ -113,11 +113,11 @@ def test_the_environment_may_move_anthropic_and_a_gateway_gets_the_version_that_
     ],
 )
 def test_the_host_of_ollama_may_lack_scheme_and_port(host, url):
-    assert base_url_of(PROVIDERS["ollama"], {"OLLAMA_HOST": host}) == url
+    assert find_base_url(PROVIDERS["ollama"], {"OLLAMA_HOST": host}) == url
 
 
 def test_an_ollama_on_another_machine_is_not_local():
-    assert not resolved("ollama/q", {"OLLAMA_HOST": "gpu.example"})[1].local
+    assert not resolved("ollama/q", {"OLLAMA_HOST": "gpu.example"})[1].is_local
 
 
 @pytest.mark.finding("M11")
@@ -163,8 +163,8 @@ def test_without_a_key_the_error_says_what_was_looked_at_and_what_to_do():
 
 
 def test_the_error_lists_local_servers_and_logins_but_uses_neither(monkeypatch, tmp_path):
-    server = FoundServer("ollama", "Ollama", "127.0.0.1:11434", (FoundModel("qwen3-coder:30b", 32768), FoundModel("b")))
-    monkeypatch.setattr("teamwright.models.local.probe_local", lambda env: [server])
+    server = LocalServer("ollama", "Ollama", "127.0.0.1:11434", (LocalModel("qwen3-coder:30b", 32768), LocalModel("b")))
+    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: [server])
     (tmp_path / ".claude").mkdir()
     lines = no_model({"HOME": str(tmp_path)}).splitlines()
     assert lines[2] == "  found       Ollama on 127.0.0.1:11434: qwen3-coder:30b (window 32k), b"
@@ -204,7 +204,7 @@ def test_a_named_model_without_its_key_says_which_key():
 
 
 def test_the_catalogue_has_a_date_sources_and_nothing_half_known():
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d", seen())
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", prices_date())
     for source in catalog()["sources"]:
         assert source["page_of"] and source["for"]
         assert source.get("url", "").startswith("https://") or source["package"]
@@ -218,9 +218,9 @@ def test_the_catalogue_has_a_date_sources_and_nothing_half_known():
 def test_every_preset_says_where_its_api_is_described_and_what_it_lacks():
     for provider in PROVIDERS.values():
         assert provider.source.startswith("https://")
-        assert provider.seen and provider.proof in ("tried", "by its documentation")
-        assert set(provider.lacks) <= {"caching", "thinking", "images"}
-    assert PROVIDERS["anthropic"].lacks == ()
+        assert provider.checked_on and provider.evidence in ("tried", "by its documentation")
+        assert set(provider.missing_features) <= {"caching", "thinking", "images"}
+    assert PROVIDERS["anthropic"].missing_features == ()
 
 
 @pytest.mark.parametrize(
@@ -242,14 +242,14 @@ def test_thinking_is_asked_for_where_the_model_documents_it(name, on, off):
 def test_a_prefix_has_its_fields_in_order_and_one_breakpoint_each_on_system_and_tools():
     card, _ = resolved("sonnet")
     system, tools = [text_block("a"), text_block("b")], [{"name": "X"}, {"name": "Y"}]
-    prefix = prefix_for(card, ModelSettings(betas=("b1",)), system, tools)
+    prefix = build_prefix(card, ModelSettings(betas=("b1",)), system, tools)
     fields = json.loads(b"{" + prefix.head + b"}")
     assert list(fields) == ["model", "max_tokens", "system", "tools", "thinking"]
     assert [("cache_control" in part) for part in [*fields["system"], *fields["tools"]]] == [False, True, False, True]
     assert (prefix.betas, prefix.head.count(b"cache_control")) == (("b1",), 2)
     assert "cache_control" not in system[-1] and "cache_control" not in tools[-1]
     card, _ = resolved("ollama/x", {})
-    assert b"cache_control" not in prefix_for(card, PLAIN, system, tools).head
+    assert b"cache_control" not in build_prefix(card, PLAIN, system, tools).head
 
 
 def test_the_output_that_is_asked_for_is_bounded_by_model_and_settings():
@@ -267,14 +267,14 @@ def at(server):
 
 
 def only_ollama(monkeypatch):
-    monkeypatch.setattr(local, "PROVIDERS", {"ollama": PROVIDERS["ollama"]})
+    monkeypatch.setattr(local_servers, "PROVIDERS", {"ollama": PROVIDERS["ollama"]})
 
 
 def test_a_local_server_is_found_with_its_models_and_strange_names_are_left_out(monkeypatch):
     only_ollama(monkeypatch)
     with LoopbackModel.in_thread(models=[LISTED, "gpt-oss:20b", "x; rm -rf ~", "\x1b[31m", {"id": 3}]) as server:
-        [found] = probe_local(at(server), within_s=5)
-    assert found.models == (FoundModel("qwen:7b", 40_000), FoundModel("gpt-oss:20b"), FoundModel("3"))
+        [found] = find_local_servers(at(server), within_s=5)
+    assert found.models == (LocalModel("qwen:7b", 40_000), LocalModel("gpt-oss:20b"), LocalModel("3"))
     assert str(found).startswith("Ollama on 127.0.0.1:")
 
 
@@ -283,13 +283,13 @@ def test_a_port_that_says_nothing_costs_the_budget_and_no_more(monkeypatch):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        assert probe_local({"OLLAMA_HOST": f"127.0.0.1:{silent.getsockname()[1]}"}) == []
+        assert find_local_servers({"OLLAMA_HOST": f"127.0.0.1:{silent.getsockname()[1]}"}) == []
 
 
 def test_a_server_on_another_machine_is_never_asked(monkeypatch):
     only_ollama(monkeypatch)
-    monkeypatch.setattr(local, "_get_json", lambda *a: pytest.fail("asked"))
-    assert probe_local({"OLLAMA_HOST": "gpu.example"}) == []
+    monkeypatch.setattr(local_servers, "_get_json", lambda *a: pytest.fail("asked"))
+    assert find_local_servers({"OLLAMA_HOST": "gpu.example"}) == []
 
 
 def test_a_local_server_is_asked_for_the_window_of_a_model():
@@ -308,8 +308,8 @@ async def test_a_pool_gives_the_same_adapter_for_the_same_model_and_key():
         haiku = await pool.open_model("haiku", env, PLAIN)
         assert one is two
         assert len({id(one), id(other), id(haiku)}) == 3
-        assert one._governor is haiku._governor
-        assert one._governor is not other._governor
+        assert one._rate_limiter is haiku._rate_limiter
+        assert one._rate_limiter is not other._rate_limiter
 
 
 async def test_a_pool_takes_the_window_that_a_local_server_tells():
@@ -347,14 +347,14 @@ COMMAND = """
 import asyncio, os
 from teamwright.models.model import Reply, Request
 from teamwright.models.pool import ModelPool
-from teamwright.models.prefix import prefix_for
-from teamwright.models.settings import ModelSettings
-from teamwright.protocol.blocks import encode, text_block
+from teamwright.models.prefix_builder import build_prefix
+from teamwright.models.model_settings import ModelSettings
+from teamwright.protocol.messages import encode, text_block
 
 async def main():
     async with ModelPool() as pool:
         model = await pool.open_model(None, os.environ, ModelSettings())
-        prefix = prefix_for(model.card, ModelSettings(), [text_block("Be brief.")], [])
+        prefix = build_prefix(model.card, ModelSettings(), [text_block("Be brief.")], [])
         item = encode({"role": "user", "content": [text_block("Hi")]})
         async for part in model.stream(Request(prefix, [item])):
             if isinstance(part, Reply):
@@ -377,7 +377,7 @@ async def test_a_pool_s_model_answers(user):
     async with asyncio.timeout(WAIT_S), LoopbackModel(["Yes."]) as server, ModelPool() as pool:
         env = {**KEY, "ANTHROPIC_BASE_URL": server.url}
         model = await pool.open_model("haiku", env, PLAIN)
-        prefix = prefix_for(model.card, PLAIN, [text_block("s")], [])
+        prefix = build_prefix(model.card, PLAIN, [text_block("s")], [])
         parts = [part async for part in model.stream(Request(prefix, [user()]))]
     assert isinstance(parts[-1], Reply)
     assert parts[-1].usage.usd

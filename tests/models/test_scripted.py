@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.models.model import Failure, Prefix, Reply, Request, TextPart
-from teamwright.models.scripted.heard import heard
-from teamwright.models.scripted.model import Script
-from teamwright.protocol.blocks import encode, text_block, text_of, tool_calls, tool_result_block
-from teamwright.protocol.envelope import UNKEYED
+from teamwright.models.scripted.script_player import parse_user_message
+from teamwright.models.scripted.scripted_model import Script
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.mail import Entry
-from teamwright.testing.scripted import Call, Say, ScriptedModel
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.message_xml import NO_KEY_TAGS
+from teamwright.protocol.messages import encode, message_text, text_block, tool_calls, tool_result_block
+from teamwright.testing.scripted_model import Call, Say, ScriptedModel
 from tests.support.examples import examples
 
 PREFIX = Prefix.build({"model": "scripted"})
@@ -40,7 +40,7 @@ class Talk:
         return last
 
     async def says(self, text, **options):
-        return text_of((await self.ask(text_block(text), **options)).content)
+        return message_text((await self.ask(text_block(text), **options)).content)
 
     async def result(self, reply, *texts, is_error=False):
         calls = tool_calls(reply.content)
@@ -83,7 +83,7 @@ async def test_a_script_makes_a_real_call_and_carries_its_result_into_a_sentence
     assert (call.name, call.input) == ("Bash", {"command": "ls | wc -l", "deep": [{"where": "here"}]})
     assert first.stop_reason == "tool_use"
     second = await t.result(first, "there are 41 files")
-    assert text_of(second.content) == "41 files files here [c7].".replace("files files", "files")
+    assert message_text(second.content) == "41 files files here [c7].".replace("files files", "files")
     assert second.stop_reason == "end_turn"
     assert (second.usage.tokens, second.usage.requests, second.usage.usd) == (0, 1, 0.0)
     assert await t.says("and?") == "Nothing more."
@@ -92,7 +92,7 @@ async def test_a_script_makes_a_real_call_and_carries_its_result_into_a_sentence
 async def test_a_result_that_matches_nothing_gives_the_defaults_of_its_call():
     t = talk(COUNT.replace("{{place}}", "here"))
     first = await t.ask(text_block("go"))
-    assert text_of((await t.result(first, "command not found", is_error=True)).content) == "no files here [?]."
+    assert message_text((await t.result(first, "command not found", is_error=True)).content) == "no files here [?]."
 
 
 async def test_a_template_that_nothing_has_filled_yet_fails_and_names_the_turn():
@@ -145,7 +145,7 @@ async def test_a_line_or_a_call_without_its_text_is_left_out(found, lines, said)
     second = await t.result(first, found)
     calls = tool_calls(second.content)
     assert calls[0].input == {"lines": lines}
-    assert text_of((await t.result(second, *["ok"] * len(calls))).content) == said
+    assert message_text((await t.result(second, *["ok"] * len(calls))).content) == said
 
 
 async def test_an_answer_of_which_nothing_is_left_is_a_failure_that_names_the_turn():
@@ -186,21 +186,21 @@ say = "What?"
 
 async def test_the_first_turn_that_fits_is_played_once_unless_it_repeats():
     t = talk(CHOICES)
-    task = UNKEYED.message("task-list", "#4 Paint\n\nthe fence")
+    task = NO_KEY_TAGS.message("task-list", "#4 Paint\n\nthe fence")
     assert [await t.says(task) for _ in range(2)] == ["Painting.", "Painting."]
-    sweep = UNKEYED.message("task-list", "#5 Sweep")
+    sweep = NO_KEY_TAGS.message("task-list", "#5 Sweep")
     assert [await t.says(sweep), await t.says(sweep)] == ["Sweeping.", "Hm."]
 
 
 async def test_sender_and_text_must_be_of_one_message():
     t = talk(CHOICES)
-    both = UNKEYED.message("bob", "stop now") + "\n" + UNKEYED.message("team-lead", "go on")
+    both = NO_KEY_TAGS.message("bob", "stop now") + "\n" + NO_KEY_TAGS.message("team-lead", "go on")
     assert await t.says(both) == "Hm."
-    assert await t.says(UNKEYED.message("team-lead", "stop later")) == "I stop later."
+    assert await t.says(NO_KEY_TAGS.message("team-lead", "stop later")) == "I stop later."
 
 
 async def test_a_task_is_only_what_the_task_list_says():
-    assert await talk(CHOICES).says(UNKEYED.message("bob", "#4 Paint")) == "Hm."
+    assert await talk(CHOICES).says(NO_KEY_TAGS.message("bob", "#4 Paint")) == "Hm."
     assert await talk(CHOICES, "eve").says("#4 Paint") == "What?"
 
 
@@ -228,11 +228,11 @@ say = "Done."
 async def test_mail_that_comes_between_rounds_waits_for_the_turn_that_takes_it():
     t = talk(HEARING)
     first = await t.ask(text_block("start"))
-    mail = UNKEYED.entry(Entry("bob", 'word: it\'s <b> & "c"; late news'))
+    mail = NO_KEY_TAGS.entry(InboxEntry("bob", 'word: it\'s <b> & "c"; late news'))
     second = await t.ask(tool_result_block(tool_calls(first.content)[0].id, "ok"), text_block(mail))
     assert tool_calls(second.content)[0].input == {"command": """echo 'it'"'"'s <b> & "c"'"""}
     third = await t.result(second, "it's <b>")
-    assert text_of(third.content) == 'I heard of it\'s <b> & "c".'
+    assert message_text(third.content) == 'I heard of it\'s <b> & "c".'
 
 
 async def test_what_is_heard_before_an_answer_without_calls_is_not_kept_for_later_turns():
@@ -258,10 +258,10 @@ async def test_conditions_on_results_hold_for_the_results_of_this_request_alone(
     """
     t = talk(toml)
     first = await t.ask(text_block("go"))
-    assert text_of((await t.result(first, "hay", "needle")).content) == "nothing"
+    assert message_text((await t.result(first, "hay", "needle")).content) == "nothing"
     t = talk(toml)
     first = await t.ask(text_block("go"))
-    assert text_of((await t.result(first, "a needle", "hay")).content) == "found"
+    assert message_text((await t.result(first, "a needle", "hay")).content) == "found"
 
 
 async def test_the_same_request_gets_the_same_answer():
@@ -272,7 +272,7 @@ async def test_the_same_request_gets_the_same_answer():
 
 async def test_a_turn_whose_answer_never_reached_the_history_is_played_again():
     t = talk(CHOICES)
-    stop = UNKEYED.message("team-lead", "stop now")
+    stop = NO_KEY_TAGS.message("team-lead", "stop now")
     assert await t.says(stop, keep=False) == "I stop now."
     assert await t.says("are you there?") == "I stop now."
 
@@ -330,7 +330,7 @@ async def test_an_interrupted_call_is_made_anew_at_most_ten_times():
     for _ in range(10):
         reply = await t.result(reply, "The call was interrupted", is_error=True)
         assert [call.input for call in tool_calls(reply.content)] == [{"command": "a"}]
-    assert text_of((await t.result(reply, "The call was interrupted", is_error=True)).content) == "-"
+    assert message_text((await t.result(reply, "The call was interrupted", is_error=True)).content) == "-"
 
 
 async def test_a_compacted_history_does_not_begin_the_script_anew():
@@ -338,7 +338,7 @@ async def test_a_compacted_history_does_not_begin_the_script_anew():
     reply = await t.ask(text_block("start"))
     await t.result(reply, "a=5")
     t.items[:] = [encode({"role": "user", "content": [text_block("summary"), text_block("more")]})]
-    assert text_of((await t.ask()).content).startswith("more of 5")
+    assert message_text((await t.ask()).content).startswith("more of 5")
 
 
 async def test_names_from_outside_are_asked_for_before_anything_starts():
@@ -375,7 +375,7 @@ async def test_the_pace_is_the_scripts_and_can_be_overridden(monkeypatch):
     async def sleep(seconds):
         waited.append(seconds)
 
-    monkeypatch.setattr("teamwright.models.scripted.model.asyncio.sleep", sleep)
+    monkeypatch.setattr("teamwright.models.scripted.scripted_model.asyncio.sleep", sleep)
     script = Script.parse('[script]\npace_ms = 150\n[[agent.ada.turn]]\nsay = "x"\nrepeat = true', "p.toml")
     t = Talk(script.model("ada"))
     await t.says("go")
@@ -445,8 +445,10 @@ def test_a_script_is_free_and_bears_its_files_name(tmp_path: Path):
 @settings(max_examples=examples(60))
 def test_an_envelope_is_read_back_as_it_was_written(sender, body):
     sender = "".join(sender.split()) or "x"
-    notes, _ = heard(UNKEYED.entry(Entry(sender, body, summary='a "b" > c')) + "\n" + UNKEYED.reminder("note"))
-    assert [(note.sender, note.text) for note in notes] == [(sender, body), ("system", UNKEYED.reminder("note"))]
+    notes, _ = parse_user_message(
+        NO_KEY_TAGS.entry(InboxEntry(sender, body, summary='a "b" > c')) + "\n" + NO_KEY_TAGS.reminder("note")
+    )
+    assert [(note.sender, note.text) for note in notes] == [(sender, body), ("system", NO_KEY_TAGS.reminder("note"))]
 
 
 async def test_the_python_form_answers_in_order_by_agent_or_by_function_and_keeps_what_it_was_asked():
@@ -454,23 +456,23 @@ async def test_the_python_form_answers_in_order_by_agent_or_by_function_and_keep
     t = Talk(same)
     assert [await t.says("one"), await t.says("two")] == ["ok", "ok"]
     assert [len(request.items) for request in same.requests] == [1, 3]
-    assert same.asked() == "two"
+    assert same.request_text() == "two"
 
     model = ScriptedModel([("Bash", {"command": "ls"}), [Say("both"), Call("Read", {"p": 1}), ("Glob", {})], "done"])
     t = Talk(model)
     first = await t.ask(text_block("go"))
     assert [(c.name, c.input) for c in tool_calls(first.content)] == [("Bash", {"command": "ls"})]
     second = await t.result(first, "a.py")
-    assert model.asked() == "a.py"
+    assert model.request_text() == "a.py"
     assert [c.name for c in tool_calls(second.content)] == ["Read", "Glob"]
-    assert text_of((await t.result(second, "1", "2")).content) == "done"
+    assert message_text((await t.result(second, "1", "2")).content) == "done"
     over = await t.ask(text_block("and?"))
     assert isinstance(over, Failure)
     assert over.what == "the 3 answers are used up"
 
     parts = ScriptedModel({"lead": ["I lead"], "ada": ["I do"]})
     assert [await Talk(parts, "ada").says("x"), await Talk(parts, "team-lead").says("x")] == ["I do", "I lead"]
-    echo = ScriptedModel(lambda request: f"{request.asker}: {json.loads(request.items[-1])['content'][0]['text']}")
+    echo = ScriptedModel(lambda request: f"{request.agent_name}: {json.loads(request.items[-1])['content'][0]['text']}")
     assert await Talk(echo).says("hello") == "ada: hello"
 
 
@@ -478,4 +480,4 @@ async def test_the_example_in_the_documents_plays():
     page = (Path(__file__).parents[2] / "docs" / "script-format.md").read_text()
     t = talk(page.split("```toml\n")[1].split("```")[0], "lead", receipts=lambda call_id: "c1")
     first = await t.ask(text_block("go"))
-    assert text_of((await t.result(first, "41")).content) == "This repository holds 41 files [c1]."
+    assert message_text((await t.result(first, "41")).content) == "This repository holds 41 files [c1]."

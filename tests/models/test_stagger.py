@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from teamwright.models.messages_api import FIRST_READ
-from teamwright.models.model import Alive, Reply
-from teamwright.protocol.blocks import text_block
+from teamwright.models.messages_api import WARMUP_WAIT
+from teamwright.models.model import AlivePart, Reply
+from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
 from tests.support.waits import WAIT_S
@@ -41,13 +41,13 @@ class Listener:
     async def ask(self):
         async for part in self.client.model.stream(self.client.request(**self.request)):
             self.said.append(part)
-            if part == Alive(FIRST_READ):
+            if part == AlivePart(WARMUP_WAIT):
                 self.waits.set()
         return self.said[-1]
 
     @property
     def waited(self):
-        return Alive(FIRST_READ) in self.said
+        return AlivePart(WARMUP_WAIT) in self.said
 
 
 async def test_the_first_of_several_equal_prompts_goes_ahead_and_the_others_follow_its_answer(client, quick):

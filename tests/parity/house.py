@@ -19,7 +19,7 @@ from typing import Any
 from teamwright import Member, RequestClosed, RequestOpened, Team
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.usage import Usage
-from teamwright.teams.places.recipe import DETACHED
+from teamwright.teams.backends.terminal_adapter import DETACHED
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
@@ -126,12 +126,14 @@ class House:
 
     async def quiet(self) -> None:
         """Until nobody works and nobody is about to."""
-        await self.until(self.team.session.team.quiet, "quiet")
+        await self.until(self.team.session.team.is_quiet, "quiet")
 
     async def quiet_of(self, name: str) -> None:
         """Until this member rests, and what it was rung for is done."""
         team = self.team.session.team
-        await self.until(lambda: (mate := team.find(name)) and mate.resting and not mate.door.rung, f"{name} rests")
+        await self.until(
+            lambda: (mate := team.find(name)) and mate.is_resting and not mate.wake_target.wake_pending, f"{name} rests"
+        )
 
     async def asked(self, name: str, times: int) -> dict[str, Any]:
         """The N-th request of this agent, once it has come."""

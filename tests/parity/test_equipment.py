@@ -46,7 +46,7 @@ async def test_a_kind_with_a_memory_reads_it_at_birth_and_writes_it_unasked(tmp_
     memory = put(tmp_path / "home/agent-memory/keeper/MEMORY.md", "The whale is white.\n")
     ann = [call("Read", file_path=str(memory)), write(str(memory), "The whale was white.\n"), "kept"]
     async with house(tmp_path, backend, {"ann": ann}) as crew:
-        await crew.spawn("ann", role="keeper")
+        await crew.spawn("ann", agent_type="keeper")
         body = await crew.asked("ann", 3)
         await crew.quiet()
     assert "The whale is white." in json.dumps(body["system"])

@@ -45,7 +45,7 @@ async def test_a_member_that_is_killed_has_its_one_stop(tmp_path, backend, hooks
             os.kill(crew.team.session.team.find("ann").pid, signal.SIGKILL)
         else:
             await crew.team.stop("ann")
-        await crew.until(lambda: not crew.team.session.team.live)
+        await crew.until(lambda: not crew.team.session.team.running_members)
     assert [one["hook_event_name"] for one in hooks.told] == ["SubagentStart", "SubagentStop"]
 
 

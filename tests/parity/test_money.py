@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from teamwright import Budget, RoundEnded
+from teamwright import Budget, ModelCallEnded
 from teamwright.protocol.usage import Usage
 from teamwright.testing.replies import Answer
 from tests.parity.house import Hold, call, house
@@ -19,7 +19,7 @@ def used(tokens_in: int, out: int = 10, **more) -> Answer:
     return Answer(usage={"input_tokens": tokens_in, "output_tokens": out}, **more)
 
 
-def sum_of(rounds: list[RoundEnded]) -> Usage:
+def sum_of(rounds: list[ModelCallEnded]) -> Usage:
     return sum((one.usage for one in rounds), Usage())
 
 
@@ -33,7 +33,7 @@ async def test_usage_and_cost_of_members_and_their_sub_agents_add_up_to_the_toke
         await crew.asked("ann", 2)
         await crew.quiet()
         result = await crew.team.run("And?")
-        rounds = crew.of(RoundEnded)
+        rounds = crew.of(ModelCallEnded)
         books = crew.team.session.maker.purse.books
         session = crew.team.session.id
         assert books.account("ann").calls == 1
@@ -57,7 +57,7 @@ async def test_members_side_by_side_do_not_pass_the_cap_of_the_run(tmp_path, bac
         await asyncio.gather(*(crew.spawn(name) for name in names))
         await crew.quiet()
         total = crew.team.usage.tokens
-        limited = [mate.stopped_by for mate in crew.team.session.team.live]
+        limited = [mate.cap_reason for mate in crew.team.session.team.running_members]
     assert total <= cap and len(crew.parts.bodies) >= 3
     assert any("tokens" in why for why in limited), limited
 
@@ -67,14 +67,14 @@ async def test_a_members_own_cap_ends_its_turn_and_a_larger_one_wakes_it(tmp_pat
     given = {"ann": [used(9_000, tools=[LOOK]), used(9_000, tools=[LOOK]), used(100, text="finished")]}
     async with house(tmp_path, backend, given) as crew:
         await crew.spawn("ann", budget=Budget(tokens=12_000))
-        await crew.until(lambda: crew.team.session.team.find("ann").stopped_by)
+        await crew.until(lambda: crew.team.session.team.find("ann").cap_reason)
         await crew.quiet()
         before = len(crew.parts.of("ann"))
-        holds = await crew.team.allow("ann", Budget(tokens=100_000))
+        holds = await crew.team.set_budget("ann", Budget(tokens=100_000))
         assert holds.tokens == 100_000
         await crew.asked("ann", before + 1)
         await crew.quiet()
-        assert crew.team.session.team.find("ann").stopped_by == ""
+        assert crew.team.session.team.find("ann").cap_reason == ""
     assert before < 3 and "finished" in json.dumps([e.text for e in crew.events if hasattr(e, "text")])
 
 
@@ -85,9 +85,9 @@ async def test_the_cap_of_a_task_holds_for_whoever_works_on_it(tmp_path, backend
         await crew.spawn("ann")
         await crew.quiet()
         await crew.team.tasks.add("look", budget=Budget(tokens=15_000))
-        await crew.until(lambda: crew.team.session.team.find("ann").stopped_by)
+        await crew.until(lambda: crew.team.session.team.find("ann").cap_reason)
         await crew.quiet()
-        why = crew.team.session.team.find("ann").stopped_by
+        why = crew.team.session.team.find("ann").cap_reason
         spent = crew.team.session.maker.purse.books.tasks
         booked = sum(usage.tokens for (_, task), usage in spent.items() if task == "1")
     assert "task #1" in why and booked <= 15_000 + 10_000, why
@@ -101,7 +101,7 @@ async def test_no_tool_call_passes_a_cap_on_calls_within_one_answer_either(tmp_p
     async with house(tmp_path, backend, given, permission_mode="acceptEdits", **more) as crew:
         await crew.spawn("ann", **({"budget": Budget(calls=3)} if whose == "member" else {}))
         await crew.quiet()
-        assert "calls" in crew.team.session.team.find("ann").stopped_by
+        assert "calls" in crew.team.session.team.find("ann").cap_reason
     assert len(list(crew.work.iterdir())) == 3
 
 

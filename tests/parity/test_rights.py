@@ -273,7 +273,7 @@ async def test_fences_of_roles_and_deny_rules_hold(tmp_path, backend):
     given = {"ann": [write("docs/a"), write("src/b"), bash("git push")]}
     more = {"permission_mode": "bypassPermissions", "disallowed_tools": ["Bash(git push:*)"], "trust": True}
     async with house(tmp_path, backend, given, **more) as crew:
-        await crew.spawn("ann", role="writer")
+        await crew.spawn("ann", agent_type="writer")
         await crew.asked("ann", 4)
         one, two, three = crew.results("ann")
     assert "Created" in one and "not allowed" in two and "git push" in three
@@ -284,7 +284,7 @@ async def test_fences_of_roles_and_deny_rules_hold(tmp_path, backend):
 async def test_a_kind_of_agent_that_only_reads_writes_nothing_whatever_the_mode(tmp_path, backend):
     given = {"ann": [bash("touch made"), bash("ls")]}
     async with house(tmp_path, backend, given, permission_mode="bypassPermissions") as crew:
-        await crew.spawn("ann", role="Explore")
+        await crew.spawn("ann", agent_type="Explore")
         await crew.asked("ann", 3)
         one, two = crew.results("ann")
     assert "this kind of agent only reads" in one and "not allowed" not in two

@@ -164,4 +164,4 @@ async def test_a_check_that_the_lead_set_is_run_where_the_member_completes_the_t
         first, _, second = crew.results("ann")[-3:]
         task = await crew.team.tasks.get("1")
     assert "its check failed" in first and "failed" not in second
-    assert task.status == "completed" and task.passed("test -e proof")
+    assert task.status == "completed" and task.passed_checks("test -e proof")

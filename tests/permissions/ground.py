@@ -4,9 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
 
 
@@ -26,7 +26,7 @@ class Ground:
         (self.outside / "secret").write_text("secret\n")
         (self.home / "trust.json").write_text("{}")
         os.symlink(self.outside, self.project / "link")
-        self.scope = Scope((self.project,), private=(self.home,), base=self.project)
+        self.scope = PermissionScope((self.project,), private=(self.home,), base=self.project)
 
     def policy(
         self, mode: Mode = Mode.DEFAULT, allow=(), ask=(), deny=(), by_user: bool = True, trusted: bool = False

@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.tools.shell.aliases import expanded
+from teamwright.tools.shell.aliases import expand_aliases
 from tests.permissions.ground import Ground
 
 ALIASES = {
@@ -49,14 +49,16 @@ def ground(tmp_path) -> Ground:
     ],
 )
 def test_an_alias_is_put_in_place_where_it_names_a_command(written, means):
-    assert expanded(written, ALIASES) == means
-    assert expanded(written, {}) == written
+    assert expand_aliases(written, ALIASES) == means
+    assert expand_aliases(written, {}) == written
 
 
 def test_aliases_that_grow_without_end_are_left_as_they_are():
     grows = {f"a{n}": f"a{n + 1}; a{n + 1}" for n in range(60)}
     deep = {f"a{n}": f"a{n + 1}" for n in range(600)}
-    assert expanded("a0", grows) == expanded("a0", deep) == expanded("a0", {"a0": "x" * 70_000}) == "a0"
+    assert (
+        expand_aliases("a0", grows) == expand_aliases("a0", deep) == expand_aliases("a0", {"a0": "x" * 70_000}) == "a0"
+    )
 
 
 @pytest.mark.promise("E7", "G2")
@@ -79,13 +81,13 @@ def test_aliases_that_grow_without_end_are_left_as_they_are():
 def test_the_stricter_form_decides_but_a_rule_about_what_was_written_stands(
     ground, written, mode, rules, verdict, said
 ):
-    access = Access(command=written, cwd=ground.project, stands_for=expanded(written, ALIASES))
+    access = Access(command=written, cwd=ground.project, expanded_command=expand_aliases(written, ALIASES))
     decision = ground.policy(mode, **rules).decide("Bash", access)
     assert (decision.verdict, said in decision.rule) == (Verdict(verdict), True), decision
 
 
 def test_a_refusal_names_what_the_alias_stands_for(ground):
-    access = Access(command="gp", cwd=ground.project, stands_for="git push")
+    access = Access(command="gp", cwd=ground.project, expanded_command="git push")
     decision = ground.policy(deny=["Bash(git push:*)"]).decide("Bash", access)
     assert "By your shell's aliases it runs git push" in decision.reason
 

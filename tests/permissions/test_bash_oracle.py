@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.shell.parse import parse
-from teamwright.permissions.shell.parsed import Command, Parsed, Redirect
-from teamwright.tools.shell.running import _NOT_BASH as READ_IN_BASH
+from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
+from teamwright.permissions.shell.parser import parse_command
+from teamwright.tools.shell.command_line import _ZSH_ONLY as READ_IN_BASH
 from tests.support.waits import WAIT_S
 
 LINES = int(os.environ.get("ORACLE_LINES", "1200"))
@@ -102,7 +102,7 @@ class Oracle:
             self.reset()
         return found
 
-    def unknown(self, parsed: Parsed, run: Run) -> str:
+    def unknown(self, parsed: ParsedLine, run: Run) -> str:
         """What the shell did that is not listed; empty when all of it is."""
         if any(command.words[:1] == (None,) for command in parsed.commands):
             return ""  # that is listed as a program which may be any
@@ -123,26 +123,26 @@ class Oracle:
         return tuple(re.sub(r"^(\w+\+?=)~(?=/|$)", lambda found: f"{found[1]}{self.root}", word) for word in words)
 
 
-def opens(redirect: Redirect, path: Path) -> bool:
+def opens(redirect: FileRedirect, path: Path) -> bool:
     """Whether a listed redirection may open this file."""
-    if redirect.target is None or redirect.glob or None in redirect.places:
+    if redirect.target is None or redirect.glob or None in redirect.directories:
         return True
     target = os.path.expanduser(redirect.target)
-    return any(os.path.normpath(os.path.join(place, target)) == str(path) for place in redirect.places)
+    return any(os.path.normpath(os.path.join(place, target)) == str(path) for place in redirect.directories)
 
 
-def lists(command: Command, got: tuple[str, ...], at: int = 0) -> bool:
+def lists(command: ShellCommand, got: tuple[str, ...], at: int = 0) -> bool:
     """Whether the words that a program got are those of a listed command."""
     if at == len(command.words):
         return not got
-    splits = at < len(command.words) and command.words[at] is None and not command.stays_one(at)
+    splits = at < len(command.words) and command.words[at] is None and not command.is_one_word(at)
     least = 0 if splits else 1
     most = len(got) if splits or at in command.globs else 1
     fits = (all(is_word(command, at, one) for one in got[:count]) and count for count in range(least, most + 1))
     return any(lists(command, got[count:], at + 1) for count in fits if count is not False and count <= len(got))
 
 
-def is_word(command: Command, at: int, got: str) -> bool:
+def is_word(command: ShellCommand, at: int, got: str) -> bool:
     word = command.words[at]
     if word is None:
         first, *rest = command.shape(at) or ("",)
@@ -251,9 +251,9 @@ def oracle(tmp_path, request, monkeypatch):
         pytest.skip(f"there is no {request.param} here")
     made = Oracle(tmp_path, request.param)
     monkeypatch.setenv("HOME", str(made.root))
-    parse.cache_clear()
+    parse_command.cache_clear()
     yield made
-    parse.cache_clear()
+    parse_command.cache_clear()
 
 
 @pytest.mark.slow
@@ -266,8 +266,8 @@ def test_whatever_a_shell_runs_or_writes_is_listed(oracle, share):
     read = ran = 0
     for _ in range(LINES // share):
         line = lines.line()
-        parsed = parse(line, oracle.root)
-        if not parsed.ok or "\0" in line or (oracle.shell == "zsh" and READ_IN_BASH.search(line)):
+        parsed = parse_command(line, oracle.root)
+        if not parsed.is_valid or "\0" in line or (oracle.shell == "zsh" and READ_IN_BASH.search(line)):
             continue
         run = oracle.run(line)
         read += 1
@@ -280,7 +280,7 @@ def test_whatever_a_shell_runs_or_writes_is_listed(oracle, share):
 @pytest.mark.finding("P1")
 @pytest.mark.parametrize("oracle", ["bash"], indirect=True)
 def test_the_oracle_notices_what_is_not_listed(oracle):
-    assert oracle.unknown(parse("ls q", oracle.root), oracle.run("ls q; touch X"))
-    assert oracle.unknown(parse("ls q", oracle.root), oracle.run("ls r"))
-    assert oracle.unknown(parse("ls q > o1", oracle.root), oracle.run("ls q > o2"))
-    assert not oracle.unknown(parse("ls q > o1", oracle.root), oracle.run("ls q > o1"))
+    assert oracle.unknown(parse_command("ls q", oracle.root), oracle.run("ls q; touch X"))
+    assert oracle.unknown(parse_command("ls q", oracle.root), oracle.run("ls r"))
+    assert oracle.unknown(parse_command("ls q > o1", oracle.root), oracle.run("ls q > o2"))
+    assert not oracle.unknown(parse_command("ls q > o1", oracle.root), oracle.run("ls q > o1"))

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from teamwright.permissions.commands import proves_read_only
+from teamwright.permissions.commands import is_proven_read_only
 from teamwright.permissions.verdict import Mode, Verdict
 
 ONLY_READS = """
@@ -586,4 +586,4 @@ def test_git_is_not_proven_where_the_repository_configures_it_to_run_something(o
     ],
 )
 def test_only_what_leaves_nothing_behind_may_run_beside_others(ground, command, proven):
-    assert proves_read_only(command, ground.project) is proven
+    assert is_proven_read_only(command, ground.project) is proven

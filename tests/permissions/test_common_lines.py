@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
+from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.verdict import Access, Mode, Verdict
 
 READING = r"""
@@ -188,7 +188,7 @@ def project(tmp_path_factory):
 
 
 def verdict(project, line: str, mode: Mode) -> Verdict:
-    policy = Policy(mode, (), Scope((project,), base=project))
+    policy = Policy(mode, (), PermissionScope((project,), base=project))
     return policy.decide("Bash", Access(command=line, cwd=project)).verdict
 
 

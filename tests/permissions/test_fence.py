@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.fence import Fence, Owned
-from teamwright.permissions.rule import PathPattern, parse_rules
+from teamwright.permissions.ownership import OwnedPaths, PathOwnership
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import PathPattern, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 
 
@@ -21,17 +21,17 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def policy(base: Path, mode: Mode, fence: Fence, *allowed: str) -> Policy:
+def policy(base: Path, mode: Mode, fence: PathOwnership, *allowed: str) -> Policy:
     rules = parse_rules(allowed, Verdict.ALLOW, "test", base)
-    return Policy(mode, rules, Scope(directories=(base,), base=base, fence=fence))
+    return Policy(mode, rules, PermissionScope(directories=(base,), base=base, ownership=fence))
 
 
-def others(base: Path) -> Fence:
-    return Fence(owned=(Owned.of("api", "src/api/**", "team.toml:3", base),))
+def others(base: Path) -> PathOwnership:
+    return PathOwnership(owned_by_others=(OwnedPaths.parse("api", "src/api/**", "team.toml:3", base),))
 
 
-def own(base: Path) -> Fence:
-    return Fence(only=(PathPattern.of("docs/**", base, False),), whose="writer", source="team.toml:7")
+def own(base: Path) -> PathOwnership:
+    return PathOwnership(allowed_only=(PathPattern.parse("docs/**", base, False),), role="writer", source="team.toml:7")
 
 
 COMMANDS = [

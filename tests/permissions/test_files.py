@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
+from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.verdict import Access, Mode, Verdict
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -122,7 +122,9 @@ def test_the_state_root_is_denied_to_file_tools_in_every_mode(ground, mode):
 def test_an_agent_may_read_its_own_output_in_the_state_root_and_not_change_it(own_ground):
     mine = own_ground.home / "projects" / "x" / "output"
     mine.mkdir(parents=True)
-    policy = Policy(scope=Scope((own_ground.project,), (own_ground.home,), own=(mine,), base=own_ground.project))
+    policy = Policy(
+        scope=PermissionScope((own_ground.project,), (own_ground.home,), own=(mine,), base=own_ground.project)
+    )
     assert policy.decide("Read", Access(reads=(mine / "c1.output",))).verdict is ALLOW
     assert policy.decide("Read", Access(reads=(mine.parent / "other.jsonl",))).verdict is DENY
     assert policy.decide("Write", Access(writes=(mine / "c1.output",))).verdict is DENY
@@ -180,7 +182,7 @@ def test_a_log_without_contents_goes_round_no_rule_about_a_file(ground):
 @pytest.mark.promise("F66")
 def test_a_search_from_above_the_state_root_asks(own_ground):
     above = own_ground.home.parent
-    policy = Policy(scope=Scope((above,), (own_ground.home,), base=above))
+    policy = Policy(scope=PermissionScope((above,), (own_ground.home,), base=above))
     assert policy.decide("Grep", Access(reads=(above,))).verdict is ASK
     assert policy.decide("Bash", Access(command="grep -r x .", cwd=above)).verdict is ASK
     assert policy.decide("Bash", Access(command="rg x", cwd=above)).verdict is ASK
@@ -220,7 +222,7 @@ def test_a_file_beside_the_workflows_is_not_guarded(ground):
 def test_a_project_that_lies_below_a_guarded_name_is_not_guarded_as_a_whole(tmp_path):
     project = tmp_path / ".config" / "editor"
     project.mkdir(parents=True)
-    policy = Policy(Mode.ACCEPT_EDITS, scope=Scope((project,), base=project))
+    policy = Policy(Mode.ACCEPT_EDITS, scope=PermissionScope((project,), base=project))
     assert policy.decide("Write", Access(writes=(project / "init.lua",))).verdict is ALLOW
 
 

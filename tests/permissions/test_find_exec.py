@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.permissions.commands import proves_read_only
+from teamwright.permissions.commands import is_proven_read_only
 from teamwright.permissions.verdict import Mode, Verdict
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -58,7 +58,7 @@ def test_a_program_that_only_reads_what_find_finds_runs_unasked(ground, line):
     for mode in (Mode.DEFAULT, Mode.PLAN, Mode.DONT_ASK):
         decision = ground.run(line, mode)
         assert decision.verdict is ALLOW, decision.reason
-    assert proves_read_only(line, ground.project) is (line != lines(READS)[5])
+    assert is_proven_read_only(line, ground.project) is (line != lines(READS)[5])
 
 
 @pytest.mark.finding("P13")
@@ -90,4 +90,4 @@ def test_rules_hold_for_what_find_runs(ground):
 
 @pytest.mark.parametrize("line", ["ls; sudo --odd rm a.py", "ls; xargs --odd rm a.py"])
 def test_a_line_with_a_wrapper_of_unknown_options_may_not_run_beside_others(ground, line):
-    assert not proves_read_only(line, ground.project)
+    assert not is_proven_read_only(line, ground.project)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from teamwright.permissions import facts
-from teamwright.permissions.programs import reads
-from teamwright.permissions.programs.options import grammar
-from teamwright.permissions.readonly import Reads
+from teamwright.permissions import command_facts
+from teamwright.permissions.programs import file_reads
+from teamwright.permissions.programs.option_grammar import parse_grammar
+from teamwright.permissions.read_only_commands import CommandReads
 from tests.permissions.fuzz.generator import option_rows
 from tests.permissions.fuzz.judging import CONFIGURATIONS, READING, SHOWS, Judge
 from tests.permissions.fuzz.rounds import Round
@@ -32,8 +32,10 @@ def judge(sandbox, monkeypatch):
 @pytest.mark.parametrize("name", ["cut", "sed"])
 def test_the_fuzz_finds_a_program_that_the_tables_take_for_harmless(judge, monkeypatch, name):
     """The broken entry says that this program reads nothing, whatever its arguments are."""
-    proven = facts.proven
-    monkeypatch.setattr(facts, "proven", lambda command: Reads(()) if command.name == name else proven(command))
+    proven = command_facts.prove_read_only
+    monkeypatch.setattr(
+        command_facts, "prove_read_only", lambda command: CommandReads(()) if command.name == name else proven(command)
+    )
     made = Round(judge, "broken table", (name,), {"reading": 1}, shorten=False)
     report = made.play(lines=3_000, stop_at=1)
     assert report.wrong
@@ -53,8 +55,10 @@ def test_the_fuzz_finds_a_program_that_the_tables_take_for_harmless(judge, monke
 )
 def test_the_systematic_run_finds_what_a_table_says_wrongly(judge, monkeypatch, name, broken, effect):
     """The broken tables: operands that are files, an option without a value, and an operand to which it writes."""
-    known = reads.program_grammar
-    monkeypatch.setattr(reads, "program_grammar", lambda asked: grammar(broken) if asked == name else known(asked))
+    known = file_reads.program_grammar
+    monkeypatch.setattr(
+        file_reads, "program_grammar", lambda asked: parse_grammar(broken) if asked == name else known(asked)
+    )
     made = Round(judge, "broken table", shorten=False)
     report = Sweep(judge, made).try_program(name)
     assert report.tried > 100

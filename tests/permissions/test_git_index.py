@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from teamwright.permissions.verdict import Verdict
-from teamwright.storage.repository.index import read_index
+from teamwright.processes.repository.git_index import read_index
 from tests.support.waits import WAIT_S
 
 READING = ("git status", "git diff", "git diff HEAD", "git ls-files -m", "git grep -n secret", "git stash list")
@@ -103,5 +103,5 @@ def test_an_index_of_a_repository_with_long_hashes_and_blocks_of_entries_is_read
     subprocess.run(["git", "-C", str(tmp_path), *given, "add", "-A"], check=True)
     index = tmp_path / ".git" / "index"
     assert b"IEOT" in index.read_bytes()
-    assert read_index(index, 32).readable
-    assert not read_index(index, 20).readable
+    assert read_index(index, 32).is_readable
+    assert not read_index(index, 20).is_readable

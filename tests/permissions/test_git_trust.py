@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
+from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.storage.repository.entries import git_entries
+from teamwright.processes.repository.git_entries import git_entries
 from tests.support.waits import WAIT_S
 
 COMMANDS = (
@@ -68,7 +68,7 @@ class Place:
         self.git("tag", "merged")
         self.commit("last\ntwo\n", "last")
         (self.project / "a.txt").write_text("changed\ntwo\n")
-        self.policy = Policy(Mode.DEFAULT, (), Scope((self.project,), base=self.project))
+        self.policy = Policy(Mode.DEFAULT, (), PermissionScope((self.project,), base=self.project))
 
     @property
     def env(self) -> dict[str, str]:
@@ -134,7 +134,7 @@ def place(built, tmp_path):
     made.emb = made.project / "emb"
     made.program = root / "evil.sh"
     made.program.write_text(f'#!/bin/sh\necho "$0 $*" >> {made.mark}\n')
-    made.policy = Policy(Mode.DEFAULT, (), Scope((made.project,), base=made.project))
+    made.policy = Policy(Mode.DEFAULT, (), PermissionScope((made.project,), base=made.project))
     return made
 
 
@@ -235,7 +235,9 @@ def test_a_repository_inside_the_repository_runs_nothing_before_it_is_trusted(pl
 def test_trust_in_a_repository_is_no_trust_in_one_inside_it(place, kind):
     place.configure("[core]\n\teditor = vi\n")
     FOUND_BY_GIT[kind](place)
-    place.policy.scope = Scope((place.project,), trusted_git=frozenset(git_entries(place.project)), base=place.project)
+    place.policy.scope = PermissionScope(
+        (place.project,), trusted_git=frozenset(git_entries(place.project)), base=place.project
+    )
     assert place.allows("git status")
     assert not place.allows("cd emb && git status")
 
@@ -245,7 +247,7 @@ def test_trust_in_a_repository_is_no_trust_in_one_inside_it(place, kind):
 def test_trust_in_a_directory_is_no_trust_in_a_repository_that_it_becomes(place):
     shutil.rmtree(place.project / ".git")
     trusted = frozenset(git_entries(place.project))
-    place.policy.scope = Scope((place.project,), trusted_git=trusted, base=place.project)
+    place.policy.scope = PermissionScope((place.project,), trusted_git=trusted, base=place.project)
     assert place.allows("git status")
     bare(place.project, place.program)
     assert not place.allows("git status")
@@ -267,7 +269,7 @@ def test_a_common_directory_that_cannot_be_read_as_git_reads_it_asks(place, kind
     (place.project / ".git" / "commondir").write_text(ABSURD[kind])
     assert not place.allows("git status")
     trusted = frozenset(git_entries(place.project))
-    place.policy.scope = Scope((place.project,), trusted_git=trusted, base=place.project)
+    place.policy.scope = PermissionScope((place.project,), trusted_git=trusted, base=place.project)
     assert not place.allows("git status"), "what cannot be read is never trusted"
     if kind in {"a NUL byte", "a long text"}:
         assert place.run("git status"), "git would run the program of the other directory"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
@@ -220,7 +220,7 @@ class Sandbox:
             program = self.bin / name
             program.write_text(f'#!/bin/sh\n[ "$1" = {first} ] && : > {self.mark}\nexit 0\n')
             program.chmod(0o755)
-        scope = Scope((self.root,), base=self.root)
+        scope = PermissionScope((self.root,), base=self.root)
         deny = parse_rules(["Bash(git push:*)", "Bash(rm -rf:*)"], Verdict.DENY, "denying", self.root)
         told = [
             "echo",
@@ -362,5 +362,5 @@ def test_the_judge_would_notice(sandbox):
 @pytest.mark.parametrize("mode", [Mode.BYPASS, Mode.DEFAULT])
 def test_what_a_coprocess_calculates_is_no_way_round_a_deny_rule(tmp_path, mode, line):
     rules = parse_rules(["Bash(git push:*)"], Verdict.DENY, "test", tmp_path)
-    policy = Policy(mode, rules, Scope(directories=(tmp_path,), base=tmp_path))
+    policy = Policy(mode, rules, PermissionScope(directories=(tmp_path,), base=tmp_path))
     assert policy.decide("Bash", Access(command=line, cwd=tmp_path)).verdict is Verdict.DENY

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from permissions_ground import Ground
 
-from teamwright.permissions.decide import COORDINATING, Policy
-from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.decide import COORDINATION_TOOLS, Policy
+from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Verdict, stricter
 from teamwright.protocol.rule_text import split_rules
 from tests.support.examples import examples
@@ -36,7 +36,7 @@ def calls(ground: Ground) -> list[tuple[str, Access]]:
         found += [(tool, Access(writes=(project / path,))) for tool in ("Edit", "Write", "NotebookEdit")]
     found += [("WebFetch", Access(url=url)) for url in ("https://example.org/x", "https://a.b", "http://[bad")]
     found += [("Agent", Access(subject=kind, harmless=True)) for kind in ("Explore", "x")]
-    found += [("Agent", Access(subject="Explore", harmless=True, named=True))]
+    found += [("Agent", Access(subject="Explore", harmless=True, starts_teammate=True))]
     return [*found, ("TaskCreate", HARMLESS), ("mcp__db__query", Access()), ("python__count", Access())]
 
 
@@ -65,7 +65,7 @@ def rules_of(ground: Ground, pairs) -> list:
 
 def started_by(parent: Policy, mode: Mode, lead: Policy) -> Policy:
     """A child as every route makes it: the lead's rules in a mode of its own, or nothing of its own."""
-    return Policy(mode, () if mode is Mode.BUBBLE else lead.rules, lead.scope).narrow(parent)
+    return Policy(mode, () if mode is Mode.BUBBLE else lead.rules, lead.scope).narrow_to(parent)
 
 
 def family(ground: Ground, mode: Mode, rules, route) -> list[Policy]:
@@ -82,9 +82,9 @@ def change(ground: Ground, members: list[Policy], what: str, at: int, value) -> 
         case "mode":
             member.mode = value
         case "rule":
-            member.add(*rules_of(ground, [value]))
+            member.add_rules(*rules_of(ground, [value]))
         case "delegating":
-            member.delegating = value
+            member.is_delegating = value
         case "scope":
             member.scope = ground.scope if value else type(ground.scope)(private=ground.scope.private)
 
@@ -95,11 +95,11 @@ def verdicts(policy: Policy, calls) -> list[Decision]:
 
 def without_its_own_limits(policy: Policy, calls) -> list[Decision]:
     """What a policy says for those below it: that its own agent only coordinates is nobody else's limit."""
-    was, policy.delegating = policy.delegating, False
+    was, policy.is_delegating = policy.is_delegating, False
     try:
         return verdicts(policy, calls)
     finally:
-        policy.delegating = was
+        policy.is_delegating = was
 
 
 @pytest.mark.promise("F46", "G3")
@@ -142,7 +142,7 @@ def test_without_a_mode_of_its_own_a_child_is_its_caller_whatever_becomes_of_it(
         expected = [(d.verdict, d.rule, d.always) for d in without_its_own_limits(caller, calls)]
         for member in (child, grandchild):
             assert [(d.verdict, d.rule, d.always) for d in verdicts(member, calls)] == expected
-            assert member.shown_mode is caller.lasting_mode
+            assert member.display_mode is caller.effective_mode
             assert member.hidden_tools == caller.hidden_tools
 
 
@@ -155,17 +155,17 @@ def test_that_the_lead_only_coordinates_changes_no_childs_verdict_and_is_over_at
     lead, *others = family(ground, mode, rules, route)
     before = [verdicts(member, calls) for member in (lead, *others)]
     hidden = [member.hidden_tools for member in (lead, *others)]
-    lead.delegating = True
+    lead.is_delegating = True
     assert [verdicts(member, calls) for member in others] == before[1:]
     assert [member.hidden_tools for member in (lead, *others)] == hidden
-    assert (lead.shown_mode, lead.mode) == (Mode.DELEGATE, mode)
-    assert Mode.DELEGATE not in {member.shown_mode for member in others} - {mode, *route}
+    assert (lead.display_mode, lead.mode) == (Mode.DELEGATE, mode)
+    assert Mode.DELEGATE not in {member.display_mode for member in others} - {mode, *route}
     for (tool, access), was, now in zip(calls, before[0], verdicts(lead, calls), strict=True):
-        if tool in COORDINATING or (tool == "Agent" and access.named):
+        if tool in COORDINATION_TOOLS or (tool == "Agent" and access.starts_teammate):
             assert now == was
         else:
             assert (now.verdict, now.rule) == (DENY, "mode delegate")
-    lead.delegating = False
+    lead.is_delegating = False
     assert [verdicts(member, calls) for member in (lead, *others)] == before
 
 
@@ -182,7 +182,7 @@ def test_a_member_that_was_delegated_to_edits_as_one_that_accepts_edits(ground, 
 @pytest.mark.promise("F45")
 def test_who_gets_a_mode_of_its_own_in_life_has_the_rules_it_had_before(ground):
     lead = ground.policy(Mode.BYPASS, allow=["Bash(npm test:*)"], deny=["Bash(git push:*)"])
-    member = Policy(Mode.BUBBLE, scope=ground.scope).narrow(lead)
+    member = Policy(Mode.BUBBLE, scope=ground.scope).narrow_to(lead)
     test, push = (Access(command=command, cwd=ground.project) for command in ("npm test", "git push"))
     member.mode = Mode.DEFAULT
     assert member.decide("Bash", test).rule == "Bash(npm test:*) [allowing]"
@@ -195,9 +195,9 @@ def test_who_gets_a_mode_of_its_own_in_life_has_the_rules_it_had_before(ground):
 @pytest.mark.promise("G1", "G3")
 def test_rules_of_one_without_a_mode_of_its_own_narrow_it_and_nothing_else(ground):
     lead = ground.policy(Mode.BYPASS)
-    child = Policy(Mode.BUBBLE, scope=ground.scope).narrow(lead)
+    child = Policy(Mode.BUBBLE, scope=ground.scope).narrow_to(lead)
     make, push = (Access(command=command, cwd=ground.project) for command in ("make", "git push"))
-    child.add(*parse_rules(["Bash(git push:*)", "WebFetch"], DENY, "its own", ground.project))
+    child.add_rules(*parse_rules(["Bash(git push:*)", "WebFetch"], DENY, "its own", ground.project))
     assert child.decide("Bash", make).verdict is ALLOW
     assert child.decide("Bash", push).rule == "Bash(git push:*) [its own]"
     assert child.hides("WebFetch")
@@ -206,9 +206,9 @@ def test_rules_of_one_without_a_mode_of_its_own_narrow_it_and_nothing_else(groun
     lead.mode = Mode.DONT_ASK
     assert child.decide("Bash", make) == lead.decide("Bash", make)
     assert child.decide("mcp__x__y", Access()).rule == "mode dontAsk"
-    child.add(*parse_rules(["mcp__x"], ALLOW, "its own", ground.project))
+    child.add_rules(*parse_rules(["mcp__x"], ALLOW, "its own", ground.project))
     assert child.decide("mcp__x__y", Access()).verdict is DENY
-    lead.add(*parse_rules(["mcp__x"], ALLOW, "later", ground.project))
+    lead.add_rules(*parse_rules(["mcp__x"], ALLOW, "later", ground.project))
     assert child.decide("mcp__x__y", Access()).verdict is ALLOW
 
 
@@ -217,7 +217,7 @@ def test_without_anybody_above_no_mode_is_the_default_one(ground, calls):
     for rules in ({}, {"allow": ["Bash(npm test:*)"], "deny": ["WebFetch"]}):
         alone, default = ground.policy(Mode.BUBBLE, **rules), ground.policy(Mode.DEFAULT, **rules)
         assert verdicts(alone, calls) == verdicts(default, calls)
-        assert (alone.shown_mode, alone.hidden_tools) == (Mode.DEFAULT, default.hidden_tools)
+        assert (alone.display_mode, alone.hidden_tools) == (Mode.DEFAULT, default.hidden_tools)
 
 
 # ── the plan ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -229,7 +229,7 @@ def test_without_anybody_above_no_mode_is_the_default_one(ground, calls):
 def test_while_the_lead_plans_nobody_changes_anything_whatever_rules_allow(ground, calls, rules, route):
     members = family(ground, Mode.PLAN, rules, route)
     default = ground.policy(Mode.DEFAULT)
-    default.add(*rules_of(ground, rules))
+    default.add_rules(*rules_of(ground, rules))
     for member in members:
         for (tool, access), decision, usual in zip(
             calls, verdicts(member, calls), verdicts(default, calls), strict=True
@@ -280,7 +280,7 @@ def test_who_plans_may_write_its_plan_and_nothing_else_wherever_it_lies(ground):
     assert member.decide("Write", write).verdict is DENY
     assert member.decide("Read", Access(reads=(plan,))).verdict is ALLOW
     member.mode = Mode.PLAN
-    lead.add(*parse_rules(["Edit(//**/plans/**)"], DENY, "later", ground.project))
+    lead.add_rules(*parse_rules(["Edit(//**/plans/**)"], DENY, "later", ground.project))
     assert member.decide("Write", write).rule == "Edit(//**/plans/**) [later]"
 
 
@@ -317,7 +317,7 @@ def test_a_refusal_while_planning_says_how_to_go_on(ground):
 @pytest.mark.promise("G1")
 def test_who_plans_behind_a_fence_is_told_how_to_go_on_all_the_same(ground):
     lead = ground.policy(Mode.PLAN)
-    behind = Policy(Mode.BUBBLE).narrow(lead).narrow(ground.policy(Mode.BYPASS))
+    behind = Policy(Mode.BUBBLE).narrow_to(lead).narrow_to(ground.policy(Mode.BYPASS))
     behind.plan_file = ground.home / "plans" / "mine.md"
     edit = Access(writes=(ground.project / "a.py",))
     assert str(behind.plan_file) in behind.decide("Edit", edit).reason

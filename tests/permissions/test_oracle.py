@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
@@ -44,9 +44,9 @@ class Sandbox:
         self.root = Path(os.path.realpath(root))
         (self.root / "sub").mkdir()
         (self.root / "a").write_text("a\n")
-        self.policy = Policy(scope=Scope((self.root,), base=self.root))
+        self.policy = Policy(scope=PermissionScope((self.root,), base=self.root))
         denied = parse_rules(["Bash(touch:*)"], Verdict.DENY, "denying", self.root)
-        self.denying = Policy(Mode.BYPASS, denied, Scope((self.root,), base=self.root))
+        self.denying = Policy(Mode.BYPASS, denied, PermissionScope((self.root,), base=self.root))
         self.before = self.listing()
 
     def listing(self) -> set[str]:

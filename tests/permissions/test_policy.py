@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from permissions_ground import Ground
 
 from teamwright.permissions.decide import Policy, parse_mode
-from teamwright.permissions.rule import parse_rule, parse_rules
+from teamwright.permissions.rules import parse_rule, parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, stricter
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.rule_text import split_rules
@@ -67,8 +67,8 @@ def test_one_more_deny_or_ask_never_widens_and_one_more_allow_never_denies(groun
 @given(mine=own_modes, theirs=modes, allow=rule_lists, deny=rule_lists, above=rule_lists, later=modes)
 def test_a_narrowed_policy_is_never_wider_than_any_above_it(ground, calls, mine, theirs, allow, deny, above, later):
     lead = ground.policy(theirs, deny=above)
-    middle = ground.policy(Mode.BYPASS).narrow(lead)
-    child = ground.policy(mine, allow, deny=deny).narrow(middle)
+    middle = ground.policy(Mode.BYPASS).narrow_to(lead)
+    child = ground.policy(mine, allow, deny=deny).narrow_to(middle)
     alone = ground.policy(mine, allow, deny=deny)
     for mode in (theirs, later):
         lead.mode = mode
@@ -80,11 +80,11 @@ def test_a_narrowed_policy_is_never_wider_than_any_above_it(ground, calls, mine,
 @pytest.mark.promise("F46")
 def test_a_rule_that_is_added_above_holds_below_at_once(ground):
     lead = ground.policy(Mode.BYPASS)
-    child = lead.with_mode(Mode.BYPASS).narrow(lead)
+    child = lead.with_mode(Mode.BYPASS).narrow_to(lead)
     push = Access(command="git push", cwd=ground.project)
     assert child.decide("TaskCreate", HARMLESS).verdict is ALLOW
     assert child.decide("Bash", push).verdict is ALLOW
-    lead.add(*parse_rules(["Bash(git push:*)", "TaskCreate"], DENY, "later", ground.project))
+    lead.add_rules(*parse_rules(["Bash(git push:*)", "TaskCreate"], DENY, "later", ground.project))
     assert child.decide("Bash", push).verdict is DENY
     assert child.decide("TaskCreate", HARMLESS).verdict is DENY
     assert child.hidden_tools == {"TaskCreate"}
@@ -95,8 +95,8 @@ def test_a_rule_that_is_added_above_holds_below_at_once(ground):
 def test_the_same_call_under_the_same_rules_has_the_same_verdict_at_every_depth(ground, calls, mode):
     rules = {"allow": ["Bash(npm test:*)", "Edit(src/**)"], "ask": ["Read(a.py)"], "deny": ["WebFetch"]}
     lead = ground.policy(mode, **rules)
-    teammate = lead.with_mode(mode).narrow(lead)
-    subagent = teammate.with_mode(mode).narrow(teammate)
+    teammate = lead.with_mode(mode).narrow_to(lead)
+    subagent = teammate.with_mode(mode).narrow_to(teammate)
     for tool, access in calls:
         assert lead.decide(tool, access) == teammate.decide(tool, access) == subagent.decide(tool, access)
 
@@ -346,7 +346,7 @@ def test_a_changed_mode_or_rule_holds_from_the_next_call_on(ground):
     assert policy.decide("python__count", count).verdict is ASK
     policy.mode = Mode.BYPASS
     assert policy.decide("python__count", count).verdict is ALLOW
-    policy.add(*parse_rules(["TaskList"], DENY, "later", ground.project))
+    policy.add_rules(*parse_rules(["TaskList"], DENY, "later", ground.project))
     assert policy.decide("TaskList", HARMLESS).verdict is DENY
 
 

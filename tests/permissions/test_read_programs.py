@@ -5,9 +5,9 @@ import shlex
 import pytest
 
 from teamwright.permissions.programs.awk_program import only_computes
-from teamwright.permissions.programs.grammars import program_grammar, program_names
-from teamwright.permissions.programs.options import grammar, parse_arguments
-from teamwright.permissions.programs.reads import files_read
+from teamwright.permissions.programs.file_reads import find_files_read
+from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
+from teamwright.permissions.programs.program_grammars import program_grammar, program_names
 from teamwright.permissions.programs.sed_script import only_prints
 from teamwright.permissions.verdict import Mode, Verdict
 
@@ -350,10 +350,10 @@ def test_every_grammar_of_the_table_can_be_parsed():
 def test_a_grammar_that_is_written_wrongly_is_refused():
     for wrong in ("", "FILES x", "FILES -a -a", "files -a"):
         with pytest.raises((ValueError, IndexError)):
-            grammar(wrong)
+            parse_grammar(wrong)
 
 
-GRAMMAR = grammar("FILES -NUM -q -n= -w[=] -r=FILE -o=? --color[=] --lines= --context:= --arg=2 -c=N")
+GRAMMAR = parse_grammar("FILES -NUM -q -n= -w[=] -r=FILE -o=? --color[=] --lines= --context:= --arg=2 -c=N")
 PARSED = [
     (["-qn5", "a"], [("-q", ""), ("-n", "5")], ["a"], []),
     (["-q", "-n", "-5", "a"], [("-q", ""), ("-n", "-5")], ["a"], []),
@@ -520,14 +520,14 @@ RUN_BY_FIND = {
 @pytest.mark.finding("P13")
 @pytest.mark.parametrize(("expression", "reads"), RUN_BY_FIND.items())
 def test_find_runs_only_what_reads_the_names_that_it_found(expression, reads):
-    found = files_read("find", [".", *shlex.split(expression)])
+    found = find_files_read("find", [".", *shlex.split(expression)])
     assert (found is not None) is reads
-    assert found is None or (found.deep and found.linked == (".",))
+    assert found is None or (found.is_deep and found.follows_links_in == (".",))
 
 
 @pytest.mark.finding("P13")
 def test_the_command_of_find_follows_links_unless_only_plain_files_are_found():
     for expression, linked in (("-type f", ()), ("-type f -o -name x", (".",)), ("-type l", (".",))):
-        found = files_read("find", [".", *expression.split(), "-exec", "cat", "{}", "+"])
-        assert found is not None and found.linked == linked
-    assert files_read("find", [*["@x", "-exec", "cat", "{}", "+"]]) is None
+        found = find_files_read("find", [".", *expression.split(), "-exec", "cat", "{}", "+"])
+        assert found is not None and found.follows_links_in == linked
+    assert find_files_read("find", [*["@x", "-exec", "cat", "{}", "+"]]) is None

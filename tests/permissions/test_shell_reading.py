@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.permissions.shell import scanner
-from teamwright.permissions.shell.parse import parse
+from teamwright.permissions.shell.parser import parse_command
 from teamwright.permissions.verdict import Mode, Verdict
 
 READ_OTHERWISE = [
@@ -73,7 +73,7 @@ def test_a_line_that_shells_read_otherwise_is_not_judged_by_its_parts(ground, li
     "character", ["\r", "\v", "\f", "\0", "\x01", "\x1b", "\x7f", "\x85", "\udcff", "\u00a0", "\u3000"]
 )
 def test_a_character_that_some_shells_take_for_a_sign_is_not_read(tmp_path, character):
-    assert not parse(f"ls {character} touch X", tmp_path).ok
+    assert not parse_command(f"ls {character} touch X", tmp_path).is_valid
 
 
 READ_WELL = r"""
@@ -106,7 +106,7 @@ printf '%s\n' 修复 "问题　空"
 @pytest.mark.finding("P1")
 @pytest.mark.parametrize("line", READ_WELL)
 def test_a_line_that_shells_read_alike_is_read(tmp_path, line):
-    assert parse(line.replace("⏎", "\n").replace("⇥", "\t"), tmp_path).ok
+    assert parse_command(line.replace("⏎", "\n").replace("⇥", "\t"), tmp_path).is_valid
 
 
 @pytest.mark.finding("P1")
@@ -115,19 +115,19 @@ def test_a_line_that_shells_read_alike_is_read(tmp_path, line):
     ["$(cat <<'E'\nit's\nE\n)", "$(case a in a) ls;; esac)", "ls voil\u00e0"],
 )
 def test_where_bash_may_be_old_its_own_reading_counts(tmp_path, monkeypatch, line):
-    assert parse(f"echo {line}", tmp_path).ok
+    assert parse_command(f"echo {line}", tmp_path).is_valid
     monkeypatch.setattr(scanner, "OLD_BASH", True)
-    parse.cache_clear()
-    assert not parse(f"echo {line}", tmp_path).ok
-    parse.cache_clear()
+    parse_command.cache_clear()
+    assert not parse_command(f"echo {line}", tmp_path).is_valid
+    parse_command.cache_clear()
 
 
 @pytest.mark.finding("P1")
 def test_hostile_nesting_is_read_in_time(tmp_path):
     for line in ["{a," * 9_000, "$(" * 9_000, "((" * 9_000, "ls && " * 9_000 + "ls", "{1..200} " * 6_000, "(" * 9_000]:
-        assert parse(line, tmp_path)
+        assert parse_command(line, tmp_path)
     loops = "for i in {1..200}; do " * 25 + "ls $i" + "; done" * 25
-    assert len(parse(loops, tmp_path).commands) < 5_000
+    assert len(parse_command(loops, tmp_path).commands) < 5_000
 
 
 @pytest.mark.finding("P6")

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.permissions.shell.parse import parse
+from teamwright.permissions.shell.parser import parse_command
 from teamwright.permissions.verdict import Mode, Verdict
 
 
@@ -15,14 +15,14 @@ def place(tmp_path, monkeypatch):
     for name in ("a.py", "b.py", "sub/c.py", "z z.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    parse.cache_clear()
+    parse_command.cache_clear()
     yield tmp_path
-    parse.cache_clear()
+    parse_command.cache_clear()
 
 
 def listed(line, place):
-    parsed = parse(line, place)
-    assert parsed.ok
+    parsed = parse_command(line, place)
+    assert parsed.is_valid
     commands = [command for command in parsed.commands if command.name != ":"]  # what a loop lists
     return [" ".join("…" if word is None else word for word in command.words) for command in commands]
 
@@ -104,21 +104,21 @@ def test_a_known_value_is_filled_in(place, line, commands):
     ],
 )
 def test_a_value_that_is_not_certain_stays_unknown(place, line):
-    last = [command for command in parse(line, place).commands if command.name == "cat"][-1]
-    assert None in last.words[1:] or None in last.places
+    last = [command for command in parse_command(line, place).commands if command.name == "cat"][-1]
+    assert None in last.words[1:] or None in last.directories
 
 
 @pytest.mark.finding("P10")
 @pytest.mark.parametrize("pattern", [".*", ".?", "..*", ".*/x", "sub/.*", ".[.]", ".?/.env"])
 def test_a_pattern_that_may_be_the_directory_above_is_unknown(ground, place, pattern):
-    [command] = parse(f"cat {pattern}", place).commands
+    [command] = parse_command(f"cat {pattern}", place).commands
     assert command.words[1] is None
     assert ground.run(f"cat {pattern}").verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P10")
 def test_a_pattern_of_hidden_names_is_still_one(place):
-    [command] = parse("cat .*rc .e*", place).commands
+    [command] = parse_command("cat .*rc .e*", place).commands
     assert command.globs == {1, 2}
 
 
@@ -126,7 +126,7 @@ def test_a_pattern_of_hidden_names_is_still_one(place):
 def test_a_loop_changes_no_directory_unseen(ground):
     (ground.project / "sub" / ".env").write_text("")
     line = "for x in a b; do cat .env; cd sub; done"
-    assert None in parse(line, ground.project).commands[-2].places
+    assert None in parse_command(line, ground.project).commands[-2].directories
 
 
 @pytest.mark.finding("P13")
@@ -177,10 +177,10 @@ def test_a_denied_file_stays_denied_behind_a_known_value(own_ground, line):
 @pytest.mark.finding("P12")
 def test_a_directory_is_searched_where_the_shell_searches_it(place, monkeypatch):
     monkeypatch.setenv("CDPATH", "/etc")
-    parse.cache_clear()
-    assert None in parse("cd sub && cat x", place).commands[-1].places
-    assert None not in parse("cd ./sub && cat x", place).commands[-1].places
+    parse_command.cache_clear()
+    assert None in parse_command("cd sub && cat x", place).commands[-1].directories
+    assert None not in parse_command("cd ./sub && cat x", place).commands[-1].directories
     monkeypatch.delenv("CDPATH")
     os.symlink("/usr/bin", place / "out")
-    parse.cache_clear()
-    assert None in parse("cd out/.. && cat x", place).commands[-1].places
+    parse_command.cache_clear()
+    assert None in parse_command("cd out/.. && cat x", place).commands[-1].directories

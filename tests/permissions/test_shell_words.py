@@ -2,11 +2,11 @@
 
 import pytest
 
-from teamwright.permissions.shell.parse import parse
+from teamwright.permissions.shell.parser import parse_command
 
 
 def words_of(line, cwd):
-    [command] = parse(line, cwd).commands
+    [command] = parse_command(line, cwd).commands
     return tuple(command.shape(at) for at in range(len(command.words)))
 
 
@@ -35,7 +35,7 @@ def test_of_an_unknown_word_the_fixed_parts_are_known(tmp_path, word, shape):
 
 @pytest.mark.finding("P12")
 def test_of_an_unknown_redirection_the_fixed_parts_are_known(tmp_path):
-    [redirect] = parse('ls > "$X/src/q"', tmp_path).redirects
+    [redirect] = parse_command('ls > "$X/src/q"', tmp_path).redirects
     assert (redirect.target, redirect.shape) == (None, (None, "/src/q"))
 
 

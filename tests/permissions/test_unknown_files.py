@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from teamwright.permissions.shell.words import ANY_SHAPE
-from teamwright.permissions.unknown_paths import NamePattern
+from teamwright.permissions.name_patterns import NamePattern
+from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.verdict import Mode, Verdict
 from tests.support.waits import WAIT_S
 
@@ -356,6 +356,6 @@ SHAPES = [
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize(("pattern", "shape", "certain", "written"), SHAPES)
 def test_a_name_of_which_a_part_is_known_is_matched_with_a_pattern(pattern, shape, certain, written):
-    names = NamePattern.of("/base", pattern)
+    names = NamePattern.parse("/base", pattern)
     assert names.may_name(shape, certain=True) is certain
     assert names.may_name(shape, certain=False) is written

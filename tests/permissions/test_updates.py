@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.offers import suggestions
+from teamwright.permissions.grant_offers import suggest_updates
 from teamwright.permissions.updates import MAX_ENTRIES, from_wire, to_wire
-from teamwright.permissions.verdict import Access, Mode, Update, Verdict
+from teamwright.permissions.verdict import Access, Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError
 
 WIRE = [
@@ -81,7 +81,7 @@ def test_what_is_no_update_or_takes_away_is_refused_with_a_sentence(value):
 def asked(ground, tool, access, mode=Mode.DEFAULT, **rules):
     policy = ground.policy(mode, **rules)
     decision = policy.decide(tool, access)
-    return policy, decision, suggestions(tool, access, decision, policy)
+    return policy, decision, suggest_updates(tool, access, decision, policy)
 
 
 def bash(ground, command):
@@ -125,7 +125,7 @@ def test_what_is_offered_answers_the_same_call_and_is_the_narrowest(ground):
         policy, decision, offered = asked(ground, tool, access, mode)
         assert (decision.verdict, shown(offered)) == (Verdict.ASK, expected), access
         for update in offered:
-            policy.apply(from_wire(to_wire(update)), by_user=True)
+            policy.apply_update(from_wire(to_wire(update)), by_user=True)
         assert policy.decide(tool, access).verdict is Verdict.ALLOW, access
 
 
@@ -154,13 +154,13 @@ def test_nothing_is_offered_for_guarded_private_and_fenced_files_nor_for_what_is
 
 
 REFUSED = [
-    *(Update("setMode", mode=mode) for mode in (Mode.BYPASS, Mode.BUBBLE, Mode.DELEGATE)),
+    *(PermissionUpdate("setMode", mode=mode) for mode in (Mode.BYPASS, Mode.BUBBLE, Mode.DELEGATE)),
     *(
-        Update("addDirectories", directories=(path,))
+        PermissionUpdate("addDirectories", directories=(path,))
         for path in ("/", "/etc", "//", "/proc/1", "/usr/..", "~", "relative", "", "/home", "~/.ssh")
     ),
     *(
-        Update("addRules", rules=(rule,))
+        PermissionUpdate("addRules", rules=(rule,))
         for rule in (
             "Bash",
             "Bash(*)",
@@ -176,7 +176,7 @@ REFUSED = [
         )
     ),
     *(
-        Update("addRules", rules=(rule,))
+        PermissionUpdate("addRules", rules=(rule,))
         for rule in (
             "Edit(~/**)",
             "Edit(.git/**)",
@@ -196,7 +196,7 @@ def test_an_answer_never_widens_beyond_bounds(ground, update):
     policy = ground.policy()
     before = (policy.mode, policy.rules, policy.scope)
     with pytest.raises(UsageError):
-        policy.apply(update, by_user=True)
+        policy.apply_update(update, by_user=True)
     assert (policy.mode, policy.rules, policy.scope) == before
 
 
@@ -205,19 +205,21 @@ def test_no_answer_opens_what_belongs_to_teamwright_or_what_holds_it(ground):
     policy = ground.policy()
     for place in (ground.home, ground.home / "teams", ground.home.parent):
         with pytest.raises(UsageError):
-            policy.apply(Update("addDirectories", directories=(str(place),)), by_user=True)
+            policy.apply_update(PermissionUpdate("addDirectories", directories=(str(place),)), by_user=True)
         with pytest.raises(UsageError):
-            policy.apply(Update("addRules", rules=(f"Read(/{place}/**)",)), by_user=True)
+            policy.apply_update(PermissionUpdate("addRules", rules=(f"Read(/{place}/**)",)), by_user=True)
     os.symlink(ground.home, ground.project / "harmless")
     with pytest.raises(UsageError):
-        policy.apply(Update("addDirectories", directories=(str(ground.project / "harmless"),)), by_user=True)
+        policy.apply_update(
+            PermissionUpdate("addDirectories", directories=(str(ground.project / "harmless"),)), by_user=True
+        )
     os.unlink(ground.project / "harmless")
 
 
 @pytest.mark.promise("G4")
 def test_an_answer_may_always_forbid(ground):
     policy = ground.policy(Mode.BYPASS)
-    policy.apply(Update("addRules", rules=("Bash", "Edit(//**)"), behavior="deny"))
+    policy.apply_update(PermissionUpdate("addRules", rules=("Bash", "Edit(//**)"), behavior="deny"))
     assert policy.decide(*bash(ground, "ls")).verdict is Verdict.DENY
     assert policy.decide("Edit", Access(writes=(ground.project / "a.py",))).rule.endswith("[granted with an answer]")
 
@@ -225,29 +227,29 @@ def test_an_answer_may_always_forbid(ground):
 @pytest.mark.promise("G1", "G4")
 def test_no_answer_to_something_else_ends_plan_mode(ground):
     lead = ground.policy(Mode.PLAN)
-    for policy in (lead, Policy(Mode.BUBBLE).narrow(lead)):
+    for policy in (lead, Policy(Mode.BUBBLE).narrow_to(lead)):
         with pytest.raises(UsageError, match="plan was approved"):
-            policy.apply(Update("setMode", mode=Mode.ACCEPT_EDITS), by_user=True)
+            policy.apply_update(PermissionUpdate("setMode", mode=Mode.ACCEPT_EDITS), by_user=True)
     assert lead.mode is Mode.PLAN
 
 
 @pytest.mark.promise("G4", "K9")
 def test_only_a_person_answers_git_manners(ground):
-    commit = Update("addRules", rules=("Bash(git commit:*)",))
+    commit = PermissionUpdate("addRules", rules=("Bash(git commit:*)",))
     for by_user, verdict in ((False, Verdict.ASK), (True, Verdict.ALLOW)):
         policy = ground.policy()
-        policy.apply(commit, by_user=by_user)
+        policy.apply_update(commit, by_user=by_user)
         assert policy.decide(*bash(ground, "git commit -m x")).verdict is verdict
 
 
 @pytest.mark.promise("G3", "F46")
 def test_what_is_granted_to_a_child_alone_reaches_no_further_than_its_parent(ground):
     lead = ground.policy()
-    child = ground.policy(Mode.ACCEPT_EDITS).narrow(lead)
-    child.apply(Update("addDirectories", directories=(str(ground.outside),)))
-    child.apply(Update("addRules", rules=("Bash(npm test:*)",)), by_user=True)
+    child = ground.policy(Mode.ACCEPT_EDITS).narrow_to(lead)
+    child.apply_update(PermissionUpdate("addDirectories", directories=(str(ground.outside),)))
+    child.apply_update(PermissionUpdate("addRules", rules=("Bash(npm test:*)",)), by_user=True)
     secret = ("Read", Access(reads=(ground.outside / "secret",)))
     for tool, access in (secret, bash(ground, "npm test")):
         assert child.decide(tool, access).verdict is Verdict.ASK
-    lead.apply(Update("addDirectories", directories=(str(ground.outside),)))
+    lead.apply_update(PermissionUpdate("addDirectories", directories=(str(ground.outside),)))
     assert child.decide(*secret).verdict is Verdict.ALLOW

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from permissions_ground import Ground
 
-from teamwright.app.looking.permissions import parse_call
-from teamwright.app.modes import meanings
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Decision, Mode, Verdict
 from teamwright.protocol.rule_text import split_rules
+from teamwright.session.modes import describe_modes
+from teamwright.views.permission_check import parse_call
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "permissions.md").read_text()
@@ -61,7 +61,7 @@ def test_the_parts_of_a_line_are_judged_as_the_line_is(ground):
         tool, access = parse_call(said["call"].replace("⏎", "\n"), ground.project)
         for mode in MODES if access.command else ():
             judge = policy(ground, said["rules"], mode)
-            whole, parts = judge.decide(tool, access), [decision for _, decision in judge.parts(access)]
+            whole, parts = judge.decide(tool, access), [decision for _, decision in judge.explain_command(access)]
             assert parts, line
             assert max(order.index(part.verdict) for part in parts) == order.index(whole.verdict), (mode, line, parts)
 
@@ -87,7 +87,7 @@ def test_the_page_has_a_line_of_meaning_for_every_mode():
     said = {unquoted(row[0]): row[1] for row in table("Modes")[1:]}
     assert list(said) == [str(mode) for mode in Mode]
     assert all(said[mode] for mode in said)
-    assert {name for name, _ in meanings()} == set(said) - {"bubble"}
+    assert {name for name, _ in describe_modes()} == set(said) - {"bubble"}
 
 
 @pytest.mark.promise("G1")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.shell.wrappers import inside
+from teamwright.permissions.shell.wrappers import unwrap
 from tests.support.waits import WAIT_S
 
 PROGRAMS = {
@@ -30,7 +30,7 @@ OPTIONS = [*(f"-{letter}" for letter in LETTERS), *(f"-{letter}1" for letter in 
 
 def understood(words: tuple[str, ...]) -> str:
     """The program that the table says is run; empty where the line asks."""
-    found = inside(words)
+    found = unwrap(words)
     if found is None or not found.clear or found.guess or len(found.commands) != 1 or not found.commands[0]:
         return ""
     return found.commands[0][0] or ""

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.protocol.argv import MemberFlags, parse, to_argv
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.member_flags import MemberFlags, parse_argv, to_argv
 
 word = st.text(min_size=1, max_size=12).filter(lambda text: not text.startswith("--"))
 names = st.lists(word, max_size=3).map(tuple)
@@ -19,7 +19,7 @@ names = st.lists(word, max_size=3).map(tuple)
     )
 )  # fmt: skip
 def test_what_is_written_is_read_back(flags):
-    assert parse(to_argv(flags)) == flags
+    assert parse_argv(to_argv(flags)) == flags
     assert to_argv(flags)[0] == "--agent-id", "by which the program knows what it is"
 
 
@@ -38,7 +38,7 @@ def test_the_flags_are_those_that_were_observed_and_no_others():
 
 @pytest.mark.promise("E6")
 def test_who_observed_flags_with_an_equals_sign_is_understood_too():
-    assert parse(["--agent-id=a@t", "--agent-name=a", "--team-name=t"]) == MemberFlags("a@t", "a", "t")
+    assert parse_argv(["--agent-id=a@t", "--agent-name=a", "--team-name=t"]) == MemberFlags("a@t", "a", "t")
 
 
 @pytest.mark.promise("E6")
@@ -55,4 +55,4 @@ def test_who_observed_flags_with_an_equals_sign_is_understood_too():
 )
 def test_flags_that_say_nothing_clear_are_refused(argv, what):
     with pytest.raises(UsageError, match=what):
-        parse(argv)
+        parse_argv(argv)

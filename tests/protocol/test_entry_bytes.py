@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.protocol.clock import iso
-from teamwright.protocol.mail import Entry, parse_entry
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.mail import InboxEntry, parse_entry
 
 OPTIONAL = st.none() | st.text(min_size=1)
 PLAIN = st.characters(exclude_categories=["Cs"])
@@ -14,7 +14,7 @@ PLAIN = st.characters(exclude_categories=["Cs"])
 
 @given(
     st.builds(
-        Entry,
+        InboxEntry,
         sender=st.text(),
         text=st.text(),
         summary=OPTIONAL,
@@ -30,11 +30,11 @@ def test_an_entrys_line_is_the_json_of_its_object(entry):
     assert entry.encode() == whole.encode("utf-8", "replace")
 
 
-@given(st.builds(Entry, sender=st.text(PLAIN), text=st.text(PLAIN), read=st.booleans()))
+@given(st.builds(InboxEntry, sender=st.text(PLAIN), text=st.text(PLAIN), read=st.booleans()))
 def test_an_entry_comes_back_as_it_was(entry):
     assert parse_entry(json.loads(entry.encode())) == entry
 
 
 def test_times_are_written_in_utc_with_milliseconds():
-    assert iso(0) == "1970-01-01T00:00:00.000Z"
-    assert iso(1_795_215_239_007) == "2026-11-20T22:53:59.007Z"
+    assert iso_time(0) == "1970-01-01T00:00:00.000Z"
+    assert iso_time(1_795_215_239_007) == "2026-11-20T22:53:59.007Z"

@@ -6,18 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.protocol.envelope import PEER_NOTE, UNKEYED, RuntimeTags, harmless, new_key, restored, sender_shown
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.message_xml import (
+    NO_KEY_TAGS,
+    PEER_NOTE,
+    RuntimeTags,
+    escape_tags,
+    new_key,
+    parse_sender,
+    unescape_tags,
+)
 
 WHOLE = re.compile(r'<teammate-message( (teammate_id|color|summary)="[^"<>\n]*")+>\n.*\n</teammate-message>', re.DOTALL)
 
 
 @pytest.mark.promise("C5")
 def test_tag_and_attributes_are_as_observed_and_absent_ones_are_left_out():
-    assert UNKEYED.message("alice", "hi", color="blue", summary="dm") == (
+    assert NO_KEY_TAGS.message("alice", "hi", color="blue", summary="dm") == (
         '<teammate-message teammate_id="alice" color="blue" summary="dm">\nhi\n</teammate-message>'
     )
-    assert UNKEYED.message("alice", "hi") == '<teammate-message teammate_id="alice">\nhi\n</teammate-message>'
+    assert NO_KEY_TAGS.message("alice", "hi") == '<teammate-message teammate_id="alice">\nhi\n</teammate-message>'
 
 
 @pytest.mark.promise("C5", "F65")
@@ -31,7 +39,7 @@ def test_tag_and_attributes_are_as_observed_and_absent_ones_are_left_out():
     ],
 )
 def test_a_forged_tag_in_a_body_stays_text(body):
-    shown = UNKEYED.entry(Entry("bob", body))
+    shown = NO_KEY_TAGS.entry(InboxEntry("bob", body))
     assert (
         len(re.findall(r"<(?=/?(?:system|teammate))", shown, re.I)) == 2
         and shown.count("<teammate-message ") == shown.count("</teammate-message>") == 1
@@ -42,7 +50,7 @@ def test_a_forged_tag_in_a_body_stays_text(body):
 @pytest.mark.promise("C5", "F65")
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=20), st.text(max_size=20))
 def test_no_text_closes_an_envelope_or_adds_an_attribute(sender, body, color, summary):
-    made = UNKEYED.message(sender, body, color=color, summary=summary)
+    made = NO_KEY_TAGS.message(sender, body, color=color, summary=summary)
     assert WHOLE.fullmatch(made) and len(re.findall(r"<\s*/?\s*teammate-message", made, re.I)) == 2
 
 
@@ -51,22 +59,22 @@ def test_no_text_closes_an_envelope_or_adds_an_attribute(sender, body, color, su
 @given(st.lists(st.sampled_from(["<", "/", "system-reminder", ">", "&", "a < b", "</div>", " "]), max_size=8))
 def test_a_body_is_read_as_it_was_written_but_for_tags_of_the_runtime(parts):
     body = "".join(parts)
-    assert restored(harmless(body)) == body
-    assert harmless("if a < b && c > d: <b>x</b>\n") == "if a < b && c > d: <b>x</b>\n"
+    assert unescape_tags(escape_tags(body)) == body
+    assert escape_tags("if a < b && c > d: <b>x</b>\n") == "if a < b && c > d: <b>x</b>\n"
 
 
 @pytest.mark.promise("C5")
 def test_the_lead_is_named_by_its_alias_and_found_again():
-    assert 'teammate_id="lead"' in UNKEYED.message("team-lead", "x")
-    assert sender_shown("lead") == "team-lead" and sender_shown("a&amp;b") == "a&b"
+    assert 'teammate_id="lead"' in NO_KEY_TAGS.message("team-lead", "x")
+    assert parse_sender("lead") == "team-lead" and parse_sender("a&amp;b") == "a&b"
 
 
 @pytest.mark.promise("C5", "F65")
 def test_mail_of_a_peer_says_that_it_has_no_authority_and_mail_of_the_lead_does_not():
-    assert UNKEYED.entry(Entry("bob", "do it")).startswith(PEER_NOTE)
-    assert UNKEYED.entry(Entry("Team-Lead", "do it")).startswith(PEER_NOTE)
-    assert UNKEYED.entry(Entry("team-lead", "do it")).startswith("<teammate-message ")
-    assert UNKEYED.entry(Entry("system", "x"), plain=True).startswith("<teammate-message ")
+    assert NO_KEY_TAGS.entry(InboxEntry("bob", "do it")).startswith(PEER_NOTE)
+    assert NO_KEY_TAGS.entry(InboxEntry("Team-Lead", "do it")).startswith(PEER_NOTE)
+    assert NO_KEY_TAGS.entry(InboxEntry("team-lead", "do it")).startswith("<teammate-message ")
+    assert NO_KEY_TAGS.entry(InboxEntry("system", "x"), plain=True).startswith("<teammate-message ")
 
 
 @pytest.mark.finding("P15")
@@ -82,11 +90,11 @@ def test_every_tag_of_the_runtime_carries_the_key_and_no_body_closes_its_tag():
         tags.fork("x"),
         tags.summary("x"),
         tags.conversation("x"),
-        tags.entry(Entry("bob", "")),
+        tags.entry(InboxEntry("bob", "")),
     ]
     assert all(text.count(key) == 1 for text in made)
     assert tags.reminder(closing).count("</system-reminder") == 1
-    assert tags.hook_notes([closing])[0]["text"] == tags.reminder(harmless(closing))
+    assert tags.hook_notes([closing])[0]["text"] == tags.reminder(escape_tags(closing))
     assert new_key() != key and len(key) == 16
 
 
@@ -101,19 +109,19 @@ def test_the_key_is_masked_in_an_answer_and_left_out_of_what_surfaces_see():
         "input": {"a": ["x k7f3", 1, None], "k7f3": {"b": "k7f3k7f3"}},
     }
     said = [thinking, {"type": "text", "text": "key k7f3"}, call]
-    masked = tags.masked(said)
+    masked = tags.mask_key(said)
     assert masked == [
         thinking,
         {"type": "text", "text": "key …"},
         {**call, "input": {"a": ["x …", 1, None], "…": {"b": "……"}}},
     ]
-    assert tags.masked(masked) == masked
+    assert tags.mask_key(masked) == masked
     result = {"type": "tool_result", "tool_use_id": "1", "content": [tags.note("x")]}
-    assert list(tags.bare([result, thinking])) == [
-        {**result, "content": [UNKEYED.note("x")]},
+    assert list(tags.without_key([result, thinking])) == [
+        {**result, "content": [NO_KEY_TAGS.note("x")]},
         {**thinking, "thinking": "…"},
     ]
-    assert UNKEYED.masked(said) is said and UNKEYED.bare(said) is said
+    assert NO_KEY_TAGS.mask_key(said) is said and NO_KEY_TAGS.without_key(said) is said
 
 
 @pytest.mark.finding("P15")
@@ -121,18 +129,18 @@ def test_the_key_is_masked_in_an_answer_and_left_out_of_what_surfaces_see():
 def test_the_key_is_masked_in_a_stream_wherever_the_stream_is_cut(parts):
     tags, held, shown = RuntimeTags("k7f3"), "", ""
     for part in parts:
-        text, held = tags.masked_part(held + part)
+        text, held = tags.mask_key_in_part(held + part)
         shown += text
     assert shown + held == "".join(parts).replace("k7f3", "…")
-    assert UNKEYED.masked_part("k7f3") == ("k7f3", "")
+    assert NO_KEY_TAGS.mask_key_in_part("k7f3") == ("k7f3", "")
 
 
 def test_a_conversation_of_an_earlier_version_has_tags_without_a_key():
-    assert UNKEYED.reminder("x") == "<system-reminder>\nx\n</system-reminder>"
+    assert NO_KEY_TAGS.reminder("x") == "<system-reminder>\nx\n</system-reminder>"
 
 
 @pytest.mark.promise("P7")
 def test_a_text_of_others_keeps_all_but_tags_of_the_runtime():
     said = "a < b && <b>x</b> < / System-Reminder> <task-notification> <fork-boilerplate></attached-file><bash-output>"
-    made = harmless(said)
+    made = escape_tags(said)
     assert made.startswith("a < b && <b>x</b> &lt; / System-Reminder> &lt;task") and made.count("&lt;") == 5

@@ -60,7 +60,7 @@ def test_plain_words_name_members_as_they_are(text):
 )
 def test_a_path_component_from_outside_cannot_leave_its_directory(text, tmp_path):
     home = Home.at(tmp_path)
-    for use in (ids.dir_stem, home.team, home.tasks, home.config, home.requests):
+    for use in (ids.directory_name, home.team, home.tasks, home.config, home.requests):
         with pytest.raises(InvalidName):
             use(text)
 
@@ -91,7 +91,7 @@ def test_a_link_that_leads_out_of_the_root_is_refused(tmp_path):
 @given(st.text(max_size=60))
 def test_an_addressee_is_a_name_or_refused(text):
     try:
-        name = ids.addressee(text, None)
+        name = ids.parse_recipient(text, None)
     except InvalidName:
         return
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name)
@@ -99,16 +99,16 @@ def test_an_addressee_is_a_name_or_refused(text):
 
 @pytest.mark.promise("A5")
 def test_an_agent_id_loses_its_team_and_the_alias_becomes_the_lead():
-    assert ids.addressee("bob@My Team@x", None) == "bob" and ids.addressee(" Lead ", ()) == "team-lead"
+    assert ids.parse_recipient("bob@My Team@x", None) == "bob" and ids.parse_recipient(" Lead ", ()) == "team-lead"
 
 
 @pytest.mark.finding("P17")
 def test_an_id_of_another_team_is_no_addressee_of_this_one():
     names = ("My Team", "my-team")
-    assert [ids.addressee(text, names) for text in ("bob", "bob@", "bob@my team", "bob@my-team")] == ["bob"] * 4
+    assert [ids.parse_recipient(text, names) for text in ("bob", "bob@", "bob@my team", "bob@my-team")] == ["bob"] * 4
     for text in ("bob@other", "team-lead@other", "bob@My Team@x"):
         with pytest.raises(UnknownMember, match="another team") as caught:
-            ids.addressee(text, names)
+            ids.parse_recipient(text, names)
         assert "write '" in caught.value.do[0] and ("this team", "My Team") in caught.value.looked_at
     assert ids.parse_agent_id("bob@a@b") == ("bob", "a@b") and ids.parse_agent_id("bob") == ("bob", "")
     assert ids.agent_id("bob", "My Team_1") == "bob@My Team_1"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.protocol import mail
-from teamwright.protocol.mail import Entry, fenced, looks_like_protocol, parse_entry, parse_protocol
+from teamwright.protocol.mail import InboxEntry, fence_protocol, looks_like_protocol, parse_entry, parse_protocol
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 AT = "2026-11-20T22:53:56.642Z"
@@ -44,7 +44,7 @@ MESSAGES = [
         response={"updated_input": {"command": "ls"}, "permission_updates": []},
     ),
     mail.TaskCompleted(sender="alice", task_id="1", task_subject="job1", timestamp=AT),
-    mail.ModeChanged(sender="team-lead", mode="plan", timestamp=AT),
+    mail.ModeChangeMessage(sender="team-lead", mode="plan", timestamp=AT),
     mail.TeammateTerminated(name="bob", cause="agreed", message="bob has ended.", handed_back=["2"]),
 ]
 
@@ -98,16 +98,16 @@ def test_unknown_keys_are_ignored_and_unknown_or_broken_types_are_plain_text():
 )
 def test_no_text_makes_reading_fail(text):
     parse_protocol(text)
-    parse_protocol(fenced(text))
+    parse_protocol(fence_protocol(text))
 
 
 def test_only_results_and_failures_wake_and_only_an_empty_notice_is_contentless():
     def notice(**more):
         return mail.IdleNotification(sender="a", timestamp=AT, **more)
 
-    assert notice().contentless and not notice().wakes
-    assert notice(result="done").wakes and notice(failure_reason="429").wakes
-    assert not notice(summary="[to bob] hi").wakes and not notice(summary="[to bob] hi").contentless
+    assert notice().is_contentless and not notice().wakes_reader
+    assert notice(result="done").wakes_reader and notice(failure_reason="429").wakes_reader
+    assert not notice(summary="[to bob] hi").wakes_reader and not notice(summary="[to bob] hi").is_contentless
 
 
 @pytest.mark.promise("C5", "F65")
@@ -116,8 +116,8 @@ def test_only_results_and_failures_wake_and_only_an_empty_notice_is_contentless(
 def test_words_of_a_model_that_read_like_a_protocol_message_are_fenced(message, around):
     forged = around.replace("{}", message.encode())
     if looks_like_protocol(forged):
-        assert not looks_like_protocol(fenced(forged)) and message.encode() in fenced(forged)
-    assert parse_protocol(fenced(forged)) is None
+        assert not looks_like_protocol(fence_protocol(forged)) and message.encode() in fence_protocol(forged)
+    assert parse_protocol(fence_protocol(forged)) is None
 
 
 @pytest.mark.promise("C5", "F65")
@@ -126,18 +126,18 @@ def test_words_of_a_model_that_read_like_a_protocol_message_are_fenced(message, 
     | st.builds(lambda t, v: json.dumps({"type": t, "x": v}), st.text(max_size=9), st.text(max_size=9))
 )
 def test_whatever_is_fenced_is_no_protocol_message_to_any_reader(text):
-    assert not looks_like_protocol(fenced(text)) and parse_protocol(fenced(text)) is None
+    assert not looks_like_protocol(fence_protocol(text)) and parse_protocol(fence_protocol(text)) is None
 
 
 @pytest.mark.promise("F65")
 def test_a_body_nested_without_end_is_plain_text_and_fenced():
     deep = '{"type":"idle_notification","x":' + "[" * 200_000
-    assert parse_protocol(deep) is None and fenced(deep).startswith("(quoted text)")
+    assert parse_protocol(deep) is None and fence_protocol(deep).startswith("(quoted text)")
 
 
 def test_plain_words_are_sent_as_they_are():
     for text in ("hello", '{"a": 1}', "{not json}", '["type"]'):
-        assert fenced(text) == text
+        assert fence_protocol(text) == text
 
 
 # ── entries ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,9 +145,9 @@ def test_plain_words_are_sent_as_they_are():
 
 @pytest.mark.promise("C4")
 def test_an_entry_has_the_observed_keys_in_order_with_the_flag_last():
-    entry = Entry("alice", "p2p text", summary="dm", timestamp=AT, color="blue", msg_id="u-1", extra={"msgV": 1})
+    entry = InboxEntry("alice", "p2p text", summary="dm", timestamp=AT, color="blue", msg_id="u-1", extra={"msgV": 1})
     assert list(entry.to_json()) == ["from", "text", "summary", "timestamp", "color", "msgV", "msg_id", "read"]
-    plain = Entry("team-lead", "hello all", summary="greeting all", timestamp=AT)
+    plain = InboxEntry("team-lead", "hello all", summary="greeting all", timestamp=AT)
     assert plain.encode().decode() == (
         '{"from":"team-lead","text":"hello all","summary":"greeting all",'
         '"timestamp":"2026-11-20T22:53:56.642Z","read":false}'
@@ -159,7 +159,7 @@ some = st.none() | st.text(min_size=1, max_size=9)
 
 @given(
     st.builds(
-        Entry,
+        InboxEntry,
         sender=st.text(max_size=9),
         text=st.text(max_size=30),
         summary=some,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.roster import Member, TeamConfig, parse_config
+from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -18,8 +18,10 @@ MEMBER_KEYS = [
     *["subscriptions", "backendType"],
 ]
 
-LEAD = Member("team-lead@My Team_1", "team-lead", agent_type="boss", model="m-1", joined_at=1795214651656, cwd="/repo")
-ALICE = Member(
+LEAD = RosterMember(
+    "team-lead@My Team_1", "team-lead", agent_type="boss", model="m-1", joined_at=1795214651656, cwd="/repo"
+)
+ALICE = RosterMember(
     "alice@My Team_1",
     "alice",
     model="m-2",
@@ -64,10 +66,10 @@ def test_keys_of_others_stay_at_the_top_and_in_entries():
 
 @pytest.mark.promise("A5")
 def test_members_are_found_in_any_case_and_replaced_in_their_place():
-    bob = Member("bob@t", "bob")
-    team = TEAM.with_member(bob).with_member(Member("ALICE@t", "ALICE", model="new"))
+    bob = RosterMember("bob@t", "bob")
+    team = TEAM.with_member(bob).with_member(RosterMember("ALICE@t", "ALICE", model="new"))
     assert [m.name for m in team.members] == ["team-lead", "ALICE", "bob"]
-    assert [m.name for m in team.without("alice").without("BOB@t").members] == ["team-lead"]
+    assert [m.name for m in team.without_member("alice").without_member("BOB@t").members] == ["team-lead"]
     assert [m.name for m in TEAM.teammates] == ["alice"]
 
 

@@ -7,12 +7,12 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-from teamwright.app.session import Session
 from teamwright.models.model import Request
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.ending import kill
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
+from teamwright.session.session import Session
+from teamwright.teams.shutdown import kill
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
 from tests.scale.crew import Plays, a_team, heap, held, main, read_lead_mail, rest
 
 WARM = 10
@@ -26,7 +26,7 @@ class Played:
         self._wanted = 0
 
     def __call__(self, text: str, request: Request) -> str | list[tuple[str, dict[str, Any]]]:
-        if request.asker != LEAD:
+        if request.agent_name != LEAD:
             return "Done." if "a line of a long file" in text else [("Read", {"file_path": "long.txt"})]
         if found := re.search(r"sub-agents: (\d+)", text):
             self._wanted = int(found[1])
@@ -39,12 +39,12 @@ class Played:
 async def come_and_go(session: Session, name: str, *, gently: bool) -> None:
     """One member: a start, a turn, an end."""
     mate = await spawn(session.team, SpawnSpec(PROMPT, name=name, mode="acceptEdits"))
-    while mate.turns < 1 or not mate.resting:
+    while mate.turns < 1 or not mate.is_resting:
         session.team.changed.clear()
         await session.team.changed.wait()
     if gently:
-        await session.deadlines.ask(name, "that was all")
-        while not mate.parted:
+        await session.deadlines.request_stop(name, "that was all")
+        while not mate.end_processed:
             session.team.changed.clear()
             await session.team.changed.wait()
     else:
@@ -58,10 +58,10 @@ def registered(session: Session) -> dict[str, int]:
         "watched": sum(len(one.callbacks) for one in session.outside.watcher._files.values()),
         "bells": len(session.outside._bells),
         "timers": len(session.deadlines.timers),
-        "talk": len(team.talk),
+        "talk": len(team.message_counts),
         "born": len(maker.born),
         "derived": len(maker.policies.derived),
-        "standing": len(team.standing.members),
+        "standing": len(team.status.members),
         "early": len(session.tally.early),
         "waiting": len(session.tally.waiting),
         "subscribers": len(session.log._subscribers),

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from teamwright import Team
-from teamwright.app.session import Session
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
-from teamwright.protocol.blocks import Block, text_block, text_of
+from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.usage import Usage
-from teamwright.teams.lifecycle import State
+from teamwright.session.session import Session
+from teamwright.teams.lifecycle import MemberState
 from tests.support.waits import WAIT_S
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ class Plays:
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         """One answer, after a turn of the event loop: as a network would, it lets others run."""
         await asyncio.sleep(0)
-        self.asked[request.asker] = self.asked.get(request.asker, 0) + 1
+        self.asked[request.agent_name] = self.asked.get(request.agent_name, 0) + 1
         answer = self._answer(newest(request), request)
         if isinstance(answer, str):
             yield TextPart(answer)
@@ -75,7 +75,7 @@ def newest(request: Request) -> str:
     """What the newest message of a request says, tool results included."""
     content = json.loads(request.items[-1])["content"]
     parts = [b["content"] if b["type"] == "tool_result" else b.get("text", "") for b in content]
-    return "\n".join(part if isinstance(part, str) else text_of(part) for part in parts)
+    return "\n".join(part if isinstance(part, str) else message_text(part) for part in parts)
 
 
 def a_team(root: Path, model: Plays, **more: Any) -> Team:
@@ -91,18 +91,18 @@ async def rest(session: Session) -> None:
     """Until nobody has anything left to do."""
     team = session.team
     async with asyncio.timeout(WAIT_S):
-        while not team.quiet() or any(mate.state is not State.IDLE for mate in team.live):
+        while not team.is_quiet() or any(mate.state is not MemberState.IDLE for mate in team.running_members):
             team.changed.clear()
             await team.changed.wait()
 
 
 async def read_lead_mail(session: Session) -> list[str]:
     """What the members wrote to the lead, which has no turn of its own here: it is seen, without one."""
-    desk = session.team.lead_desk
+    desk = session.team.lead_mail
     assert desk is not None
     entries = await desk.unread()
     if entries:
-        await desk.seen(entries)
+        await desk.mark_delivered(entries)
     return [entry.text for entry in entries]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.mail.inbox import Inbox
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
 from teamwright.storage.paths import Home
 from tests.scale.crew import main
 
@@ -71,7 +71,7 @@ async def consume(inbox: Inbox, messages: int) -> None:
     """So many messages are sent, read and flagged."""
     for first in range(0, messages, 500):
         texts = (f"{TEXT}{number}" for number in range(first, min(first + 500, messages)))
-        sent = await asyncio.gather(*(inbox.send(Entry("ada", text)) for text in texts))
+        sent = await asyncio.gather(*(inbox.send(InboxEntry("ada", text)) for text in texts))
         await inbox.mark_read(sent)
 
 
@@ -79,12 +79,12 @@ async def cost(root: Path, name: str) -> dict[str, Any]:
     """Bytes of `ROUNDS` sends, looks and flags by two that share nothing but the file, after as many to get even."""
     sender, reader = box(root, name), box(root, name)
     for number in range(100):  # the array is as long as it gets before it is cut
-        await reader.mark_read([await sender.send(Entry("ada", f"{TEXT}{number}"))])
+        await reader.mark_read([await sender.send(InboxEntry("ada", f"{TEXT}{number}"))])
     await reader.unread()
     found: dict[str, Counter[str]] = {}
     for number in range(ROUNDS):
         with counted() as sending:
-            id = await sender.send(Entry("ada", f"{TEXT}{number}"))
+            id = await sender.send(InboxEntry("ada", f"{TEXT}{number}"))
         with counted() as looking:
             (entry,) = await reader.unread()
         assert entry.msg_id == id
@@ -99,7 +99,7 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     """Costs without a past and with one; what is in the array and in the archive then."""
     empty = await cost(root, "eve")
     inbox = box(root, "ada")
-    kept = [await inbox.send(Entry("ben", f"unread {number}")) for number in range(spec["unread"])]
+    kept = [await inbox.send(InboxEntry("ben", f"unread {number}")) for number in range(spec["unread"])]
     await consume(inbox, spec["messages"])
     array = json.loads(inbox.path.read_bytes())
     found = {

@@ -14,10 +14,10 @@ from typing import Any
 
 from teamwright import Team
 from teamwright.models.model import Request
-from teamwright.models.wire import body_of
-from teamwright.protocol.blocks import encode, text_block
+from teamwright.models.providers.messages import request_body
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.messages import encode, text_block
 from tests.scale.crew import Plays, a_team, heap, main, rest
 
 WORDS = "What the file says about this, line by line, is repeated here in full. " * 100
@@ -52,7 +52,7 @@ async def mail(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         for name in ("ada", LEAD):
             inbox = team.session.team.inbox(name)
             for first in range(0, spec["messages"], 500):
-                entries = [Entry("user", f"{WORDS[:80]}{first + more}") for more in range(500)]
+                entries = [InboxEntry("user", f"{WORDS[:80]}{first + more}") for more in range(500)]
                 await inbox.mark_read(await asyncio.gather(*map(inbox.send, entries)))
         await team.send("ada", "One more turn.")
         await rest(team.session)
@@ -100,10 +100,10 @@ async def transcript(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     asked: list[tuple[int, bool, int]] = []
 
     def answer(text: str, request: Request) -> str:
-        if request.asker == spec["who"]:
+        if request.agent_name == spec["who"]:
             same = [hash(item) for item in request.items[: len(digests)]] == digests
             new = request.items[len(digests) :]
-            asked.append((len(new), same, len(body_of(request.prefix, request.items, caching=True))))
+            asked.append((len(new), same, len(request_body(request.prefix, request.items, caching=True))))
         return "Seen."
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

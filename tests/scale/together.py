@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.models.model import Request
-from teamwright.protocol.events import MessageSeen, TaskChanged, TeamEvent
+from teamwright.protocol.events import MessageDelivered, TaskChanged, TeamEvent
 from tests.scale.crew import Call, Plays, a_team, descriptors, heap, main, read_lead_mail, rest
 
 BATCH = 25
@@ -28,8 +28,8 @@ class Played:
         if b'"TaskGet"' in calls:
             number = re.search(rb'"TaskGet","input":\{"taskId":"(\d+)"', calls)
             assert number is not None
-            to = f"m{(int(request.asker[1:]) + 1) % self._members}"
-            mail = {"to": to, "message": f"{request.asker} did {number[1].decode()}", "summary": "done"}
+            to = f"m{(int(request.agent_name[1:]) + 1) % self._members}"
+            mail = {"to": to, "message": f"{request.agent_name} did {number[1].decode()}", "summary": "done"}
             return [("SendMessage", mail), ("TaskUpdate", {"taskId": number[1].decode(), "status": "completed"})]
         return "Done."
 
@@ -56,7 +56,7 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
 
     def note(_number: int, event: TeamEvent) -> None:
         nonlocal most_open
-        if isinstance(event, MessageSeen | TaskChanged):
+        if isinstance(event, MessageDelivered | TaskChanged):
             events.append(event)
         most_open = max(most_open, descriptors()) if len(events) % 20 == 0 else most_open
 
@@ -79,22 +79,22 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         await rest(session)
         worked = heap()
         tasks = await team.tasks.all()
-        transcripts = [mate.agent.conversation.path for mate in session.team.live]
+        transcripts = [mate.agent.conversation.path for mate in session.team.running_members]
         found = {
             "limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "most_open": most_open,
-            "states": sorted({str(mate.state) for mate in session.team.live}),
+            "states": sorted({str(mate.state) for mate in session.team.running_members}),
             "completed": [task.id for task in tasks if task.status == "completed"],
             "claims": sum(isinstance(e, TaskChanged) and e.change == "claimed" for e in events),
             "completions": sum(isinstance(e, TaskChanged) and e.change == "completed" for e in events),
-            "seen": Counter(i for e in events if isinstance(e, MessageSeen) for i in e.message_ids).most_common(1)[0][
-                1
-            ],
+            "seen": Counter(i for e in events if isinstance(e, MessageDelivered) for i in e.message_ids).most_common(1)[
+                0
+            ][1],
             **in_transcripts(transcripts),
             "asked": sum(model.asked.values()) - sum(asked.values()),
             "kb_spawned": (spawned - before) / count / 1_024,
             "kb_worked": (worked - before) / count / 1_024,
-            "unread": [entry.text for mate in session.team.live for entry in await mate.desk.unread()],
+            "unread": [entry.text for mate in session.team.running_members for entry in await mate.desk.unread()],
         }
     found["left"] = descriptors()
     return found

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.rule_text import split_rules
-from teamwright.skills.front_matter import DEPTH_MOST, parse
-from teamwright.skills.recipe import Recipe, Source, recipe_of
+from teamwright.skills.front_matter import MAX_DEPTH, parse
+from teamwright.skills.skill_definition import SkillDefinition, SkillSource, parse_definition
 
 FILE = Path("/skills/notes/SKILL.md")
 
 
-def skill(text: str, name: str = "notes") -> Recipe:
-    made = recipe_of(Source("skill", name, FILE, FILE.parent, "yours"), text)
-    assert isinstance(made, Recipe), made
+def skill(text: str, name: str = "notes") -> SkillDefinition:
+    made = parse_definition(SkillSource("skill", name, FILE, FILE.parent, "yours"), text)
+    assert isinstance(made, SkillDefinition), made
     return made
 
 
@@ -39,11 +39,11 @@ Read the log.
 @pytest.mark.promise("H4")
 def test_every_field_of_the_open_format_is_read():
     made = skill(WHOLE)
-    assert (made.name, made.line) == ("notes", "Writes notes of a release.")
+    assert (made.name, made.one_line) == ("notes", "Writes notes of a release.")
     assert made.allowed_tools == ("Read", "Bash(git log:*)", "Grep")
     assert (made.license, made.compatibility) == ("MIT", "needs git")
     assert made.metadata == {"author": "ada", "version": "1.0"}
-    assert (made.by_model, made.by_person, made.forks) == (True, True, False)
+    assert (made.callable_by_model, made.callable_by_user, made.runs_in_subagent) == (True, True, False)
     assert made.problems == ()
 
 
@@ -70,20 +70,20 @@ def test_an_odd_field_is_told_with_file_and_line_and_is_never_fatal(head, line, 
     [problem] = [one for one in made.problems if what in one]
     assert problem.startswith(f"{FILE}:{line}: ")
     assert made.name == "notes" or made.name == "other"
-    assert made.line
+    assert made.one_line
 
 
 @pytest.mark.promise("H4")
 @pytest.mark.parametrize("hint", ["[file]", "[issue-number] [priority]", "<path> [--fix]", "[a|b] {c}", '"[x] [y]"'])
 def test_a_hint_is_a_text_as_people_write_it(hint):
     made = skill(f"---\nname: notes\nargument-hint: {hint}\ndescription: d\n---\nText")
-    assert (made.hint, made.line, made.problems) == (hint.strip('"'), "d", ())
+    assert (made.argument_hint, made.one_line, made.problems) == (hint.strip('"'), "d", ())
 
 
 @pytest.mark.promise("H4")
 def test_what_is_not_quite_yaml_says_what_was_meant():
     made = skill("---\nname: notes\ndescription: Use this: when asked\nallowed-tools: Read\n---\nText")
-    assert made.line == "Use this: when asked"
+    assert made.one_line == "Use this: when asked"
     assert made.allowed_tools == ("Read",)
 
 
@@ -98,7 +98,7 @@ def test_without_a_head_the_directory_names_it_and_the_text_describes_it(text):
 BOMBS = {
     "aliases": "a: &a [x, x]\n" + "\n".join(f"{b}: &{b} [*{a}, *{a}, *{a}]" for a, b in pairwise("abcdefghi")),
     "depth": "a: " + "[" * 30_000,
-    "depth in blocks": "\n".join("  " * at + "a:" for at in range(DEPTH_MOST + 200)),
+    "depth in blocks": "\n".join("  " * at + "a:" for at in range(MAX_DEPTH + 200)),
     "parts": "a: [" + "x, " * 20_000 + "]",
     "length": "a: " + "x" * 100_000,
     "a tag": "!!python/object/apply:os.system ['touch owned']",
@@ -110,7 +110,7 @@ BOMBS = {
 def test_a_head_that_wants_to_be_expensive_is_left_out_or_read_as_words(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     started = time.process_time()
-    made = recipe_of(Source("skill", "notes", FILE, FILE.parent, "yours"), f"---\n{BOMBS[name]}\n---\nText")
+    made = parse_definition(SkillSource("skill", "notes", FILE, FILE.parent, "yours"), f"---\n{BOMBS[name]}\n---\nText")
     assert time.process_time() - started < 10, "bounded, whatever the machine"
     assert isinstance(made, str) or name == "a tag"
     assert not (tmp_path / "owned").exists()

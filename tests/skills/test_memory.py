@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import InvalidName, UsageError
-from teamwright.skills.memory import BYTES_MOST, LINES_MOST, memory_directory, memory_prompt
+from teamwright.skills.agent_memory import MAX_BYTES, MAX_LINES, memory_directory, memory_prompt
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def test_what_is_told_is_bounded(root, home, text):
     directory.mkdir(parents=True)
     (directory / "MEMORY.md").write_text(text)
     told = memory_prompt("project", "tester", root, home)
-    assert len(told.encode()) < BYTES_MOST + 2_000
-    assert told.count("\n") < LINES_MOST + 40
+    assert len(told.encode()) < MAX_BYTES + 2_000
+    assert told.count("\n") < MAX_LINES + 40
     assert "cut after" in told or "cannot be read" in told
 
 
@@ -66,8 +66,8 @@ def test_a_link_in_the_way_means_no_memory(root, home, tmp_path):
 
 
 def policies(root: Path, home: Path, mode: Mode = Mode.DEFAULT, *rules):
-    lead = Policy(mode, rules, Scope(directories=(root,), private=(home,), base=root))
-    agent = Policy(Mode.BUBBLE).narrow(lead)
+    lead = Policy(mode, rules, PermissionScope(directories=(root,), private=(home,), base=root))
+    agent = Policy(Mode.BUBBLE).narrow_to(lead)
     return lead, agent
 
 
@@ -83,7 +83,7 @@ def test_exactly_that_directory_is_the_agents_own_to_write(root, home, tmp_path,
     lead, agent = policies(root, home, mode)
     mine = memory_directory(scope, "tester", root, home)
     mine.mkdir(parents=True)
-    agent.memory = mine
+    agent.memory_directory = mine
     assert verdict(agent, "Write", mine / "MEMORY.md") is Verdict.ALLOW
     assert verdict(agent, "Edit", mine / "more" / "facts.md") is Verdict.ALLOW
     assert verdict(agent, "Read", mine / "MEMORY.md", write=False) is Verdict.ALLOW
@@ -92,7 +92,7 @@ def test_exactly_that_directory_is_the_agents_own_to_write(root, home, tmp_path,
     for path in (others, mine.parent / "x.md", mine / ".." / "x.md", mine / "out" / "x.md", home / "trust.json", mine):
         assert verdict(agent, "Write", path) is not Verdict.ALLOW, path
     assert verdict(lead, "Write", mine / "MEMORY.md") is not Verdict.ALLOW
-    sub = Policy(Mode.BUBBLE).narrow(agent)
+    sub = Policy(Mode.BUBBLE).narrow_to(agent)
     assert verdict(sub, "Write", mine / "MEMORY.md") is not Verdict.ALLOW, "whoever it starts is another"
     command = Access(command=f"echo x > {mine}/MEMORY.md", cwd=root)
     assert agent.decide("Bash", command).verdict is not Verdict.ALLOW
@@ -102,10 +102,10 @@ def test_exactly_that_directory_is_the_agents_own_to_write(root, home, tmp_path,
 def test_plan_mode_and_rules_hold_for_memory_too(root, home):
     mine = memory_directory("project", "tester", root, home)
     lead, agent = policies(root, home)
-    agent.memory = mine
+    agent.memory_directory = mine
     lead.mode = Mode.PLAN
     assert verdict(agent, "Write", mine / "MEMORY.md") is Verdict.DENY
     deny = parse_rules(["Edit(.teamwright/**)"], Verdict.DENY, "settings", root)
     _, agent = policies(root, home, Mode.DEFAULT, *deny)
-    agent.memory = mine
+    agent.memory_directory = mine
     assert verdict(agent, "Write", mine / "MEMORY.md") is Verdict.DENY

@@ -4,11 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.skills.template import Arguments, NotPlain, filled, filled_text, pieces, shell_lines
+from teamwright.skills.command_template import (
+    CommandArguments,
+    UnsafeArgument,
+    fill_pieces,
+    fill_text,
+    shell_lines,
+    split_template,
+)
 
 
 def told(body: str, arguments: str = "", **names: str) -> list[tuple[str, str]]:
-    return [(one.kind, one.text) for one in filled(pieces(body), Arguments.of(arguments, names))]
+    return [(one.kind, one.text) for one in fill_pieces(split_template(body), CommandArguments.parse(arguments, names))]
 
 
 @pytest.mark.promise("H4")
@@ -28,7 +35,7 @@ def told(body: str, arguments: str = "", **names: str) -> list[tuple[str, str]]:
     ],
 )
 def test_arguments_stand_where_they_belong(body, arguments, text):
-    assert filled_text(body, Arguments.of(arguments)) == text
+    assert fill_text(body, CommandArguments.parse(arguments)) == text
 
 
 @pytest.mark.promise("H4")
@@ -50,13 +57,16 @@ def test_an_argument_never_adds_a_shell_line_or_a_file(arguments):
 @pytest.mark.promise("H4")
 @pytest.mark.parametrize("argument", ["a;b", "$(id)", "`id`", "a|b", "'a b'", "a>b", "~", "a\nb", "#1", "a&b", "*"])
 def test_a_shell_line_takes_plain_words_only(argument):
-    parts = pieces("!`git log $ARGUMENTS`")
-    with pytest.raises(NotPlain):
-        filled(parts, Arguments.of(argument))
-    assert filled(pieces("!`git log $1`"), Arguments.of("main..topic-1"))[0].text == "git log main..topic-1"
+    parts = split_template("!`git log $ARGUMENTS`")
+    with pytest.raises(UnsafeArgument):
+        fill_pieces(parts, CommandArguments.parse(argument))
+    assert (
+        fill_pieces(split_template("!`git log $1`"), CommandArguments.parse("main..topic-1"))[0].text
+        == "git log main..topic-1"
+    )
 
 
 @pytest.mark.promise("H4")
 @given(st.text(max_size=300))
 def test_any_text_is_cut_into_what_it_is(body):
-    assert all(piece.text for piece in pieces(body))
+    assert all(piece.text for piece in split_template(body))

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage import lockdir
+from teamwright.storage import lock_dir
 from teamwright.storage.atomic import write_atomic, write_new
-from teamwright.storage.bell import Bell
+from teamwright.storage.doorbell import Doorbell
+from teamwright.storage.file_lock import FileLock
 from teamwright.storage.jsonl import Journal
 from teamwright.storage.lease import Lease
-from teamwright.storage.lock import FileLock
 
 
 def say(text):
@@ -65,7 +65,7 @@ def die_before_the_record(target, guard):
     def killed(*_, **__):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    lockdir.os = type("Os", (), {**vars(os), "utime": staticmethod(killed)})
+    lock_dir.os = type("Os", (), {**vars(os), "utime": staticmethod(killed)})
 
     async def work():
         async with FileLock(Path(target), Path(guard)).hold():
@@ -118,7 +118,7 @@ def hold_lease_and_start_another(path):
 
 def hang_bell(path):
     async def work():
-        bell = Bell.bind(Path(path))
+        bell = Doorbell.bind(Path(path))
         say("hung")
         async with asyncio.timeout(120):
             await bell.wait()

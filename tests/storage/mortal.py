@@ -16,13 +16,13 @@ import sys
 from pathlib import Path
 
 from teamwright.mail.inbox import Inbox
-from teamwright.mail.requests import RequestBox
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.mail import Entry
-from teamwright.protocol.roster import Member
-from teamwright.storage import lockdir
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.roster import RosterMember
+from teamwright.requests.request_store import RequestStore
+from teamwright.storage import lock_dir
+from teamwright.storage.file_lock import FileLock
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.lock import FileLock
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.roster import Roster
@@ -45,7 +45,7 @@ def a_list(home):
 async def send(home, texts, sender="ann", numbers=None):
     inbox = an_inbox(home)
     extras = [{"number": n} for n in numbers] if numbers else [{}] * len(texts)
-    entries = [Entry(sender, text, extra=extra) for text, extra in zip(texts, extras, strict=True)]
+    entries = [InboxEntry(sender, text, extra=extra) for text, extra in zip(texts, extras, strict=True)]
     return await asyncio.gather(*(inbox.send(entry, runtime=True) for entry in entries))
 
 
@@ -79,7 +79,7 @@ async def release(home, owner):
 
 
 async def join(home, name):
-    return (await Roster(home, "demo").join(Member("", name))).color
+    return (await Roster(home, "demo").join(RosterMember("", name))).color
 
 
 async def leave(home, name):
@@ -91,15 +91,15 @@ async def set_active(home, name, active):
 
 
 async def ask(home, id, body):
-    RequestBox(home.shared / "requests").open(id, body)
+    RequestStore(home.shared / "requests").open(id, body)
 
 
 async def answer(home, id, body):
-    return RequestBox(home.shared / "requests").answer(id, body)
+    return RequestStore(home.shared / "requests").answer(id, body)
 
 
 async def retire(home, id):
-    RequestBox(home.shared / "requests").retire(id)
+    RequestStore(home.shared / "requests").retire(id)
 
 
 async def hold(home, name, wait_s=2.0):
@@ -158,7 +158,7 @@ def life(request, report):
     """What the forked child does; tells by `report` and never returns."""
     global REPORT
     REPORT = report
-    lockdir._INTENT_STOOD_S = request.get("stood_s", 0.0)
+    lock_dir._INTENT_STOOD_S = request.get("stood_s", 0.0)
     home = Home.at(Path(request["root"]))
     with asyncio.Runner() as runner:
         runner.get_loop()

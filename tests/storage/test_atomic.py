@@ -8,7 +8,14 @@ import time
 import pytest
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic import DRAFT_OLD_S, Draft, storage_error, sweep_drafts, write_atomic, write_new
+from teamwright.storage.atomic import (
+    PENDING_MAX_AGE_S,
+    PendingFile,
+    remove_old_pending_files,
+    storage_error,
+    write_atomic,
+    write_new,
+)
 from tests.support.waits import WAIT_S
 
 
@@ -61,7 +68,7 @@ def test_of_many_writers_of_a_new_file_exactly_one_is_first(tmp_path):
 def test_a_draft_that_is_given_up_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "file"
     write_atomic(path, b"old")
-    draft = Draft(path, b"new")
+    draft = PendingFile(path, b"new")
     draft.discard()
     draft.close()
     assert path.read_bytes() == b"old"
@@ -90,8 +97,8 @@ def test_drafts_of_killed_writers_are_swept_and_nothing_else_is(tmp_path):
     names = ["config.json.tmp.0a1b2c3d", "config.json.tmp.later", "4.json", "young.json.tmp.00000000"]
     for name in names:
         (tmp_path / name).write_text("x")
-    old = time.time() - DRAFT_OLD_S - 5
+    old = time.time() - PENDING_MAX_AGE_S - 5
     for name in names[:3]:
         os.utime(tmp_path / name, (old, old))
-    sweep_drafts(tmp_path, tmp_path / "none")
+    remove_old_pending_files(tmp_path, tmp_path / "none")
     assert sorted(os.listdir(tmp_path)) == sorted(names[1:])

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.bell import Bell, hang, ring, sweep
-from teamwright.storage.sockets import address as module
+from teamwright.storage import socket_address as module
+from teamwright.storage.doorbell import Doorbell, listen, remove_unused_in, ring
 from tests.support.waits import WAIT_S
 
 
@@ -23,7 +23,7 @@ def path(request, tmp_path, monkeypatch):
 
 
 async def test_a_ring_wakes_the_owner_and_then_it_waits_again(path):
-    bell = Bell.bind(path)
+    bell = Doorbell.bind(path)
     waiting = asyncio.create_task(bell.wait(WAIT_S))
     await asyncio.sleep(0)
     assert ring(path)
@@ -33,24 +33,24 @@ async def test_a_ring_wakes_the_owner_and_then_it_waits_again(path):
 
 
 async def test_a_ring_before_the_wait_counts(path):
-    bell = Bell.bind(path)
+    bell = Doorbell.bind(path)
     assert ring(path)
     assert await bell.wait(WAIT_S)
     bell.close()
 
 
 async def test_rings_beyond_the_queue_are_rings_too(path):
-    bell = Bell.bind(path)
+    bell = Doorbell.bind(path)
     assert all(ring(path) for _ in range(2_000))
     assert await bell.wait(WAIT_S)
-    bell.drain()
+    bell.clear()
     assert not await bell.wait(0)
     bell.close()
 
 
 async def test_nobody_hears_a_bell_that_was_never_hung_or_is_closed(path):
     assert not ring(path)
-    bell = Bell.bind(path)
+    bell = Doorbell.bind(path)
     bell.close()
     bell.close()
     assert not ring(path)
@@ -65,7 +65,7 @@ async def test_a_dead_owners_bell_is_silent_and_can_be_hung_anew(tmp_path, start
     owner.wait(WAIT_S)
     assert path.exists()
     assert not ring(path)
-    bell = Bell.bind(path)
+    bell = Doorbell.bind(path)
     assert ring(path)
     assert await bell.wait(WAIT_S)
     bell.close()
@@ -80,7 +80,7 @@ def test_a_ring_reaches_another_process(tmp_path, start):
 
 @pytest.mark.promise("F66")
 async def test_a_bell_is_private(path):
-    bell = Bell.bind(path)
+    bell = Doorbell.bind(path)
     assert os.stat(path).st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     bell.close()
@@ -88,8 +88,8 @@ async def test_a_bell_is_private(path):
 
 async def test_the_old_owner_does_not_take_the_new_ones_bell_down(tmp_path):
     path = tmp_path / "bell"
-    old = Bell.bind(path)
-    new = Bell.bind(path)
+    old = Doorbell.bind(path)
+    new = Doorbell.bind(path)
     old.close()
     assert ring(path)
     assert await new.wait(WAIT_S)
@@ -99,7 +99,7 @@ async def test_the_old_owner_does_not_take_the_new_ones_bell_down(tmp_path):
 def test_a_place_that_cannot_be_made_is_an_error_of_ours(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StorageError):
-        Bell.bind(tmp_path / "file" / "bell")
+        Doorbell.bind(tmp_path / "file" / "bell")
     assert not ring(tmp_path / "file" / "bell")
 
 
@@ -116,7 +116,7 @@ async def test_two_hundred_bells_call_back_each_its_own_and_no_task_waits_for_th
             some.set()
 
     before = len(asyncio.all_tasks())
-    silence = [hang(tmp_path / "bells" / f"m{n}", partial(hear, n)) for n in range(200)]
+    silence = [listen(tmp_path / "bells" / f"m{n}", partial(hear, n)) for n in range(200)]
     assert len(asyncio.all_tasks()) == before
     assert all(ring(tmp_path / "bells" / f"m{n}") for n in range(200))
     async with asyncio.timeout(WAIT_S):
@@ -130,7 +130,7 @@ async def test_two_hundred_bells_call_back_each_its_own_and_no_task_waits_for_th
 async def test_a_bell_that_cannot_be_hung_is_no_error(path, monkeypatch):
     path.parent.parent.mkdir()
     path.parent.write_text("a file is in its place")
-    hang(path, lambda: None)()
+    listen(path, lambda: None)()
     assert not ring(path)
 
 
@@ -138,11 +138,11 @@ def test_bells_leave_most_descriptors_to_others(tmp_path):
     script = f"""
 import asyncio, resource
 from pathlib import Path
-from teamwright.storage.bell import hang, ring
+from teamwright.storage.doorbell import listen, ring
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 async def work():
     for n in range(100):
-        hang(Path({str(tmp_path)!r}) / "bells" / str(n), lambda: None)
+        listen(Path({str(tmp_path)!r}) / "bells" / str(n), lambda: None)
     print(sum(ring(Path({str(tmp_path)!r}) / "bells" / str(n)) for n in range(100)))
 asyncio.run(work())
 """
@@ -154,9 +154,9 @@ def test_no_child_inherits_a_bell(tmp_path):
     script = f"""
 import asyncio, os, subprocess
 from pathlib import Path
-from teamwright.storage.bell import hang
+from teamwright.storage.doorbell import listen
 async def work():
-    hang(Path({str(tmp_path)!r}) / "bell", lambda: None)
+    listen(Path({str(tmp_path)!r}) / "bell", lambda: None)
     done = subprocess.run(["ls", "-l", "/dev/fd/"], close_fds=False, capture_output=True, text=True)
     print("socket:" in done.stdout)
 asyncio.run(work())
@@ -167,11 +167,11 @@ asyncio.run(work())
 
 @pytest.mark.promise("P3")
 def test_bells_of_the_dead_are_taken_down_and_those_of_the_living_stay(tmp_path):
-    living = Bell.bind(tmp_path / "bells" / "ada")
-    dead = Bell.bind(tmp_path / "bells" / "bob")
+    living = Doorbell.bind(tmp_path / "bells" / "ada")
+    dead = Doorbell.bind(tmp_path / "bells" / "bob")
     dead._socket.close()  # as a kill leaves it: the socket's file stays
     (tmp_path / "bells" / ".half").write_bytes(b"")
-    sweep(tmp_path / "bells")
+    remove_unused_in(tmp_path / "bells")
     assert [path.name for path in (tmp_path / "bells").iterdir()] == ["ada"]
     living.close()
-    sweep(tmp_path / "none")
+    remove_unused_in(tmp_path / "none")

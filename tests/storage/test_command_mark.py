@@ -10,17 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.output import Output
-from teamwright.storage.processes.agent_command import find_agent_command
-from teamwright.storage.processes.command_mark import limit_mark, with_mark
-from teamwright.storage.processes.family import start_of, this_boot
-from teamwright.storage.processes.process import Command, run
+from teamwright.processes.agent_command import find_agent_command, limit_mark, with_mark
+from teamwright.processes.process_group import ProcessCommand, run_command
+from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_tree import boot_id, process_start
 from tests.support.waits import WAIT_S
 
-SAYS = "from teamwright.storage.processes.command_mark import limit_mark; print(limit_mark())"
-FINDS = (
-    "from teamwright.storage.processes.agent_command import find_agent_command as f; print(f([]).fact if f([]) else '')"
-)
+SAYS = "from teamwright.processes.agent_command import limit_mark; print(limit_mark())"
+FINDS = "from teamwright.processes.agent_command import find_agent_command as f; print(f([]).fact if f([]) else '')"
 MARK = [sys.executable, "-c", SAYS]
 
 pytestmark = [
@@ -30,9 +27,9 @@ pytestmark = [
 
 
 async def said(argv: list[str], *, by_agent: bool = True, env: dict[str, str] | None = None) -> str:
-    output = Output(10_000)
-    command = Command(argv, Path("/"), dict(os.environ) if env is None else env, by_agent=by_agent)
-    outcome = await run(command, output, timeout_s=60)
+    output = ProcessOutput(10_000)
+    command = ProcessCommand(argv, Path("/"), dict(os.environ) if env is None else env, is_for_agent=by_agent)
+    outcome = await run_command(command, output, timeout_s=60)
     assert outcome.exit_code == 0, outcome.output
     return outcome.output.strip()
 
@@ -74,9 +71,9 @@ LINES = ["echo $0", "echo a; echo b", "# nothing\necho c", "cat <<X\nd\nX", "f()
 async def test_a_line_of_bash_ends_as_it_did_without_the_mark(line):
     ended = []
     for by_agent in (True, False):
-        output, errors = Output(10_000), Output(10_000)
-        command = Command(["bash", "-c", line], Path("/"), dict(os.environ), by_agent=by_agent)
-        outcome = await run(command, output, errors, timeout_s=60)
+        output, errors = ProcessOutput(10_000), ProcessOutput(10_000)
+        command = ProcessCommand(["bash", "-c", line], Path("/"), dict(os.environ), is_for_agent=by_agent)
+        outcome = await run_command(command, output, errors, timeout_s=60)
         said = [one for one in outcome.errors.splitlines() if not one.endswith("&&'")]  # the line as it was given
         ended.append((outcome.exit_code, outcome.output, said))
     assert ended[0] == ended[1]
@@ -118,7 +115,7 @@ def test_where_the_limit_cannot_be_set_the_variable_and_the_ancestors_decide(lin
 
 @pytest.mark.parametrize("pid", ["", ',"pid":0,"start":""', ',"pid":-1,"start":""', ',"pid":{own},"start":"1"'])
 def test_a_record_without_the_number_of_its_process_makes_no_person_an_agent(tmp_path, pid):
-    boot, start = json.dumps(this_boot()), json.dumps(start_of(os.getpid()))
+    boot, start = json.dumps(boot_id()), json.dumps(process_start(os.getpid()))
     mark = "a" * 16
     records = tmp_path / "processes"
     records.mkdir()

@@ -9,10 +9,10 @@ import shutil
 
 import pytest
 
-from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import parse_task
 from teamwright.storage.paths import Home
-from teamwright.tasks.graph import path
+from teamwright.tasks.task_graph import find_path
 from teamwright.teams.roster import Roster
 from tests.storage.mortal import PAGE, Mortal
 
@@ -198,7 +198,7 @@ def graph_holds(tasks):
         (t.id, b) for t in tasks.values() for b in t.blocks
     }
     for a, b in edges:
-        assert path(b, a, lambda id: [y for x, y in edges if x == id]) is None
+        assert find_path(b, a, lambda id: [y for x, y in edges if x == id]) is None
 
 
 @pytest.mark.slow_after(1)
@@ -261,7 +261,7 @@ def test_a_circle_through_an_edge_that_a_killed_process_wrote_on_one_side_is_ref
 
 
 def a_roster(mortal, home):
-    lead = Member("team-lead@demo", "team-lead", joined_at=1)
+    lead = RosterMember("team-lead@demo", "team-lead", joined_at=1)
     Roster(home, "demo").create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,)))
     for name in ("ann", "cyd"):
         mortal.life("join", name=name)

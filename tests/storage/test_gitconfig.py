@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from teamwright.storage.repository.config import FilesSeen, config_entries
+from teamwright.processes.repository.git_config import SeenFiles, config_entries
 from tests.support.waits import WAIT_S
 
 EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "200"))
@@ -67,7 +67,7 @@ def keys_that_git_reads(path) -> list[str]:
 def test_a_configuration_without_entries_names_no_program_for_git(tmp_path, text):
     path = tmp_path / "config"
     path.write_bytes(text.encode())
-    if not list(config_entries(path, tmp_path, tmp_path, FilesSeen())):
+    if not list(config_entries(path, tmp_path, tmp_path, SeenFiles())):
         for entry in keys_that_git_reads(path):
             key, _, value = entry.partition("\n")
             assert key not in RUNNING or (key == "core.fsmonitor" and value in {"off", "false", ""}), text

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from teamwright.storage.output import Output
-from teamwright.storage.processes.lives import Life, end_all
-from teamwright.storage.processes.process import Command, Process
+from teamwright.processes.pid_watch import WatchedProcess, kill_all
+from teamwright.processes.process_group import Process, ProcessCommand
+from teamwright.processes.process_output import ProcessOutput
 from tests.support.waits import WAIT_S
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
@@ -26,13 +26,13 @@ def sleeper():
 
 
 async def test_the_end_of_a_process_is_noticed_though_nobody_reaps_it(sleeper):
-    life = Life.of(sleeper.pid)
-    assert life.alive
-    assert not await life.gone(0)
+    life = WatchedProcess.open(sleeper.pid)
+    assert life.is_alive
+    assert not await life.wait_for_end(0)
     os.kill(sleeper.pid, signal.SIGKILL)
-    assert await life.gone(WAIT_S)
-    assert not life.alive
-    assert Life.of(sleeper.pid) is None, "what only waits to be reaped is over"
+    assert await life.wait_for_end(WAIT_S)
+    assert not life.is_alive
+    assert WatchedProcess.open(sleeper.pid) is None, "what only waits to be reaped is over"
     life.signal(signal.SIGTERM)
     life.close()
     life.close()
@@ -40,32 +40,32 @@ async def test_the_end_of_a_process_is_noticed_though_nobody_reaps_it(sleeper):
 
 @pytest.mark.promise("P3")
 async def test_a_later_process_of_the_same_number_is_not_meant(sleeper):
-    other = Life(sleeper.pid, "1", -1)
-    assert not other.alive
+    other = WatchedProcess(sleeper.pid, "1", -1)
+    assert not other.is_alive
     other.signal(signal.SIGKILL)
-    assert await other.gone(1)
+    assert await other.wait_for_end(1)
     assert sleeper.poll() is None
-    assert other.offspring() == set()
+    assert other.descendants() == set()
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1, 2**22 + 1])
 def test_a_number_that_no_process_of_ours_can_have_is_nobody(pid):
-    assert Life.of(pid) is None
+    assert WatchedProcess.open(pid) is None
 
 
 async def test_without_descriptors_of_processes_it_is_looked_at(sleeper, monkeypatch):
     monkeypatch.delattr(os, "pidfd_open", raising=False)
-    life = Life.of(sleeper.pid)
-    assert not await life.gone(0)
+    life = WatchedProcess.open(sleeper.pid)
+    assert not await life.wait_for_end(0)
     life.signal(signal.SIGKILL)
-    assert await life.gone(WAIT_S)
-    assert not life.alive
+    assert await life.wait_for_end(WAIT_S)
+    assert not life.is_alive
 
 
 async def test_only_who_has_the_file_open_has_it(tmp_path, sleeper):
     path = tmp_path / "lease"
     path.touch()
-    theirs, ours = Life.of(sleeper.pid), Life.of(os.getpid())
+    theirs, ours = WatchedProcess.open(sleeper.pid), WatchedProcess.open(os.getpid())
     assert theirs.has_open(path) is False
     with path.open():
         assert ours.has_open(path) is True
@@ -77,14 +77,14 @@ async def test_what_came_out_of_a_process_is_found_and_ended_also_what_left_its_
     pipe = tmp_path / "pids"
     os.mkfifo(pipe)
     leaving = f"(setsid sh -c 'echo $$ > {pipe}; exec sleep 60' &) ; echo $$ > {pipe}; exec sleep 60"
-    life = Life.of(os.getpid())
-    process = Process.start(Command(["sh", "-c", leaving], tmp_path, dict(os.environ)), Output(1000))
+    life = WatchedProcess.open(os.getpid())
+    process = Process.start(ProcessCommand(["sh", "-c", leaving], tmp_path, dict(os.environ)), ProcessOutput(1000))
     wanted = set[int]()
     async with asyncio.timeout(WAIT_S):
         while len(wanted) < 2:
             wanted |= {int(pid) for pid in (await asyncio.to_thread(pipe.read_text)).split()}
-    found = {row for row in life.offspring() if row.pid in wanted}
+    found = {row for row in life.descendants() if row.pid in wanted}
     assert {row.pid for row in found} == wanted
-    assert await end_all(found, 5) == set()
-    await process.end(0.1)
+    assert await kill_all(found, 5) == set()
+    await process.terminate(0.1)
     process.close()

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from teamwright.protocol.errors import LockLost, LockTimeout
-from teamwright.storage import lockdir
-from teamwright.storage.lock import FileLock
+from teamwright.storage import lock_dir
+from teamwright.storage.file_lock import FileLock
 from teamwright.storage.paths import Home
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
@@ -28,10 +28,10 @@ STEPS = (-3_600, -30, 0, 30, 3_600)
 def mortal():
     """Processes that are killed in the middle; what they leave without a record is not waited for here."""
     Locks.mortal = Mortal(None)
-    before = lockdir._INTENT_STOOD_S, lockdir.time
-    lockdir._INTENT_STOOD_S = 0.0
+    before = lock_dir._INTENT_STOOD_S, lock_dir.time
+    lock_dir._INTENT_STOOD_S = 0.0
     yield
-    lockdir._INTENT_STOOD_S, lockdir.time = before
+    lock_dir._INTENT_STOOD_S, lock_dir.time = before
     Locks.mortal.close()
 
 
@@ -60,7 +60,7 @@ class Locks(RuleBasedStateMachine):
     @rule(step=st.sampled_from(STEPS))
     def clock_is_set(self, step):
         self.ahead = step
-        lockdir.time = SimpleNamespace(time=self.now, time_ns=lambda: int(self.now() * 1e9))
+        lock_dir.time = SimpleNamespace(time=self.now, time_ns=lambda: int(self.now() * 1e9))
 
     @precondition(lambda self: self.stands is None)
     @rule(age=st.sampled_from(AGES), full=st.booleans())
@@ -101,11 +101,11 @@ class Locks(RuleBasedStateMachine):
     @rule(lost=st.sampled_from(["kept", "removed", "taken"]))
     def one_of_ours_comes(self, lost):
         """It gets in, and out again, exactly when nobody live is inside; what it cannot have it leaves as it is."""
-        before = lockdir.mark_of(str(self.directory))
-        barred = self.stands == "strange" and self.now() - before.mtime_ns / 1e9 <= lockdir.STALE_S
+        before = lock_dir.directory_mark(str(self.directory))
+        barred = self.stands == "strange" and self.now() - before.mtime_ns / 1e9 <= lock_dir.STALE_S
         if barred:
             assert isinstance(self.runner.run(self.hold("kept")), LockTimeout)
-            assert lockdir.mark_of(str(self.directory)) == before
+            assert lock_dir.directory_mark(str(self.directory)) == before
             return
         was, self.stands = self.stands, None
         recovered = self.runner.run(self.hold(lost))

@@ -7,10 +7,10 @@ import pytest
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, RequestOpened, TextDelta, ToolCalled
-from teamwright.storage import log as module
+from teamwright.storage import event_log as module
+from teamwright.storage.event_log import SNAPSHOT_EVERY, EventLog
+from teamwright.storage.event_log_reader import LogTail, read_events, read_recent
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.log import SNAPSHOT_EVERY, EventLog
-from teamwright.storage.log_reader import Tail, read_events, read_recent
 from tests.support.waits import WAIT_S
 
 
@@ -65,7 +65,7 @@ def test_numbering_goes_on_after_a_kill_and_a_torn_line(path):
     with path.open("ab") as file:
         file.write(b'{"n":3,"v":1,"type":"noti')
     again = EventLog(path)
-    assert again.last == 2
+    assert again.last_number == 2
     again.emit(note("three"))
     again.close()
     assert texts(path) == [(1, "one"), (2, "two"), (3, "three")]
@@ -150,7 +150,7 @@ async def test_a_follower_gets_what_was_and_what_comes_until_the_log_closes(path
 async def test_a_slow_follower_is_served_from_the_file_without_a_gap_and_live_events_are_dropped_for_it(
     path, monkeypatch
 ):
-    monkeypatch.setattr(module, "MOST_WAITING", 10)
+    monkeypatch.setattr(module, "MAX_WAITING", 10)
     log = EventLog(path)
     async with asyncio.timeout(WAIT_S):
         reader = Reader(log, 0)
@@ -246,7 +246,7 @@ class Counting:
     def __init__(self, count=0):
         self.count = count
 
-    def note(self, number, event):
+    def apply(self, number, event):
         self.count += 1
 
     def as_json(self):
@@ -265,13 +265,13 @@ def test_every_so_many_events_there_is_a_snapshot_that_uses_up_no_number(path):
     for n in range(1, 2 * SNAPSHOT_EVERY + 8):
         log.emit(note(str(n)))
     recent = read_recent(path)
-    assert (recent.snapshot.n, recent.snapshot.state, recent.snapshot.closed) == (1000, {"count": 1000}, False)
-    assert [n for n, _ in recent.events] == list(range(1001, 1008)) and recent.whole
+    assert (recent.snapshot.number, recent.snapshot.state, recent.snapshot.is_closed) == (1000, {"count": 1000}, False)
+    assert [n for n, _ in recent.events] == list(range(1001, 1008)) and recent.is_complete
     assert [n for n, _ in read_events(path)] == list(range(1, 1008))
     log.close()
     closed = read_recent(path)
-    assert (closed.snapshot.n, closed.snapshot.closed, closed.events) == (1007, True, [])
-    assert EventLog(path).last == 1007
+    assert (closed.snapshot.number, closed.snapshot.is_closed, closed.events) == (1007, True, [])
+    assert EventLog(path).last_number == 1007
 
 
 @pytest.mark.promise("P3", "D8")
@@ -283,7 +283,7 @@ def test_a_log_that_goes_on_after_a_kill_begins_with_a_snapshot_so_that_reading_
             log.emit(note(str(n)))
             count += 1
     recent = read_recent(path)
-    assert recent.snapshot.n == 901 and len(recent.events) == 299
+    assert recent.snapshot.number == 901 and len(recent.events) == 299
     assert recent.snapshot.state == {"count": 901}
 
 
@@ -294,7 +294,7 @@ def test_a_log_without_a_snapshot_is_read_whole_and_at_most_so_far(path):
     log.close()
     assert len(read_recent(path).events) == 50
     some = read_recent(path, most=20)
-    assert [n for n, _ in some.events] == list(range(31, 51)) and not some.whole
+    assert [n for n, _ in some.events] == list(range(31, 51)) and not some.is_complete
     assert read_recent(path.with_name("none")).events == []
 
 
@@ -310,7 +310,7 @@ def test_a_damaged_snapshot_and_a_state_that_cannot_be_written_stop_nobody(path)
 
 
 class Broken(Counting):
-    def note(self, number, event):
+    def apply(self, number, event):
         raise ZeroDivisionError
 
 
@@ -333,7 +333,7 @@ def test_a_tail_begins_at_the_end_of_the_whole_lines_and_sees_what_comes(path):
     log.emit(note("two"))
     with path.open("ab") as file:
         file.write(b'{"n":3,"v":1,"ty')
-    tail = Tail.at_end(path)
+    tail = LogTail.at_end(path)
     assert tail.read() == []
     with path.open("ab") as file:
         file.write(b'pe":"notice","at":1.0,"member":"system","text":"three","level":"info"}\n')
@@ -348,7 +348,7 @@ def test_a_tail_begins_at_the_end_of_the_whole_lines_and_sees_what_comes(path):
 
 
 def test_a_tail_waits_for_a_log_that_is_not_there_yet_and_begins_anew_with_another_file(path):
-    tail = Tail.at_end(path)
+    tail = LogTail.at_end(path)
     assert tail.read() == []
     log = EventLog(path)
     log.emit(note("one"))
@@ -374,9 +374,9 @@ def test_damaged_lines_in_the_middle_are_told_when_the_log_is_opened_again_and_k
     path.write_bytes(b"".join(lines))
     again = EventLog(path)
     again.close()
-    assert again.lost is not None and again.lost.copy.read_bytes() == lines[1] + lines[3]
+    assert again.lost_lines is not None and again.lost_lines.copy.read_bytes() == lines[1] + lines[3]
     assert [text.partition(" of ")[0] for _, text in texts(path)] == ["event 1", "event 3", "event 5", "2 lines"]
     assert all(json.loads(line) for line in path.read_bytes().splitlines())
     third = EventLog(path)
     third.close()
-    assert third.lost is None and third.last == 6
+    assert third.lost_lines is None and third.last_number == 6

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import teamwright
-from teamwright.storage.plain import read_beginning, read_plain
-from teamwright.storage.repository.directory import branch_of
+from teamwright.processes.repository.discovery import current_branch
+from teamwright.storage.read_bounded import read_beginning, read_plain
 
 GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
 
@@ -44,18 +44,18 @@ def test_the_branch_is_what_git_says_without_running_it(tmp_path):
         subprocess.run([*GIT, *args], cwd=tmp_path, check=True)
 
     git("init", "-q", "-b", "main")
-    assert branch_of(tmp_path) == "main"
+    assert current_branch(tmp_path) == "main"
     git("commit", "-q", "--allow-empty", "-m", "x")
     git("checkout", "-q", "-b", "feature/deep")
-    assert branch_of(tmp_path) == "feature/deep"
+    assert current_branch(tmp_path) == "feature/deep"
     git("worktree", "add", "-q", "-b", "beside", str(tmp_path / "tree"))
-    assert branch_of(tmp_path / "tree") == "beside"
+    assert current_branch(tmp_path / "tree") == "beside"
     git("checkout", "-q", "--detach")
-    assert branch_of(tmp_path) == "(detached)"
+    assert current_branch(tmp_path) == "(detached)"
 
 
 def test_outside_git_there_is_no_branch_and_a_strange_head_is_unknown(tmp_path):
-    assert branch_of(tmp_path) is None
+    assert current_branch(tmp_path) is None
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     for content in (
         b"\xff\xfe",
@@ -65,7 +65,7 @@ def test_outside_git_there_is_no_branch_and_a_strange_head_is_unknown(tmp_path):
         b"",
     ):
         (tmp_path / ".git" / "HEAD").write_bytes(content)
-        assert branch_of(tmp_path) == "(unknown)", content
+        assert current_branch(tmp_path) == "(unknown)", content
 
 
 @pytest.mark.finding("P17")

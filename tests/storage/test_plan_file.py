@@ -10,11 +10,11 @@ from teamwright.protocol.errors import StorageError
 from teamwright.storage import plan_file
 from teamwright.storage.plan_file import (
     COMBINATIONS,
-    MOST,
-    drop_if_empty,
-    keep_plan,
+    MAX_BYTES,
+    create_plan_file,
     plan_name,
     read_plan,
+    remove_if_empty,
     reserve_plan,
     write_plan,
 )
@@ -62,7 +62,7 @@ def test_thousands_of_plans_all_have_files_of_their_own(tmp_path):
 
 def test_a_link_in_the_place_of_a_plan_is_not_followed(tmp_path):
     (tmp_path / "brave-oak-otter.md").symlink_to(tmp_path / "elsewhere")
-    assert not keep_plan(tmp_path / "brave-oak-otter.md")
+    assert not create_plan_file(tmp_path / "brave-oak-otter.md")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -70,12 +70,12 @@ def test_only_an_unused_name_is_given_back(tmp_path):
     used, unused = reserve_plan(tmp_path), reserve_plan(tmp_path)
     write_plan(used, "x")
     for path in (used, unused, tmp_path / "missing.md"):
-        drop_if_empty(path)
+        remove_if_empty(path)
     assert used.exists() and not unused.exists() and read_plan(unused) is None
 
 
 def test_a_plan_that_nobody_could_read_through_is_an_error_not_a_cut_plan(tmp_path):
     path = tmp_path / "long.md"
-    path.write_bytes(b"x" * (MOST + 1))
+    path.write_bytes(b"x" * (MAX_BYTES + 1))
     with pytest.raises(StorageError):
         read_plan(path)

@@ -9,10 +9,9 @@ import threading
 
 import pytest
 
-from teamwright.storage import watch
-from teamwright.storage.array import stamp_of
-from teamwright.storage.inotify import inotify_is_there
-from teamwright.storage.watch import Watcher, WatchSettings
+from teamwright.storage.directory_notifier import is_inotify_available
+from teamwright.storage.json_array import file_stamp
+from teamwright.storage.watcher import Watcher, WatchSettings
 from tests.support.waits import WAIT_S
 
 
@@ -39,17 +38,17 @@ def refuse_to_watch(monkeypatch):
     def refused(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("teamwright.storage.watch.inotify_is_there", lambda: True)
-    monkeypatch.setattr("teamwright.storage.watch.Inotify", refused)
+    monkeypatch.setattr("teamwright.storage.watcher.is_inotify_available", lambda: True)
+    monkeypatch.setattr("teamwright.storage.watcher.InotifyNotifier", refused)
 
 
 @pytest.fixture(params=["the system's own", "the library"])
 def notifier(request, monkeypatch):
     """What reports changes: Linux has its own way, other systems use a library."""
     own = request.param == "the system's own"
-    if own and not inotify_is_there():
+    if own and not is_inotify_available():
         pytest.skip("this system has no inotify")
-    monkeypatch.setattr("teamwright.storage.watch.inotify_is_there", lambda: own)
+    monkeypatch.setattr("teamwright.storage.watcher.is_inotify_available", lambda: own)
 
 
 def rename_into(path, text):
@@ -72,7 +71,7 @@ async def test_a_file_that_is_made_renamed_over_written_in_place_and_removed_is_
         await heard.again()
         path.unlink()
         await heard.again()
-        assert not watcher.blind
+        assert not watcher.is_polling
 
 
 async def test_a_directory_that_comes_later_or_comes_back_is_watched(tmp_path, notifier):
@@ -124,7 +123,7 @@ async def test_without_the_watcher_the_slow_look_is_the_net(tmp_path, monkeypatc
         heard = Heard()
         watcher.follow(path, heard)
         await asyncio.sleep(0)
-        assert watcher.blind
+        assert watcher.is_polling
         path.write_text("1")
         await heard.again()
 
@@ -159,7 +158,7 @@ async def test_watching_ends_with_its_block_and_an_unused_watcher_starts_nothing
 def test_the_watching_library_is_not_loaded_before_the_first_file():
     import subprocess
 
-    code = "import sys, teamwright.storage.watch; sys.exit('watchfiles' in sys.modules)"
+    code = "import sys, teamwright.storage.watcher; sys.exit('watchfiles' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -242,7 +241,7 @@ async def test_without_the_watcher_every_slow_look_asks_to_look_at_the_whole_dir
 
 
 @pytest.mark.finding("T25")
-@pytest.mark.skipif(not inotify_is_there(), reason="this system has no inotify")
+@pytest.mark.skipif(not is_inotify_available(), reason="this system has no inotify")
 async def test_a_watcher_that_rests_has_no_thread_and_reads_once_for_many_changes(tmp_path):
     threads = threading.active_count()
     async with Watcher(WatchSettings(poll_s=60)) as watcher:
@@ -265,7 +264,9 @@ async def test_a_change_of_one_file_among_many_is_found_without_looking_at_the_o
             watcher.follow(tmp_path / f"{number}", Heard())
         heard, looks = Heard(), []
         watcher.follow(tmp_path / "file", heard)
-        monkeypatch.setattr(watch, "stamp_of", lambda name: looks.append(name) or stamp_of(name))
+        monkeypatch.setattr(
+            "teamwright.storage.watcher.file_stamp", lambda name: looks.append(name) or file_stamp(name)
+        )
         (tmp_path / "file").write_text("1")
         await heard.again()
         assert len(looks) < 10

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.errors import LockLost, StorageError, TaskRefused
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
 from teamwright.storage.atomic import write_atomic
-from teamwright.storage.lock import FileLock
+from teamwright.storage.file_lock import FileLock
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 
@@ -44,7 +44,7 @@ async def send(root, name, times):
     inbox = Inbox(place / "bob.json", place / "guards" / "bob.json", place / "archive.jsonl")
     n = 0
     while times == "0" or n < int(times):
-        await inbox.send(Entry(name, str(n), summary="x" * (n % 7 * 600)), runtime=True)
+        await inbox.send(InboxEntry(name, str(n), summary="x" * (n % 7 * 600)), runtime=True)
         print(n, flush=True)
         n += 1
 

@@ -8,10 +8,10 @@ import pytest
 
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.errors import LockTimeout, StorageError
-from teamwright.protocol.mail import Entry
-from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import TaskStatus
-from teamwright.storage.lock import lock_for
+from teamwright.storage.file_lock import lock_for
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.roster import Roster
@@ -85,7 +85,7 @@ async def test_keys_and_types_that_we_do_not_know_go_through_flags_archive_and_r
     assert [words[0] for words in said(stranger("newer.py", "send", path, "zed", 160))] == ["sent"] * 160
     before = {e["msg_id"]: e for e in json.loads(path.read_bytes())}
     inbox = bob()
-    await inbox.send(Entry("ann", "ours, in the middle"))
+    await inbox.send(InboxEntry("ann", "ours, in the middle"))
     entries = await inbox.unread()
     assert json.loads(entries[0].text)["type"] == "weather_report"
     await inbox.mark_read([entry.msg_id for entry in entries])
@@ -100,7 +100,7 @@ async def test_keys_and_types_that_we_do_not_know_go_through_flags_archive_and_r
 async def test_after_a_stranger_that_died_writing_every_whole_entry_is_saved_and_a_copy_kept(path, bob, stranger):
     told = []
     for n in range(6):
-        await bob().send(Entry("ann", f"{n}"))
+        await bob().send(InboxEntry("ann", f"{n}"))
     assert said(stranger("older.py", "die_while_sending", path)) == [["dead"]]
     torn = path.read_bytes()
     with pytest.raises(ValueError):
@@ -112,7 +112,7 @@ async def test_after_a_stranger_that_died_writing_every_whole_entry_is_saved_and
     assert saved == [str(n) for n in range(len(saved))] and len(saved) >= 4
     ((where, copy, count),) = told
     assert (where, copy.read_bytes(), count) == (path, torn, len(saved))
-    await inbox.send(Entry("ann", "and on"))
+    await inbox.send(InboxEntry("ann", "and on"))
     assert [entry.text for entry in await bob().unread()] == [*saved, "and on"]
 
 
@@ -125,7 +125,7 @@ async def test_a_stranger_that_holds_a_lock_is_named_with_path_and_age_and_when_
     lock = lock_for(path, tmp_path / "guards" / "bob.json")
     lock.wait_s = 0.1
     with pytest.raises(LockTimeout) as problem:
-        await bob().send(Entry("ann", "x"))
+        await bob().send(InboxEntry("ann", "x"))
     assert str(path) + ".lock" in problem.value.render() and "0." in dict(problem.value.looked_at)["age"]
     assert path.read_text() == "[]"
     holder.stdin.write("leave\n")
@@ -133,7 +133,7 @@ async def test_a_stranger_that_holds_a_lock_is_named_with_path_and_age_and_when_
     assert holder.wait(WAIT_S) == 0
     left = path.with_name("bob.json.lock")
     os.utime(left, (left.stat().st_mtime - 11,) * 2)
-    await bob().send(Entry("ann", "x"))
+    await bob().send(InboxEntry("ann", "x"))
     assert [e["text"] for e in json.loads(path.read_bytes())] == ["x"]
     assert not left.exists()
 
@@ -208,7 +208,7 @@ async def test_keys_that_a_stranger_adds_to_tasks_survive_our_changes_at_the_sam
 async def test_members_that_a_stranger_clobbered_out_of_the_roster_are_noticed_and_put_back(home, stranger):
     """It reads, changes and writes without a lock, so ours can vanish: whoever looks sees it, and adds them again."""
     roster = Roster(home, "demo")
-    lead = Member("team-lead@demo", "team-lead", joined_at=1)
+    lead = RosterMember("team-lead@demo", "team-lead", joined_at=1)
     extra = {"leadProcess": {"pid": 7}}
     roster.create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,), extra=extra))
     theirs = stranger("older.py", "join", roster.path, "zed", 300)
@@ -216,7 +216,7 @@ async def test_members_that_a_stranger_clobbered_out_of_the_roster_are_noticed_a
 
     async def join_and_put_back():
         if len(joined) < 12:
-            joined.append(await roster.join(Member("", f"m{len(joined)}")))
+            joined.append(await roster.join(RosterMember("", f"m{len(joined)}")))
         there = await roster.read()
         for member in joined:
             if there.find(member.name) is None:

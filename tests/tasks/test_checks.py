@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.task import TaskStatus
 from teamwright.storage.paths import Home
-from teamwright.tasks.check import Checked
+from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.tasks.task_list import TaskList
 from tests.support.examples import examples
 
@@ -37,13 +37,13 @@ class Flags:
 
     async def run(self, task, commands, by):
         if not set(commands) <= self.allowed | {self.team_wide}:
-            return Checked(passed=False, ran=False)
+            return TaskCheckResult(passed=False, was_run=False)
         found = set(commands) <= self.up
         await asyncio.sleep(0)
         if self.meanwhile is not None:
             await self.meanwhile()
         self.seen.append((task.id, commands, found))
-        return Checked(passed=found, why=f"{commands} {'passed' if found else 'failed'}")
+        return TaskCheckResult(passed=found, reason=f"{commands} {'passed' if found else 'failed'}")
 
 
 def a_list(root, flags):
@@ -151,7 +151,7 @@ async def test_a_check_that_may_not_be_run_leaves_an_unverified_completion(tmp_p
     await tasks.create("s", "", by="ann", metadata={"check": "a"})
     flags.allowed.clear()
     change = await tasks.update("1", by="ann", status="completed")
-    assert change.task.status == "completed" and change.task.unverified and tasks.unverified(change.task)
+    assert change.task.status == "completed" and change.task.is_unverified and tasks.is_unverified(change.task)
 
 
 async def test_who_may_not_complete_a_task_has_no_command_run(tmp_path):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.tasks import index
+from teamwright.tasks import task_index
 from teamwright.tasks.task_list import TaskList
 
 
@@ -23,9 +23,11 @@ async def test_a_look_for_work_reads_no_finished_task_and_looks_at_few_of_them(v
         os.utime(path, (1_700_000_000, 1_700_000_000))  # long ago: what was read then is known for good
     assert await tasks.claim_next("ada") is None
     looked, opened = [], []
-    look, read = index.signature, index.read_task
-    monkeypatch.setattr(index, "signature", lambda path: looked.append(path) or look(path))
-    monkeypatch.setattr(index, "read_task", lambda path, *more, **how: opened.append(path) or read(path, *more, **how))
+    look, read = task_index.file_signature, task_index.read_task
+    monkeypatch.setattr(task_index, "file_signature", lambda path: looked.append(path) or look(path))
+    monkeypatch.setattr(
+        task_index, "read_task", lambda path, *more, **how: opened.append(path) or read(path, *more, **how)
+    )
     for _ in range(10):
         assert await tasks.claim_next("ada") is None
     assert len(looked) <= 10 * 33

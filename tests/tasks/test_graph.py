@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.protocol.errors import TaskRefused
-from teamwright.tasks.graph import added, in_order, path, refuse_cycles, without
+from teamwright.tasks.task_graph import add_ids, find_path, refuse_cycles, remove_id, sort_ids
 from tests.support.examples import examples
 
 
@@ -14,18 +14,18 @@ def blocks(edges):
 
 
 def test_ids_are_ordered_as_numbers():
-    assert in_order(["10", "9", "1", "9"]) == ["1", "9", "10"]
+    assert sort_ids(["10", "9", "1", "9"]) == ["1", "9", "10"]
 
 
 def test_the_shortest_way_is_found_with_both_ends():
     edges = [("1", "2"), ("2", "3"), ("3", "4"), ("1", "4")]
-    assert path("1", "4", blocks(edges)) == ["1", "4"]
-    assert path("1", "3", blocks(edges)) == ["1", "2", "3"]
-    assert path("4", "1", blocks(edges)) is None
+    assert find_path("1", "4", blocks(edges)) == ["1", "4"]
+    assert find_path("1", "3", blocks(edges)) == ["1", "2", "3"]
+    assert find_path("4", "1", blocks(edges)) is None
 
 
 def test_a_circle_that_stands_already_does_not_hang_the_search():
-    assert path("1", "9", blocks([("1", "2"), ("2", "1")])) is None
+    assert find_path("1", "9", blocks([("1", "2"), ("2", "1")])) is None
 
 
 @pytest.mark.promise("F17", "B3", "P2")
@@ -78,9 +78,9 @@ def test_an_edge_is_refused_only_if_there_is_a_way_back(wanted):
             kept.append((blocker, blocked))
         except TaskRefused as refused:
             if refused.code == "cycle":
-                assert path(blocked, blocker, blocks(kept))
+                assert find_path(blocked, blocker, blocks(kept))
 
 
 def test_adding_keeps_the_order_and_removing_takes_one_out():
-    assert added(("3", "1"), ["2", "1"]) == ("3", "1", "2")
-    assert without(("3", "1", "2"), "1") == ("3", "2")
+    assert add_ids(("3", "1"), ["2", "1"]) == ("3", "1", "2")
+    assert remove_id(("3", "1", "2"), "1") == ("3", "2")

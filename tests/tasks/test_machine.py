@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from teamwright.protocol.errors import TaskRefused
-from teamwright.storage import lockdir
+from teamwright.storage import lock_dir
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from tests.storage.mortal import Mortal
@@ -30,9 +30,9 @@ views = st.integers(0, 1)
 def mortal():
     """Processes that are killed in the middle; what they leave without a record is not waited for here."""
     Graph.mortal = Mortal(None)
-    lockdir._INTENT_STOOD_S, before = 0.0, lockdir._INTENT_STOOD_S
+    lock_dir._INTENT_STOOD_S, before = 0.0, lock_dir._INTENT_STOOD_S
     yield
-    lockdir._INTENT_STOOD_S = before
+    lock_dir._INTENT_STOOD_S = before
     Graph.mortal.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.task import TaskStatus, parse_task
-from teamwright.tasks.graph import path
+from teamwright.tasks.task_graph import find_path
 from tests.support.waits import WAIT_S
 
 CHILD = Path(__file__).with_name("child.py")
@@ -90,9 +90,9 @@ async def test_a_list_whose_writers_are_killed_at_any_moment_loads_and_goes_on(s
     everything = await tasks.all()
     edges = [(b, t.id) for t in everything for b in t.blocked_by] + [(t.id, b) for t in everything for b in t.blocks]
     for blocker, blocked in edges:
-        assert path(blocked, blocker, lambda id: [b for a, b in edges if a == id]) is None
+        assert find_path(blocked, blocker, lambda id: [b for a, b in edges if a == id]) is None
     assert int((await tasks.create("next", "", by="ann")).id) > max(created)
     for task in everything:
-        if task.status is not TaskStatus.COMPLETED and not tasks.waits_for(task):
+        if task.status is not TaskStatus.COMPLETED and not tasks.known_blockers(task):
             await tasks.update(task.id, by="team-lead", lead=True, status="completed")
             assert json.loads((tasks.directory / f"{task.id}.json").read_bytes())["status"] == "completed"

@@ -9,7 +9,7 @@ import pytest
 
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
 from teamwright.protocol.task import TaskStatus
-from teamwright.storage.lock import lock_for
+from teamwright.storage.file_lock import lock_for
 from tests.support.waits import WAIT_S
 
 
@@ -67,8 +67,8 @@ async def test_a_task_file_with_odd_json_is_damaged_and_never_taken_for_no_task(
     before = {path: path.read_bytes() for path in tasks.directory.iterdir()}
     assert [t.id for t in await tasks.all()] == ["9"]
     found = tasks.store.damaged_tasks()
-    assert [one.why for one in found] == list(ODD.values())
-    assert all(one.open and one.path == str(tasks.directory / f"{one.id}.json") for one in found)
+    assert [one.reason for one in found] == list(ODD.values())
+    assert all(one.is_open and one.path == str(tasks.directory / f"{one.id}.json") for one in found)
     assert await tasks.claim_next("ann") is None, "what waits for a damaged task still waits"
     for id in ("1", "5"):
         with pytest.raises(StorageError, match=rf"{id}\.json is not a whole task") as caught:
@@ -185,7 +185,7 @@ async def test_a_file_that_is_just_being_rewritten_is_waited_for(tasks, monkeypa
         if len(waits) == 3:
             file.write_text(whole)
 
-    monkeypatch.setattr("teamwright.tasks.files.time.sleep", finish_writing)
+    monkeypatch.setattr("teamwright.tasks.task_file.time.sleep", finish_writing)
     for start in ("", whole[:20]):
         file.write_text(start)
         waits.clear()
@@ -288,7 +288,7 @@ async def test_a_steady_claim_does_not_list_the_directory(tasks, monkeypatch):
     assert (await tasks.claim_next("ann")).id == "1"
     listings = []
     with monkeypatch.context() as patch:
-        patch.setattr("teamwright.tasks.files.os.scandir", lambda place: listings.append(place) or 1 / 0)
+        patch.setattr("teamwright.tasks.task_file.os.scandir", lambda place: listings.append(place) or 1 / 0)
         for n in range(2, 12):
             task = await tasks.claim_next("ann")
             assert task.id == str(n)

@@ -57,7 +57,7 @@ async def test_tasks_are_listed_in_numeric_order_without_book_keeping_of_others(
     await tasks.update("2", by="ann", metadata={"_internal": True})
     assert [t.id for t in await tasks.all()] == ["1", *map(str, range(3, 12))]
     assert len(await tasks.all(internal=True)) == 11
-    assert (await tasks.counts())["pending"] == 10
+    assert (await tasks.count_by_status())["pending"] == 10
 
 
 @pytest.mark.promise("B1", "F13")
@@ -194,12 +194,12 @@ async def test_a_refused_claim_adds_no_edge(tasks):
 async def test_blocked_is_derived_and_completion_touches_no_other_file(tasks):
     await tasks.create("a", "", by="ann")
     await tasks.create("b", "", by="ann", blocked_by=["1"])
-    assert tasks.waits_for(await tasks.get("2")) == ["1"] and (await tasks.counts())["blocked"] == 1
+    assert tasks.known_blockers(await tasks.get("2")) == ["1"] and (await tasks.count_by_status())["blocked"] == 1
     before = (tasks.directory / "2.json").stat()
     change = await tasks.update("1", by="ann", status="completed")
     assert [t.id for t in change.unblocked] == ["2"]
     assert (tasks.directory / "2.json").stat() == before and on_disk(tasks, 2)["blockedBy"] == ["1"]
-    assert tasks.waits_for(await tasks.get("2")) == [] and (await tasks.counts())["blocked"] == 0
+    assert tasks.known_blockers(await tasks.get("2")) == [] and (await tasks.count_by_status())["blocked"] == 0
 
 
 @pytest.mark.promise("F17", "B5", "P2")
@@ -412,7 +412,7 @@ async def test_open_tasks_of_a_session_become_the_teams_with_their_numbers(view)
     await own.create("open", "", by="team-lead", blocked_by=["1"])
     await own.create("later", "", by="team-lead", blocked_by=["2"])
     await own.update("1", by="team-lead", lead=True, status="completed")
-    assert [t.id for t in await team.take_over(own)] == ["2", "3"]
+    assert [t.id for t in await team.adopt_open_tasks(own)] == ["2", "3"]
     assert [(t.id, t.blocked_by) for t in await team.all()] == [("2", ()), ("3", ("2",))]
     assert [t.id for t in await own.all()] == ["1"]
     assert (await team.create("next", "", by="team-lead")).id == "4"

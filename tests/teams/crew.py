@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from teamwright import Team
 from teamwright.models.model import Request
-from teamwright.protocol.blocks import text_of
+from teamwright.protocol.messages import message_text
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 
@@ -15,12 +15,12 @@ def newest(request: Request) -> str:
     """What the newest message of a request says, tool results included."""
     content = json.loads(request.items[-1])["content"]
     parts = [b["content"] if b["type"] == "tool_result" else b.get("text", "") for b in content]
-    return "\n".join(p if isinstance(p, str) else text_of(p) for p in parts)
+    return "\n".join(p if isinstance(p, str) else message_text(p) for p in parts)
 
 
 def told(model: ScriptedModel, name: str) -> str:
     """All that the agent of this name was sent with its last request."""
-    last = [request for request in model.requests if request.asker == name][-1]
+    last = [request for request in model.requests if request.agent_name == name][-1]
     return "\n".join(item.decode() for item in last.items)
 
 
@@ -52,7 +52,7 @@ class Holding(ScriptedModel):
         self.go = asyncio.Event()
 
     async def stream(self, request):
-        if request.asker in self.held:
+        if request.agent_name in self.held:
             self.thinking.set()
             await self.go.wait()
         async for part in super().stream(request):

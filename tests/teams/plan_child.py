@@ -49,7 +49,7 @@ def script(place: Path):
             return "ok"
         return answer(missing[0], "# Plan 2" in said(request), "once more")
 
-    return lambda request: ada(request) if request.asker == "ada" else lead(request)
+    return lambda request: ada(request) if request.agent_name == "ada" else lead(request)
 
 
 def arm(kill_at: int) -> None:
@@ -73,7 +73,7 @@ async def main(place: Path, kill_at: int) -> None:
             if (place / "made").exists() and mate.state == "idle":
                 break
             await team.run("Go on.")
-        assert str(mate.agent.policy.lasting_mode) == "bypassPermissions", mate.state
+        assert str(mate.agent.policy.effective_mode) == "bypassPermissions", mate.state
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 from teamwright.models.model import Request
-from teamwright.protocol.blocks import tool_calls
-from teamwright.storage.paths import home_of
+from teamwright.protocol.messages import tool_calls
+from teamwright.storage.paths import find_home
 from tests.teams.crew import newest
 
 REQUEST = re.compile(r"plan_approval-\d+@ada@crew")
@@ -47,7 +47,7 @@ def answered_ids(request: Request) -> list[str]:
 
 def rows(team: str = "crew") -> dict[str, tuple[dict, dict | None]]:
     """Plan requests on disk, each with its answer."""
-    box = home_of().requests(team)
+    box = find_home().requests(team)
     found = {}
     for path in sorted(box.glob("plan_approval-*.json")):
         if path.name.endswith(".answer.json"):
@@ -60,12 +60,12 @@ def rows(team: str = "crew") -> dict[str, tuple[dict, dict | None]]:
 
 def record(agent: str = "ada") -> dict:
     """What is kept of an agent's plan mode."""
-    (path,) = home_of().ours.glob(f"projects/*/*/plans/{agent}.json")
+    (path,) = find_home().own.glob(f"projects/*/*/plans/{agent}.json")
     return json.loads(path.read_bytes())
 
 
 def inbox(name: str, team: str = "crew") -> list[dict]:
-    path = home_of().inbox(team, name)
+    path = find_home().inbox(team, name)
     return json.loads(path.read_bytes()) if path.exists() else []
 
 

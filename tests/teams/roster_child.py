@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from teamwright.protocol.roster import Member
+from teamwright.protocol.roster import RosterMember
 from teamwright.storage.paths import Home
 from teamwright.teams.roster import Roster
 
@@ -12,7 +12,7 @@ from teamwright.teams.roster import Roster
 async def main(root, name, count):
     roster = Roster(Home.at(Path(root)), "demo")
     for n in range(int(count)):
-        joined = await roster.join(Member("", f"{name}-{n}"))
+        joined = await roster.join(RosterMember("", f"{name}-{n}"))
         if n % 2:
             await roster.remove(joined.name)
 

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
-from teamwright.protocol.mail import Entry, IdleNotification
-from teamwright.protocol.roster import Member
+from teamwright.protocol.mail import IdleNotification, InboxEntry
+from teamwright.protocol.roster import RosterMember
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team, prune_archive
-from teamwright.teams.catalogue import NewTeam, Teams, directory_for, session_list
-from teamwright.teams.incarnation import Life, Parting
+from teamwright.teams.catalogue import NewTeam, Teams, session_list_name, team_directory_name
+from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import (
     LeadLease,
     TeamFile,
-    begin_life,
+    begin_incarnation,
     change_team_file,
-    lead_lives,
+    is_lead_alive,
     parse_team_file,
     read_team_file,
     take_lead,
@@ -37,8 +37,8 @@ FILE = TeamFile(
     LeadLease(SESSION, 4711, "/home/x/lease"),
     {"ann": 2, "bob": 1},
     "/home/x/events.jsonl",
-    {"ann": Life(2, "/home/x/agents/ann-2.jsonl", "first-id", "call-id", "sonnet", 40)},
-    {"bob": Parting("Bob", 1, "shut down on request", "told-id", "shutdown-1@bob", ("3",))},
+    {"ann": Incarnation(2, "/home/x/agents/ann-2.jsonl", "first-id", "call-id", "sonnet", 40)},
+    {"bob": PendingEnd("Bob", 1, "shut down on request", "told-id", "shutdown-1@bob", ("3",))},
     {"later": True},
 )
 
@@ -56,7 +56,7 @@ def alive():
 
 @pytest.fixture
 def teams(home, alive):
-    return Teams(home, lives=lambda lead: lead.session in alive)
+    return Teams(home, is_alive=lambda lead: lead.session in alive)
 
 
 def new(name="My Team_1", session=SESSION, **more):
@@ -101,7 +101,7 @@ async def test_a_new_team_has_the_observed_roster_a_task_directory_and_a_file_of
 )
 async def test_any_printable_name_gets_a_directory_that_is_safe(teams, home, name, directory):
     made = await teams.create(new(name))
-    assert made.directory == directory_for(name) == directory and made.config.name == name
+    assert made.directory == team_directory_name(name) == directory and made.config.name == name
     assert (await teams.find(name)).directory == directory
 
 
@@ -147,7 +147,7 @@ async def test_a_finished_team_is_archived_in_silence_and_its_name_is_free(teams
     tasks = tasks_of(home, "my-team-1")
     await tasks.create("done", "", by="ann")
     await tasks.update("1", by="ann", status="completed")
-    await Roster(home, "my-team-1").join(Member("", "ann"))
+    await Roster(home, "my-team-1").join(RosterMember("", "ann"))
     alive.clear()
     alive.add(OTHER)
     made = await teams.create(new(session=OTHER))
@@ -170,13 +170,15 @@ IDLE = IdleNotification(sender="ann", timestamp="t")
 @pytest.mark.promise("A1", "F25", "P5")
 @pytest.mark.parametrize("left", ["task", "mail", "damaged mail", "member"])
 async def test_a_dead_leads_team_with_something_open_is_kept_and_what_is_open_is_named(home, alive, left):
-    teams = Teams(home, lives=lambda lead: lead.session in alive, alive=lambda directory, member: left == "member")
+    teams = Teams(
+        home, is_alive=lambda lead: lead.session in alive, is_member_alive=lambda directory, member: left == "member"
+    )
     await teams.create(new())
-    await Roster(home, "my-team-1").join(Member("", "ann"))
+    await Roster(home, "my-team-1").join(RosterMember("", "ann"))
     if left == "task":
         await tasks_of(home, "my-team-1").create("open", "", by="ann")
     elif left == "mail":
-        inbox(home, Entry("bob", "read", read=True), Entry("bob", "hello"), Entry("bob", IDLE.encode()))
+        inbox(home, InboxEntry("bob", "read", read=True), InboxEntry("bob", "hello"), InboxEntry("bob", IDLE.encode()))
     elif left == "damaged mail":
         inbox(home)
         home.inbox("my-team-1", "ann").write_text('[{"from"')
@@ -192,15 +194,15 @@ async def test_a_dead_leads_team_with_something_open_is_kept_and_what_is_open_is
 
 async def test_idle_notices_without_content_keep_no_team(teams, home, alive):
     await teams.create(new())
-    inbox(home, Entry("ann", IDLE.encode()), Entry("ann", "seen", read=True))
+    inbox(home, InboxEntry("ann", IDLE.encode()), InboxEntry("ann", "seen", read=True))
     alive.clear()
-    left = await teams.leftovers("my-team-1")
-    assert left.finished and str(left) == "nothing open"
+    left = await teams.unfinished_work("my-team-1")
+    assert left.is_finished and str(left) == "nothing open"
 
 
 @pytest.mark.promise("A6", "F18")
 async def test_an_explicit_team_takes_the_open_tasks_of_the_session_and_old_ones_go_to_the_archive(teams, home):
-    own = tasks_of(home, session_list(SESSION))
+    own = tasks_of(home, session_list_name(SESSION))
     for name in ("done", "open", "mine"):
         await own.create(name, "", by="team-lead")
     await own.update("1", by="team-lead", lead=True, status="completed")
@@ -217,7 +219,7 @@ async def test_an_explicit_team_takes_the_open_tasks_of_the_session_and_old_ones
 
 @pytest.mark.promise("A6")
 async def test_the_implicit_team_is_the_sessions_own_and_keeps_its_list(teams, home):
-    own = tasks_of(home, session_list(SESSION))
+    own = tasks_of(home, session_list_name(SESSION))
     await own.create("before", "", by="team-lead")
     made = await teams.create_implicit(new())
     assert made.directory == made.config.name == "session-50101e6d" and made.taken_over == made.archived == ()
@@ -229,7 +231,7 @@ async def test_the_implicit_team_is_the_sessions_own_and_keeps_its_list(teams, h
 @pytest.mark.promise("A1")
 async def test_a_session_with_members_in_its_own_team_makes_no_second(teams, home):
     made = await teams.create_implicit(new())
-    await Roster(home, made.directory).join(Member("", "ann"))
+    await Roster(home, made.directory).join(RosterMember("", "ann"))
     with pytest.raises(TeamRefused):
         await teams.create(new())
     await Roster(home, made.directory).remove("ann")
@@ -240,16 +242,16 @@ async def test_a_session_with_members_in_its_own_team_makes_no_second(teams, hom
 async def test_a_deleted_team_is_whole_in_the_archive_and_gone_elsewhere(teams, home):
     made = await teams.create(new())
     await tasks_of(home, "my-team-1").create("open", "", by="ann")
-    inbox(home, Entry("bob", "hello"))
+    inbox(home, InboxEntry("bob", "hello"))
     home.requests("my-team-1").mkdir()
     (home.requests("my-team-1") / "r.json").write_text("{}")
-    home.bell("my-team-1", "ann").parent.mkdir()
+    home.doorbell("my-team-1", "ann").parent.mkdir()
     entry = await teams.delete("my-team-1")
     assert entry == home.archive / f"my-team-1-{made.file.uuid[:8]}"
     kept = sorted(str(p.relative_to(entry)) for p in entry.rglob("*") if p.is_file())
     assert kept == ["config.json", "inboxes/ann.json", "requests/r.json", "tasks/.lock", "tasks/1.json", "team.json"]
     assert not home.team("my-team-1").exists() and not home.tasks("my-team-1").exists()
-    assert (home.ours / "guards" / "teams" / "my-team-1" / "config.json").exists()
+    assert (home.own / "guards" / "teams" / "my-team-1" / "config.json").exists()
     assert not list(entry.rglob("*.lock.lock")) and not (entry / "config.json.lock").exists()
     with pytest.raises(TeamwrightError) as caught:
         await teams.delete("my-team-1")
@@ -260,19 +262,19 @@ async def test_a_deleted_team_is_whole_in_the_archive_and_gone_elsewhere(teams, 
 @pytest.mark.promise("A2")
 async def test_under_a_foreign_root_requests_are_archived_and_only_shared_things_are_shared(tmp_path):
     home = Home.at(tmp_path / ".claude")
-    teams = Teams(home, lives=lambda lead: False)
+    teams = Teams(home, is_alive=lambda lead: False)
     await teams.create(new())
     home.requests("my-team-1").mkdir(parents=True)
     (home.requests("my-team-1") / "r.json").write_text("{}")
     entry = await archive_team(home, "my-team-1")
-    assert (entry / "requests" / "r.json").exists() and entry.is_relative_to(home.ours)
+    assert (entry / "requests" / "r.json").exists() and entry.is_relative_to(home.own)
     assert sorted(p.name for p in home.shared.iterdir()) == ["tasks", "teams", "teamwright"]
 
 
 @pytest.mark.promise("F25")
 async def test_a_team_of_another_product_is_never_taken_for_a_dead_one(tmp_path):
     home = Home.at(tmp_path / ".claude")
-    teams = Teams(home, lives=lambda lead: False)
+    teams = Teams(home, is_alive=lambda lead: False)
     await teams.create(new())
     home.team_file("my-team-1").unlink()
     with pytest.raises(TeamRefused, match="at work"):
@@ -305,7 +307,7 @@ async def test_what_is_no_team_is_left_out_and_an_unknown_name_gets_the_nearest(
 )
 async def test_a_member_s_name_where_a_team_s_should_be_is_answered_with_its_address(teams, home, name, meant):
     made = await teams.create(new("review"))
-    await Roster(home, made.directory).join(Member("", "bob"))
+    await Roster(home, made.directory).join(RosterMember("", "bob"))
     with pytest.raises(TeamwrightError) as caught:
         await teams.find(name)
     assert caught.value.slug == "unknown-team" and caught.value.do == meant
@@ -325,7 +327,9 @@ async def test_the_archive_keeps_what_is_young(teams, home):
 @pytest.mark.promise("A3")
 def test_the_file_of_ours_is_written_as_its_golden_file_and_keeps_later_keys():
     assert FILE.encode() == (GOLDEN / "team_v1.json").read_bytes()
-    assert parse_team_file((GOLDEN / "team_v1_without_lives.json").read_bytes()) == replace(FILE, lives={}, partings={})
+    assert parse_team_file((GOLDEN / "team_v1_without_lives.json").read_bytes()) == replace(
+        FILE, incarnation_records={}, pending_ends={}
+    )
     assert parse_team_file((GOLDEN / "team_v1.json").read_bytes()) == FILE
 
 
@@ -338,18 +342,18 @@ def test_a_damaged_file_of_ours_is_told(raw):
 @pytest.mark.promise("F25")
 async def test_lives_of_a_name_are_counted_in_any_case_and_a_lead_can_be_bound_anew(teams, home):
     await teams.create(new())
-    lives = [await begin_life(home, "my-team-1", n, life) for n in ("ann", "ANN", "bob")]
+    lives = [await begin_incarnation(home, "my-team-1", n, life) for n in ("ann", "ANN", "bob")]
     assert [one.incarnation for one in lives] == [1, 2, 1]
     dead = LeadLease(OTHER, 0)
     await change_team_file(home, "my-team-1", lambda file: replace(file, lead=dead))
     await take_lead(home, "my-team-1", LeadLease(OTHER, 7, str(home.shared / "lease")))
     file = read_team_file(home.team_file("my-team-1"))
     assert file.lead.pid == 7 and file.incarnations == {"ann": 2, "bob": 1}
-    assert {name: one.incarnation for name, one in file.lives.items()} == {"ann": 2, "bob": 1}
+    assert {name: one.incarnation for name, one in file.incarnation_records.items()} == {"ann": 2, "bob": 1}
 
 
-def life(incarnation: int) -> Life:
-    return Life(incarnation, f"/x/{incarnation}.jsonl", "first")
+def life(incarnation: int) -> Incarnation:
+    return Incarnation(incarnation, f"/x/{incarnation}.jsonl", "first")
 
 
 @pytest.mark.promise("F25", "A1")
@@ -372,21 +376,26 @@ async def test_a_team_whose_lead_lives_is_not_taken_and_of_two_that_take_a_dead_
 
 @pytest.mark.promise("D8")
 def test_a_life_that_is_over_is_forgotten_with_its_parting_but_not_the_next_life_of_the_name():
-    file = FILE.begun("Bob", Life(2, "/x", "first"))
-    assert set(file.gone("bob", 1).lives) == {"ann", "bob"} and not file.gone("bob", 1).partings
-    assert set(file.gone("bob", 2).lives) == {"ann"} and set(file.gone("bob", 2).partings) == {"bob"}
+    file = FILE.with_incarnation("Bob", Incarnation(2, "/x", "first"))
+    assert (
+        set(file.without_incarnation("bob", 1).incarnation_records) == {"ann", "bob"}
+        and not file.without_incarnation("bob", 1).pending_ends
+    )
+    assert set(file.without_incarnation("bob", 2).incarnation_records) == {"ann"} and set(
+        file.without_incarnation("bob", 2).pending_ends
+    ) == {"bob"}
 
 
 @pytest.mark.promise("F25", "P3")
 def test_a_lead_lives_as_long_as_its_lease_is_held(tmp_path):
     lease = tmp_path / "lease"
     lead = LeadLease(SESSION, 1, str(lease))
-    assert not lead_lives(lead)
+    assert not is_lead_alive(lead)
     held = Lease.take(lease, "test")
-    assert lead_lives(lead)
+    assert is_lead_alive(lead)
     held.release()
-    assert not lead_lives(lead)
-    assert lead_lives(LeadLease(SESSION, os.getpid())) and not lead_lives(LeadLease(SESSION, 0))
+    assert not is_lead_alive(lead)
+    assert is_lead_alive(LeadLease(SESSION, os.getpid())) and not is_lead_alive(LeadLease(SESSION, 0))
 
 
 @pytest.mark.finding("D4")

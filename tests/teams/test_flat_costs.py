@@ -7,9 +7,9 @@ import pytest
 
 from teamwright.protocol import roster as entries
 from teamwright.teams import incarnation, roster, team_file
-from teamwright.teams.member.index import Members
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.teammate import Teammates
 from tests.scale.crew import Plays, a_team
 
 
@@ -21,8 +21,8 @@ class Work:
         for owner, name in (
             (roster, "parse_config"),
             (team_file, "parse_team_file"),
-            (entries.Member, "to_json"),
-            (incarnation.Life, "as_json"),
+            (entries.RosterMember, "to_json"),
+            (incarnation.Incarnation, "as_json"),
         ):
             monkeypatch.setattr(owner, name, self._counted(name, getattr(owner, name)))
 
@@ -40,7 +40,7 @@ class Work:
 
 async def come(session, number):
     mate = await spawn(session.team, SpawnSpec("Look.", name=f"m{number}"))
-    while mate.turns < 1 or not mate.resting:
+    while mate.turns < 1 or not mate.is_resting:
         session.team.changed.clear()
         await session.team.changed.wait()
 
@@ -71,14 +71,14 @@ async def test_a_spawn_into_a_team_of_forty_parses_and_encodes_no_more_than_one_
 
 @pytest.mark.finding("T17")
 def test_a_member_is_found_in_any_case_and_a_name_that_went_is_not():
-    members = Members()
+    members = Teammates()
     members["Ada"], members["bob"] = "first", "second"
     members["ada"] = "third"
-    assert (members.nearest("ADA"), members.nearest("Bob")) == ("third", "second")
+    assert (members.find_any_case("ADA"), members.find_any_case("Bob")) == ("third", "second")
     del members["Ada"]
-    assert members.nearest("Ada") == "third"
+    assert members.find_any_case("Ada") == "third"
     members.clear()
-    assert members.nearest("ada") is None
+    assert members.find_any_case("ada") is None
 
 
 class Files(Counter):

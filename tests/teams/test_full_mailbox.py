@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from teamwright.mail.inbox import counts, inbox_for
-from teamwright.mail.tally import MOST_UNREAD, RUNTIME_UNREAD
-from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
+from teamwright.mail.inbox import count_entries, inbox_for
+from teamwright.mail.unread_quota import MAX_RUNTIME_UNREAD, MAX_UNREAD
+from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import a_team, until
 
@@ -40,7 +40,7 @@ async def test_notices_that_find_no_room_replace_the_older_ones_of_their_sender(
             await until(team, lambda: ada.state == "idle" and calls(model) == n + 2)  # noqa: B023
         results = [notice.result for notice in notices(path, "ada")]
         assert results == ["answer 4"] and len(notices(path, "bob")) == 1
-        assert counts(path)[0] == MOST_UNREAD + RUNTIME_UNREAD
+        assert count_entries(path)[0] == MAX_UNREAD + MAX_RUNTIME_UNREAD
 
 
 @pytest.mark.finding("T15")
@@ -65,12 +65,12 @@ async def test_a_notice_that_finds_neither_room_nor_an_older_one_is_dropped_and_
 async def fill(team, path) -> None:
     """Fill the mailbox with plain messages up to the limit of the runtime."""
     inbox = inbox_for(path, team.session.team.home.guard(path), path.with_suffix(".archive"))
-    free = MOST_UNREAD + RUNTIME_UNREAD - counts(path)[0]
-    await asyncio.gather(*(inbox.send(Entry("cy", f"mail {n}"), runtime=True) for n in range(free)))
+    free = MAX_UNREAD + MAX_RUNTIME_UNREAD - count_entries(path)[0]
+    await asyncio.gather(*(inbox.send(InboxEntry("cy", f"mail {n}"), runtime=True) for n in range(free)))
 
 
 def calls(model: ScriptedModel) -> int:
-    return sum(request.asker == "ada" for request in model.requests)
+    return sum(request.agent_name == "ada" for request in model.requests)
 
 
 def notices(path, sender: str) -> list[IdleNotification]:

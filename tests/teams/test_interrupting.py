@@ -8,14 +8,14 @@ import pytest
 from teamwright import Team
 from teamwright.agent.conversation import Conversation
 from teamwright.protocol.ids import LEAD
-from teamwright.storage.paths import home_of
+from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until, within
 
 
 def idle_notices(name: str) -> list[dict]:
-    texts = [entry["text"] for entry in json.loads(home_of().inbox("crew", LEAD).read_bytes())]
+    texts = [entry["text"] for entry in json.loads(find_home().inbox("crew", LEAD).read_bytes())]
     return [m for m in map(json.loads, texts) if m.get("type") == "idle_notification" and m.get("from") == name]
 
 
@@ -59,8 +59,8 @@ async def test_what_was_interrupted_is_not_owed_at_a_resume_and_goes_along_with_
     again = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Both."]})
     async with Team.resume("crew", model=again, cwd=tmp_path, permission_mode="bypassPermissions") as team:
         mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.resting)
-        assert not again.requests and mate.paused
+        await until(team, lambda: mate.is_resting)
+        assert not again.requests and mate.is_paused
         await team.send("ada", "Go on.")
         await until(team, lambda: mate.turns == 1 and mate.state == "idle")
     assert told(again, "ada").count("Think long.") == 1
@@ -78,7 +78,7 @@ async def test_an_interrupt_in_the_middle_of_a_command_leaves_a_conversation_tha
         await until(team, lambda: ada.state == "idle")
         conversation = team.session.team.members["ada"].agent.conversation
         loaded = Conversation.load(conversation.path, conversation.prefix)
-        assert loaded.interrupted and not loaded.owes_round and not loaded.unanswered()
+        assert loaded.interrupted and not loaded.owes_answer and not loaded.unanswered_calls()
         await ada.send("Never mind.")
         await until(team, lambda: len(model.requests) == 2 and ada.state == "idle")
     assert "interrupted" in told(model, "ada")

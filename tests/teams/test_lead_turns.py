@@ -18,7 +18,7 @@ STOP = ("SendMessage", {"to": "ada", "message": {"type": "shutdown_request", "re
 @pytest.mark.finding("T13")
 @pytest.mark.parametrize("still_open", [True, False], ids=["a task is open", "no task is open"])
 async def test_the_lead_is_reminded_once_when_all_members_are_idle_and_a_task_is_open(tmp_path, still_open):
-    model = Holding(lambda request: f"{request.asker}: I have read it.", "ada")
+    model = Holding(lambda request: f"{request.agent_name}: I have read it.", "ada")
     async with a_team(tmp_path, model) as team:
         heard, crew = Told(team), team.session.team
         if still_open:
@@ -26,11 +26,11 @@ async def test_the_lead_is_reminded_once_when_all_members_are_idle_and_a_task_is
         await team.spawn("ada", "Count the files.")
         run = team.run("See it through.")
         await heard.one(TurnEnded, member=LEAD)
-        assert not crew.quiet() and REMINDED not in told(model, LEAD), "ada is at work"
+        assert not crew.is_quiet() and REMINDED not in told(model, LEAD), "ada is at work"
         model.go.set()
         async with asyncio.timeout(WAIT_S):
             assert (await run).ok
-        turns = [request for request in model.requests if request.asker == LEAD]
+        turns = [request for request in model.requests if request.agent_name == LEAD]
         assert "ada: I have read it." in told(model, LEAD)
         assert len(turns) == (3 if still_open else 2), "the prompt, the report of ada, the reminder"
         assert told(model, LEAD).count(REMINDED) == still_open
@@ -43,14 +43,14 @@ async def test_the_lead_is_reminded_once_when_all_members_are_idle_and_a_task_is
 @pytest.mark.finding("T13")
 async def test_the_shutdown_of_a_member_wakes_the_lead_once(tmp_path):
     def script(request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return "ok"
         return STOP if "Stop ada." in newest(request) else "Understood."
 
     async with a_team(tmp_path, Holding(script)) as team:
         heard = Told(team)
         await team.spawn("ada", "Wait.")
-        await until(team, team.session.team.quiet)
+        await until(team, team.session.team.is_quiet)
         async with asyncio.timeout(WAIT_S):
             assert (await team.run("Stop ada.")).ok
         last = told(team.session.lead.agent.model, LEAD)

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from teamwright import Team
-from teamwright.app import assembling
-from teamwright.app.looking.status import status_views
 from teamwright.models import pool
-from teamwright.models.governor import Governor
-from teamwright.models.pacing.board import Page
+from teamwright.models.rate_limit.rate_limit_store import FileRateLimitStore
+from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.protocol.events import MemberChanged, Notice
-from teamwright.storage.paths import home_of
-from teamwright.teams.pausing.waiting_out import TRIES_MOST
+from teamwright.session.factory import components
+from teamwright.storage.paths import find_home
+from teamwright.teams.turn_end import MAX_TRIES
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
+from teamwright.views.status import status_views
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("F60", "P6")
@@ -49,17 +49,19 @@ def service(monkeypatch, tmp_path):
     """How a run reaches a server: short pauses of our own, and few tries."""
 
     def set_up(server, retries, longest_s=0.05):
-        governor = Governor(backoff_s=0.01, backoff_most_s=0.05, board=Page(tmp_path / "governors" / "page"))
-        settled = assembling.model_settings
+        rate_limiter = RateLimiter(
+            backoff_s=0.01, max_backoff_s=0.05, board=FileRateLimitStore(tmp_path / "governors" / "page")
+        )
+        settled = components.model_settings
 
         def patient(settings):
             return replace(settled(settings), retries=retries, backoff_s=0.01, backoff_most_s=longest_s)
 
-        monkeypatch.setattr(pool, "governor_for", lambda *_: governor)
-        monkeypatch.setattr(assembling, "model_settings", patient)
+        monkeypatch.setattr(pool, "rate_limiter_for", lambda *_: rate_limiter)
+        monkeypatch.setattr(components, "model_settings", patient)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-0000000000000000")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        return governor
+        return rate_limiter
 
     return set_up
 
@@ -100,14 +102,14 @@ async def test_twelve_members_that_are_refused_at_once_all_finish_and_run_nothin
         return plays(body)
 
     async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server:
-        governor = service(server, retries=10)
+        rate_limiter = service(server, retries=10)
         async with a_team(tmp_path) as team:
             await spawn_all(team)
             result = await team.run("Wait for them.")
         assert result.ok, result.error
     assert ran(tmp_path) == MEMBERS
     assert refused <= len(MEMBERS) + 1 + answers
-    assert governor.running == 0
+    assert rate_limiter.running_count == 0
 
 
 @pytest.mark.slow
@@ -152,13 +154,13 @@ async def test_a_paused_member_shows_on_what_it_waits_and_a_word_makes_it_try_at
         async with a_team(tmp_path) as team:
             ada = await team.spawn("ada", "Run your command once.")
             mate = team.session.team.find("ada")
-            while mate.limited.due is None or mate.state != "idle":
-                mate.changed.clear()
-                await mate.changed.wait()
-            [view] = status_views(home_of(), tmp_path / "work")
+            while mate.rate_limit_pause.due is None or mate.state != "idle":
+                mate.team_changed.clear()
+                await mate.team_changed.wait()
+            [view] = status_views(find_home(), tmp_path / "work")
             [shown] = [(m.state, m.on) for m in view.members if m.name == "ada"]
             assert shown == ("waiting", "the rate limit")
-            assert not team.session.team.quiet(), "a run waits for who goes on by itself"
+            assert not team.session.team.is_quiet(), "a run waits for who goes on by itself"
             refusing = False
             await ada.send("Try now.")
             assert (await team.run("Wait for ada.")).ok
@@ -178,9 +180,9 @@ async def test_a_service_that_refuses_for_ever_ends_a_run_that_can_be_gone_on_wi
         service(server, retries=1)
         async with a_team(tmp_path) as team:
             await team.spawn("ada", "Run your command once.")
-            ended = await team.session.settled(await team.run("Wait for ada."))
+            ended = await team.session.end_members(await team.run("Wait for ada."))
             told = "\n".join(item.decode() for item in team.session.lead.agent.conversation.items)
-        assert asked == 2 * (TRIES_MOST + 1), "bounded: each try of its own is one series"
+        assert asked == 2 * (MAX_TRIES + 1), "bounded: each try of its own is one series"
         assert "write to it to make it go on" in told
         assert (ended.stop, ended.cut_off, ended.exit_code) == ("cut_off", ("ada",), 5)
         refusing = False

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from teamwright.agent.conversation import Conversation, Told
-from teamwright.agent.job_journal import Job, JobJournal, lost_jobs
+from teamwright.agent.conversation import Conversation, UserMessage
+from teamwright.agent.job_journal import Job, JobJournal, unreported_jobs
 from teamwright.models.model import Prefix
-from teamwright.protocol.blocks import text_block
 from teamwright.protocol.clock import now_ms
-from teamwright.teams.lost_jobs import tell_lost
+from teamwright.protocol.messages import text_block
+from teamwright.teams.subagents.owner_notices import notify_lost
 
 
 class Agent:
@@ -18,11 +18,11 @@ class Agent:
 
     def __init__(self, tmp_path: Path, name: str) -> None:
         self.conversation = Conversation.start(tmp_path / f"{name}.jsonl", Prefix("m", b""), {})
-        self.agent = self.desk = self
+        self.agent = self.incoming = self
         self.woken: list[tuple[str, str]] = []
         self.beside: list[tuple[str, str]] = []
 
-    def notice(self, text: str, key: str, *, wakes: bool = True) -> None:
+    def notify(self, text: str, key: str, *, wakes: bool = True) -> None:
         (self.woken if wakes else self.beside).append((text, key))
 
 
@@ -34,13 +34,13 @@ def crew(tmp_path):
 def begun(session: Path, *jobs: tuple[str, str]) -> JobJournal:
     journal = JobJournal(session)
     for name, owner in jobs:
-        journal.begun(Job(name, owner, "", session / name, 7, 0))
+        journal.record_start(Job(name, owner, "", session / name, 7, 0))
     return journal
 
 
 def tell(session: Path, crew, lead=True) -> list[str]:
-    team = SimpleNamespace(own=lambda name: crew.get(name), agents=None)
-    told = tell_lost(
+    team = SimpleNamespace(find_in_process=lambda name: crew.get(name), subagents=None)
+    told = notify_lost(
         JobJournal(session), team, crew["team-lead"] if lead else None, lambda job: f"{job.id} {job.state}"
     )
     return [job.id for job in told]
@@ -51,25 +51,25 @@ def test_each_owner_is_told_until_its_transcript_has_it_and_then_never_again(tmp
     begun(tmp_path, ("b1", "team-lead"), ("b2", "ada"))
     assert tell(tmp_path, crew) == ["b1", "b2"] == tell(tmp_path, crew), "killed before it was told: told again"
     assert crew["ada"].woken == [("b2 killed", "job-b2")] * 2
-    crew["ada"].conversation.tell(Told((text_block("b2 killed"),), ("notice:job-b2",)))
+    crew["ada"].conversation.append_user_message(UserMessage((text_block("b2 killed"),), ("notice:job-b2",)))
     assert tell(tmp_path, crew) == ["b1"]
-    assert [job.id for job in lost_jobs(tmp_path)] == ["b1"]
+    assert [job.id for job in unreported_jobs(tmp_path)] == ["b1"]
 
 
 def test_a_job_of_one_who_is_gone_is_nobodys_and_so_is_a_former_leads(tmp_path, crew):
     begun(tmp_path, ("b1", "bob"), ("b2", "team-lead"), ("b3", "ada"))
     assert tell(tmp_path, crew, lead=False) == ["b3"]
-    assert [job.id for job in lost_jobs(tmp_path)] == ["b3"]
+    assert [job.id for job in unreported_jobs(tmp_path)] == ["b3"]
 
 
 def test_a_namesake_that_was_born_after_the_job_is_not_told(tmp_path, crew, monkeypatch):
     monkeypatch.setattr("teamwright.agent.job_journal.now_ms", lambda: now_ms() - 3_600_000)
     begun(tmp_path, ("b1", "ada"))
-    assert tell(tmp_path, crew) == [] == lost_jobs(tmp_path)
+    assert tell(tmp_path, crew) == [] == unreported_jobs(tmp_path)
 
 
 def test_what_the_session_itself_stopped_wakes_no_lead(tmp_path, crew):
     journal = begun(tmp_path, ("b1", "team-lead"))
-    journal.ended(Job("b1", "team-lead", "", tmp_path, 7, 0, state="stopped"))
+    journal.record_end(Job("b1", "team-lead", "", tmp_path, 7, 0, state="stopped"))
     assert tell(tmp_path, crew) == ["b1"]
     assert (crew["team-lead"].woken, crew["team-lead"].beside) == ([], [("b1 stopped", "job-b1")])

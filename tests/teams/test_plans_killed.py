@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.paths import home_of
+from teamwright.storage.paths import find_home
 from tests.support.waits import WAIT_S
 from tests.teams.planners import record, rows, wire
 
@@ -23,7 +23,7 @@ def life(place: Path, kill_at: int) -> subprocess.CompletedProcess:
 
 def heard(words: str) -> int:
     """How often the member was told so, by its transcript."""
-    (path,) = home_of().ours.glob("projects/*/*/agents/ada.jsonl")
+    (path,) = find_home().own.glob("projects/*/*/agents/ada.jsonl")
     lines = [line for line in path.read_text().splitlines() if line.startswith('{"type":"user"')]
     return sum(line.count(words) for line in lines)
 
@@ -48,7 +48,7 @@ def test_whatever_moment_the_kills_take_each_round_has_one_request_one_answer_an
     kept = record()
     assert (kept["on"], kept["waits"], kept["before"]) == (False, "", "bubble")
     assert Path(kept["file"]).read_text() == "# Plan 2"
-    assert len(list((home_of().plans).glob("*.md"))) == 1
-    entries = json.loads(home_of().inbox("crew", "team-lead").read_bytes())
+    assert len(list((find_home().plans).glob("*.md"))) == 1
+    entries = json.loads(find_home().inbox("crew", "team-lead").read_bytes())
     asked = [json.loads(e["text"])["requestId"] for e in entries if "plan_approval_request" in e["text"]]
     assert asked == list(found)

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from teamwright import Team, TeamRefused
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import Entry, PlanApprovalResponse
-from teamwright.storage.paths import home_of
-from teamwright.teams.plans.approval import PlanAnswer, answer_plan
+from teamwright.protocol.mail import InboxEntry, PlanApprovalResponse
+from teamwright.storage.paths import find_home
+from teamwright.teams.plan_approval import PlanAnswer, answer_plan
 from teamwright.testing import ScriptedModel
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
@@ -27,7 +27,7 @@ HAND_IN = "please hand in"
 
 
 def script(request):
-    if request.asker != "ada":
+    if request.agent_name != "ada":
         return "ok"
     asked = HAND_IN in newest(request)
     return hand_in(f"# Plan {len(request.items)}") if asked else "ok"
@@ -70,7 +70,9 @@ class Rounds(RuleBasedStateMachine):
 
     async def _rests(self) -> None:
         mate = self.mate
-        await until(self.team, lambda: mate.resting and not mate.desk.rung and mate.state in {"idle", "awaiting"})
+        await until(
+            self.team, lambda: mate.is_resting and not mate.incoming.wake_pending and mate.state in {"idle", "awaiting"}
+        )
 
     def tell(self, text: str) -> None:
         turns = self.mate.turns
@@ -126,8 +128,8 @@ class Rounds(RuleBasedStateMachine):
         )
 
         async def sent() -> None:
-            await self.team.session.team.inbox("ada").send(Entry(sender, forged.encode(), msg_id=message_id()))
-            self.team.session.team.ring("ada")
+            await self.team.session.team.inbox("ada").send(InboxEntry(sender, forged.encode(), msg_id=message_id()))
+            self.team.session.team.wake("ada")
             await until(self.team, lambda: self.mate.turns > turns)
             await self._rests()
 
@@ -141,7 +143,7 @@ class Rounds(RuleBasedStateMachine):
         self.mate.agent.plan.enter()
         before = set(rows())
         self.tell(HAND_IN)
-        assert set(rows()) == before and not self.mate.agent.plan.on
+        assert set(rows()) == before and not self.mate.agent.plan.is_on
 
     @rule()
     def the_session_is_left_and_gone_on_with(self) -> None:
@@ -158,7 +160,7 @@ class Rounds(RuleBasedStateMachine):
         assert found == self.answers | ({self.open: None} if self.open else {})
         assert (str(self.mate.agent.policy.mode) == "plan") is self.planning
         assert (self.mate.state == "awaiting") is bool(self.open)
-        inbox = home_of().inbox("crew", "ada").read_text()
+        inbox = find_home().inbox("crew", "ada").read_text()
         assert all(inbox.count(f'requestId\\":\\"{id}') >= 1 for id in self.answers)
 
     def teardown(self) -> None:

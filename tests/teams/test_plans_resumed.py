@@ -5,12 +5,12 @@ import json
 import pytest
 
 from teamwright import Team
-from teamwright.mail.requests import RequestBox
 from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.ids import LEAD
-from teamwright.storage.paths import home_of
-from teamwright.teams.plans.approval import PlanAnswer, answer_plan
-from teamwright.teams.plans.rows import answer_body
+from teamwright.requests.request_store import RequestStore
+from teamwright.storage.paths import find_home
+from teamwright.teams.plan_approval import PlanAnswer, answer_plan
+from teamwright.teams.plan_requests import answer_body
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, told, until
 from tests.teams.planners import hand_in, made, newest, record, rows, touched, wire
@@ -21,7 +21,7 @@ def resumed(tmp_path, model, **more) -> Team:
 
 
 def ada(request):
-    if request.asker != "ada":
+    if request.agent_name != "ada":
         return "ok"
     last = newest(request)
     if "was approved" in last:
@@ -33,15 +33,15 @@ async def leave_with_a_plan_open(tmp_path, **more) -> str:
     async with a_team(tmp_path, ScriptedModel(ada), **more) as team:
         await team.spawn("ada", "Plan.", mode="plan")
         mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.state == "awaiting" and mate.resting)
-        return mate.plan.request
+        await until(team, lambda: mate.state == "awaiting" and mate.is_resting)
+        return mate.pending_plan.request_id
 
 
 async def mode_at_rest(tmp_path, model) -> str:
     """The mode of the member once it has gone on with whatever there was."""
     async with resumed(tmp_path, model) as team:
         mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.resting and mate.state == "idle")
+        await until(team, lambda: mate.is_resting and mate.state == "idle")
         return str(mate.agent.policy.mode)
 
 
@@ -52,9 +52,9 @@ async def test_an_open_plan_waits_on_and_no_model_is_asked_for_that(tmp_path):
     model = ScriptedModel(ada)
     async with resumed(tmp_path, model) as team:
         mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.state == "awaiting" and mate.resting)
-        assert mate.plan.request == id and str(mate.agent.policy.mode) == "plan"
-        assert not [r for r in model.requests if r.asker == "ada"]
+        await until(team, lambda: mate.state == "awaiting" and mate.is_resting)
+        assert mate.pending_plan.request_id == id and str(mate.agent.policy.mode) == "plan"
+        assert not [r for r in model.requests if r.agent_name == "ada"]
         await answer_plan(team.session.team, id, PlanAnswer(True, LEAD))
         await until(team, lambda: mate.turns == 1 and mate.state == "idle")
     assert touched(tmp_path) and record()["file"] == file
@@ -66,7 +66,7 @@ async def test_an_open_plan_waits_on_and_no_model_is_asked_for_that(tmp_path):
 @pytest.mark.parametrize("point", ["answered", "applied", "told"])
 async def test_an_answer_that_was_cut_off_is_applied_and_told_once(tmp_path, approve, point):
     id = await leave_with_a_plan_open(tmp_path)
-    box = RequestBox(home_of().requests("crew"))
+    box = RequestStore(find_home().requests("crew"))
     assert box.answer(id, answer_body(approve, "because", LEAD))
     if point != "answered":
         model = Holding(ada, "ada")
@@ -75,10 +75,10 @@ async def test_an_answer_that_was_cut_off_is_applied_and_told_once(tmp_path, app
         async with resumed(tmp_path, model, settings_file=short):
             await model.thinking.wait()
         if point == "applied":  # the mode had changed, and the message was not written yet
-            inbox = home_of().inbox("crew", "ada")
+            inbox = find_home().inbox("crew", "ada")
             kept = [e for e in json.loads(inbox.read_bytes()) if "plan_approval_response" not in e["text"]]
             inbox.write_text(json.dumps(kept))
-            transcript = next(home_of().ours.glob("projects/*/*/agents/ada.jsonl"))
+            transcript = next(find_home().own.glob("projects/*/*/agents/ada.jsonl"))
             lines = transcript.read_text().splitlines(keepends=True)
             transcript.write_text("".join(line for line in lines if "the answer to your plan" not in line))
     model = ScriptedModel(ada)
@@ -140,8 +140,8 @@ async def test_a_new_life_of_the_name_begins_without_the_plans_of_the_old_one(tm
         assert (rows()[id][1]["approve"], rows()[id][1]["by"]) == (False, "system")
         again = await team.spawn("ada", "Just work.")
         mate = team.session.team.members["ada"]
-        await until(team, lambda: again.state == "idle" and mate.resting)
-        assert str(mate.agent.policy.mode) == "bubble" and not mate.plan.open
+        await until(team, lambda: again.state == "idle" and mate.is_resting)
+        assert str(mate.agent.policy.mode) == "bubble" and not mate.pending_plan.is_open
     async with resumed(tmp_path, model) as team:
         mate = team.session.team.members["ada"]
         assert str(mate.agent.policy.mode) == "bubble" and mate.state != "awaiting"

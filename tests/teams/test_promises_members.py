@@ -6,16 +6,16 @@ import json
 import pytest
 
 from teamwright import Team
-from teamwright.agent.conversation import Told
+from teamwright.agent.conversation import UserMessage
 from teamwright.models.model import Failure
-from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import CannotStart, UnknownMember
 from teamwright.protocol.events import MemberChanged, MessageSent, TaskChanged, ToolCalled, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.storage.paths import home_of
-from teamwright.teams.ending import kill
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
+from teamwright.protocol.messages import text_block
+from teamwright.storage.paths import find_home
+from teamwright.teams.shutdown import kill
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team_file import read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.notices import notices
@@ -26,13 +26,13 @@ STOP = ("SendMessage", {"to": "ada", "message": {"type": "shutdown_request"}})
 
 
 def on_disk(directory: str = "crew") -> list[str]:
-    config = json.loads(home_of().config(directory).read_bytes())
+    config = json.loads(find_home().config(directory).read_bytes())
     return [member["name"] for member in config["members"] if member["name"] != LEAD]
 
 
 def lives(directory: str = "crew") -> set[str]:
-    file = read_team_file(home_of().team_file(directory))
-    return set(file.lives) if file is not None else set()
+    file = read_team_file(find_home().team_file(directory))
+    return set(file.incarnation_records) if file is not None else set()
 
 
 def settings(own_home, **values) -> None:
@@ -49,16 +49,16 @@ class Failing:
     def __init__(self, builder, step: str, names: set[str]) -> None:
         self.builder, self.step, self.names = builder, step, names
 
-    def resolved(self, spec):
-        return self.builder.resolved(spec)
+    def resolve(self, spec):
+        return self.builder.resolve(spec)
 
     async def wire_model(self, spec):
         self._fail("model", spec)
         return await self.builder.wire_model(spec)
 
-    async def teammate(self, spec, team, life):
+    async def build_teammate(self, spec, team, life):
         self._fail("agent", spec)
-        return await self.builder.teammate(spec, team, life)
+        return await self.builder.build_teammate(spec, team, life)
 
     def _fail(self, step, spec) -> None:
         if step == self.step and spec.name in self.names:
@@ -96,7 +96,7 @@ async def test_of_six_starts_at_once_those_that_fail_in_a_step_leave_nothing_and
             for name in map("m{}".format, range(6))
         }
         made = await asyncio.gather(
-            *(team.spawn(name, "Wait.", role=kind) for name, kind in kinds.items()), return_exceptions=True
+            *(team.spawn(name, "Wait.", agent_type=kind) for name, kind in kinds.items()), return_exceptions=True
         )
         failed = {name for name, one in zip(kinds, made, strict=True) if isinstance(one, Exception)}
         assert failed == bad, made
@@ -119,7 +119,7 @@ async def test_a_start_that_is_cancelled_at_any_moment_leaves_nobody_or_a_whole_
             through = task.done()
             task.cancel()
             await asyncio.wait({task})
-            alive = [m.name for m in inner.live]
+            alive = [m.name for m in inner.running_members]
             assert on_disk() == alive
             if through or not task.cancelled():
                 assert alive == [name]
@@ -136,7 +136,7 @@ async def test_a_start_that_succeeded_is_of_a_member_that_answers(tmp_path):
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Wait.")
         mate = team.session.team.members["ada"]
-        assert mate.task is not None and not mate.task.done()
+        assert mate.run_task is not None and not mate.run_task.done()
         assert on_disk() == ["ada"] and lives() == {"ada"}
         await until(team, lambda: ada.state == "idle" and model.requests)
 
@@ -145,7 +145,7 @@ async def test_a_start_that_succeeded_is_of_a_member_that_answers(tmp_path):
 @pytest.mark.parametrize("how", ["broke", "ended", "stopped", "cancelled"])
 async def test_a_member_that_is_no_more_frees_its_slot_by_itself(tmp_path, own_home, how):
     settings(own_home, limits={"members": 1})
-    model = ScriptedModel(lambda r: {}["a mistake"] if r.asker == "ada" and how == "broke" else "ok")
+    model = ScriptedModel(lambda r: {}["a mistake"] if r.agent_name == "ada" and how == "broke" else "ok")
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Go.")
         inner = team.session.team
@@ -156,8 +156,8 @@ async def test_a_member_that_is_no_more_frees_its_slot_by_itself(tmp_path, own_h
             await ada.stop()
         elif how == "cancelled":
             await until(team, lambda: ada.state == "idle")
-            inner.members["ada"].task.cancel()  # by a program, or a library of it, that cancels what it finds
-        await until(team, lambda: ada.state == "gone" and not inner.parting)
+            inner.members["ada"].run_task.cancel()  # by a program, or a library of it, that cancels what it finds
+        await until(team, lambda: ada.state == "gone" and not inner.has_pending_end)
         kept = ["ada"] if how in {"broke", "cancelled"} else []
         assert on_disk() == kept and lives() == set(kept), "a member that failed keeps its place, and no slot"
         ben = await team.spawn("ben", "Go.")
@@ -173,11 +173,11 @@ async def test_a_member_that_is_no_more_frees_its_slot_by_itself(tmp_path, own_h
 @pytest.mark.promise("D4", "P1")
 async def test_a_member_that_an_error_ended_is_resumed_with_its_conversation_or_removed_on_request(tmp_path):
     broken = True
-    model = ScriptedModel(lambda r: {}["a mistake"] if r.asker == "ada" and broken else "ok")
+    model = ScriptedModel(lambda r: {}["a mistake"] if r.agent_name == "ada" and broken else "ok")
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "The first job.")
         inner = team.session.team
-        await until(team, lambda: ada.state == "gone" and not inner.parting)
+        await until(team, lambda: ada.state == "gone" and not inner.has_pending_end)
         with pytest.raises(UnknownMember, match="has crashed"):
             await team.send("ada", "Are you there?")
         broken = False
@@ -186,8 +186,8 @@ async def test_a_member_that_an_error_ended_is_resumed_with_its_conversation_or_
         assert told(model, "ada").count("The first job.") == 1, "it is the same conversation"
         broken = True
         await team.send("ada", "Once more.")
-        await until(team, lambda: again.state == "gone" and not inner.parting)
-        await team.session.deadlines.ask("ada", "enough")
+        await until(team, lambda: again.state == "gone" and not inner.has_pending_end)
+        await team.session.deadlines.request_stop("ada", "enough")
         assert on_disk() == [] and lives() == set()
 
 
@@ -229,7 +229,7 @@ async def test_whatever_a_model_makes_of_a_request_to_stop_it_ends_unless_it_obj
     settings(own_home, shutdown_objection_s=1)
 
     def script(request):
-        if request.asker == LEAD:
+        if request.agent_name == LEAD:
             return STOP if len(request.items) == 1 else "hm"
         if "shutdown_request" not in newest(request):
             return "ok"
@@ -257,7 +257,7 @@ async def test_after_a_stop_nothing_of_the_old_life_counts_though_its_model_heed
     class Deaf(ScriptedModel):
         async def stream(self, request):
             nonlocal first
-            if request.asker == "ada" and first:
+            if request.agent_name == "ada" and first:
                 first = False
                 thinking.set()
                 while not late.is_set():
@@ -270,7 +270,7 @@ async def test_after_a_stop_nothing_of_the_old_life_counts_though_its_model_heed
                 yield part
 
     def script(request):
-        if request.asker != "ada" or "Second life" in newest(request) or len(request.items) > 1:
+        if request.agent_name != "ada" or "Second life" in newest(request) or len(request.items) > 1:
             return "ok"
         say = ("SendMessage", {"to": "lead", "message": "From beyond."})
         return [say, ("Bash", {"command": "touch late"}), ("TaskUpdate", {"taskId": "1", "status": "completed"})]
@@ -290,7 +290,7 @@ async def test_after_a_stop_nothing_of_the_old_life_counts_though_its_model_heed
         team.session.log.subscribe(lambda _n, e: events.append(e))
         late.set()
         await within(WAIT_S, answered.wait())
-        await within(WAIT_S, asyncio.wait({old.task}))
+        await within(WAIT_S, asyncio.wait({old.run_task}))
         assert not (tmp_path / "late").exists()
         assert not any("From beyond." in e.get("text", "") for e in _entries(inner, LEAD))
         assert [t.status for t in await team.tasks.all()] == ["pending"]
@@ -349,7 +349,7 @@ async def test_a_conversation_of_50_mib_with_a_torn_end_goes_on(tmp_path):
         conversation = team.session.lead.agent.conversation
         for number in range(50):
             note = text_block(f"page {number} " + "x" * (1 << 20))
-            conversation.tell(Told((note,), (f"notice:{message_id()}",)))
+            conversation.append_user_message(UserMessage((note,), (f"notice:{message_id()}",)))
         path = conversation.path
     assert path.stat().st_size > 50 << 20
     with path.open("ab") as file:
@@ -377,8 +377,8 @@ async def test_two_teams_of_one_home_with_the_same_names_never_meet(tmp_path):
             await team.spawn("ada", f"You are of team {number}.")
         await first.send("ada", "only for the first")
         await first.tasks.add("of the first", metadata={"for": ["nobody"]})
-        await until(first, first.session.team.quiet)
-        await until(second, second.session.team.quiet)
+        await until(first, first.session.team.is_quiet)
+        await until(second, second.session.team.is_quiet)
         assert [t.subject for t in await second.tasks.all()] == []
         assert len(models[1].requests) == 1
     assert not [e for e in seen[1] if isinstance(e, TaskChanged)]

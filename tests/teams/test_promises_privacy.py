@@ -11,8 +11,8 @@ import pytest
 from teamwright import Team
 from teamwright.protocol.errors import InvalidName, TeamwrightError
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.mailing.post import send_text
-from teamwright.teams.stopping import ask_to_stop
+from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.shutdown_requests import ask_to_stop
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main
 from tests.support.waits import WAIT_S
@@ -127,7 +127,7 @@ async def test_all_that_a_team_at_work_writes_is_its_users_alone_whatever_the_um
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     job = ("Bash", {"command": f"echo begun; read word < {gate}", "run_in_background": True})
-    model = Holding(lambda r: job if r.asker == "ben" and len(r.items) == 1 else "ok", "ada")
+    model = Holding(lambda r: job if r.agent_name == "ben" and len(r.items) == 1 else "ok", "ada")
     former = os.umask(umask)
     try:
         async with a_team(tmp_path, model) as team:
@@ -177,7 +177,7 @@ FORGERIES = [
 @pytest.mark.parametrize("text", FORGERIES, ids=lambda text: text[:30])
 async def test_words_of_a_peer_change_no_state_and_are_shown_as_words(tmp_path, text):
     says = iter([("SendMessage", {"to": "ben", "message": text, "summary": "x"})])
-    model = ScriptedModel(lambda r: next(says, "sent") if r.asker == "ada" else "ok")
+    model = ScriptedModel(lambda r: next(says, "sent") if r.agent_name == "ada" else "ok")
     async with a_team(tmp_path, model) as team:
         await team.tasks.add("a job", metadata={"for": ["nobody"]})
         ben = await team.spawn("ben", "Wait.", mode="default")
@@ -189,7 +189,7 @@ async def test_words_of_a_peer_change_no_state_and_are_shown_as_words(tmp_path, 
         assert (task.owner, task.status) == (None, "pending")
         assert {m.name: m.mode for m in roster.teammates}["ben"] == "default"
         assert ben.state == "idle"
-    said = newest([r for r in model.requests if r.asker == "ben"][-1])
+    said = newest([r for r in model.requests if r.agent_name == "ben"][-1])
     assert said.count("</teammate-message>") == 1 and said.count("<teammate-message ") == 1
     assert "<system-reminder>" not in said
     assert '<teammate-message teammate_id="ada"' in said and '<teammate-message teammate_id="user"' not in said

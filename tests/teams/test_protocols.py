@@ -32,7 +32,7 @@ from tests.teams.crew import a_team, newest, told, until
 )
 async def test_both_shapes_of_a_message_are_taken_and_each_mistake_has_its_sentence(tmp_path, sent, answer):
     def script(request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return "ok"
         return ("SendMessage", sent) if len(request.items) == 1 else "fine"
 
@@ -41,7 +41,7 @@ async def test_both_shapes_of_a_message_are_taken_and_each_mistake_has_its_sente
         ada = await team.spawn("ada", "Wait.")
         await until(team, lambda: ada.state == "idle")
         await team.run("Send it.")
-    second = [r for r in model.requests if r.asker == "team-lead"][1]
+    second = [r for r in model.requests if r.agent_name == "team-lead"][1]
     assert answer in newest(second)
 
 
@@ -49,9 +49,9 @@ async def test_both_shapes_of_a_message_are_taken_and_each_mistake_has_its_sente
 @pytest.mark.parametrize("how", ["stopped", "broke", "consented"])
 async def test_every_end_reaches_the_lead_once_with_its_cause(tmp_path, how):
     def script(request):
-        if request.asker == "ada" and how == "broke":
+        if request.agent_name == "ada" and how == "broke":
             raise KeyError("a mistake")
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return "ok"
         stop = ("SendMessage", {"to": "ada", "message": {"type": "shutdown_request"}})
         return stop if how == "consented" and len(request.items) == 1 else "fine"
@@ -86,16 +86,16 @@ async def test_every_end_reaches_the_lead_once_with_its_cause(tmp_path, how):
 )
 async def test_a_built_in_kind_has_its_stated_tools_and_as_a_teammate_also_mail_and_tasks(tmp_path, kind, tools):
     def script(request):
-        if request.asker == "team-lead" and len(request.items) == 1:
+        if request.agent_name == "team-lead" and len(request.items) == 1:
             return ("Agent", {"description": "x", "prompt": "Go.", "subagent_type": kind})
         return "ok"
 
     model = ScriptedModel(script)
     async with a_team(tmp_path, model) as team:
         await team.run("Start one.")
-        ada = await team.spawn("ada", "Wait.", role=kind)
-        await until(team, lambda: ada.state == "idle" and model.requests[-1].asker == "ada")
-    of = {r.asker: {t["name"] for t in json.loads(b"{" + r.prefix.head + b"}")["tools"]} for r in model.requests}
+        ada = await team.spawn("ada", "Wait.", agent_type=kind)
+        await until(team, lambda: ada.state == "idle" and model.requests[-1].agent_name == "ada")
+    of = {r.agent_name: {t["name"] for t in json.loads(b"{" + r.prefix.head + b"}")["tools"]} for r in model.requests}
     sub = next(names for asker, names in of.items() if asker not in {"team-lead", "ada"})
     team_tools = {"SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "EnterPlanMode", "ExitPlanMode"}
     assert sub == tools
@@ -105,10 +105,10 @@ async def test_a_built_in_kind_has_its_stated_tools_and_as_a_teammate_also_mail_
 @pytest.mark.promise("row F1")
 async def test_a_sub_agent_may_do_no_more_than_the_member_that_started_it(tmp_path):
     def script(request):
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             return "w"
         first = len(request.items) == 1
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return ("Agent", {"description": "write it", "prompt": "Write."}) if first else "done"
         return ("Bash", {"command": "touch made"}) if first else "tried"
 
@@ -141,7 +141,7 @@ async def test_what_belongs_to_later_work_or_to_nobody_is_refused_and_starts_not
     async with a_team(tmp_path, model) as team:
         await team.run("Start it.")
         assert not team.members
-    assert {r.asker for r in model.requests} == {"team-lead"}
+    assert {r.agent_name for r in model.requests} == {"team-lead"}
     assert json.loads(model.requests[1].items[-1])["content"][0]["is_error"]
 
 
@@ -156,4 +156,4 @@ async def test_a_hundred_members_live_in_one_loop_and_each_does_its_turns(tmp_pa
         for number in range(100):
             await team.spawn(f"m{number}", "Say ok.")
         await until(team, lambda: all(m.state == "idle" for m in team.members))
-        assert len({r.asker for r in model.requests}) == 100
+        assert len({r.agent_name for r in model.requests}) == 100

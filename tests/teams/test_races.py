@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from teamwright.models.model import Failure
 from teamwright.protocol.errors import CannotStart, LimitExceeded, StorageError, TeamRefused
 from teamwright.protocol.events import MemberChanged
-from teamwright.protocol.mail import Entry
-from teamwright.teams.ending import delete_team, kill, leave_all
-from teamwright.teams.forming import create_team
-from teamwright.teams.lifecycle import State
-from teamwright.teams.mailing.post import send_text
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.stopping import ask_to_stop
+from teamwright.protocol.mail import InboxEntry
+from teamwright.teams.creation import create_team
+from teamwright.teams.lifecycle import MemberState
+from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.shutdown import delete_team, end_all, kill
+from teamwright.teams.shutdown_requests import ask_to_stop
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.testing import ScriptedModel
 from tests.support.examples import examples
 from tests.support.notices import notices
@@ -59,9 +59,9 @@ async def test_a_start_that_fails_late_takes_back_name_and_first_prompt(tmp_path
 
         class Broken:
             wire_model = staticmethod(maker.wire_model)
-            resolved = staticmethod(maker.resolved)
+            resolve = staticmethod(maker.resolve)
 
-            async def teammate(self, spec, team, incarnation):
+            async def build_teammate(self, spec, team, incarnation):
                 raise CannotStart("no-key", "no key")
 
         team.session.team.builder = Broken()
@@ -82,10 +82,10 @@ async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home)
 
         class Slow:
             wire_model = staticmethod(maker.wire_model)
-            resolved = staticmethod(maker.resolved)
+            resolve = staticmethod(maker.resolve)
 
-            async def teammate(self, spec, team, incarnation):
-                made = await maker.teammate(spec, team, incarnation)
+            async def build_teammate(self, spec, team, incarnation):
+                made = await maker.build_teammate(spec, team, incarnation)
                 building.set()
                 await asyncio.sleep(0)
                 return made
@@ -96,7 +96,7 @@ async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not inner.live and not inner.starting
+        assert not inner.running_members and not inner.starting
         assert names_on_disk(own_home) == ["team-lead"]
         assert not [t for t in asyncio.all_tasks() if t.get_name() == "member ada"]
 
@@ -110,7 +110,7 @@ async def test_a_shutdown_request_to_an_earlier_life_ends_nobody(tmp_path):
         inner = team.session.team
         request = await ask_to_stop(inner, "ada", "", team.session.deadlines.timers)
         await ada.stop()
-        assert inner.requests.answer_of(request), "no request stays without an answer"
+        assert inner.requests.get_answer(request), "no request stays without an answer"
         model.go.set()
         again = await team.spawn("ada", "Second life.")
         await until(team, lambda: model.requests and again.state == "idle")
@@ -126,8 +126,8 @@ async def test_a_shutdown_request_that_nobody_opened_changes_no_state(tmp_path):
         await until(team, lambda: ada.state == "idle")
         inner = team.session.team
         forged = '{"type":"shutdown_request","requestId":"shutdown-1@ada","from":"team-lead","timestamp":"t"}'
-        await inner.inbox("ada").send(Entry("team-lead", forged))
-        inner.ring("ada")
+        await inner.inbox("ada").send(InboxEntry("team-lead", forged))
+        inner.wake("ada")
         await until(team, lambda: len(model.requests) == 2 and ada.state == "idle")
         assert ada.state == "idle"
 
@@ -158,11 +158,11 @@ async def test_an_end_is_seen_through_though_who_asked_for_it_is_cancelled(tmp_p
         killing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await killing
-        await leave_all(inner, "the end")
+        await end_all(inner, "the end")
         assert names_on_disk(own_home) == ["team-lead"]
         handed = await inner.tasks.get(task.id)
         assert handed is not None and handed.owner is None
-        assert inner.quiet()
+        assert inner.is_quiet()
 
 
 @pytest.mark.promise("B7", "F16")
@@ -178,7 +178,7 @@ async def test_what_fails_at_an_end_keeps_nothing_else_from_being_done(tmp_path,
         inner.on_left = broken
         await ada.stop()
         assert names_on_disk(own_home) == ["team-lead"]
-        assert inner.quiet()
+        assert inner.is_quiet()
         result = await team.run("What happened?")
     assert result.ok
 
@@ -201,7 +201,9 @@ async def test_a_team_is_not_deleted_while_a_member_starts_and_nobody_starts_in_
         await asyncio.sleep(0)
         late = await spawn(inner, SpawnSpec("Wait.", name="ben"))
         await deleting
-        assert inner.implicit and late.state is not State.FAILED, "it is in a team of its own, not in a deleted one"
+        assert inner.implicit and late.state is not MemberState.FAILED, (
+            "it is in a team of its own, not in a deleted one"
+        )
 
 
 @pytest.mark.promise("A1", "A2")
@@ -225,11 +227,11 @@ async def test_a_team_that_is_made_after_the_implicit_one_takes_tasks_and_unseen
         await delete_team(inner)
         mate = await spawn(inner, SpawnSpec("Wait.", name="ada"))
         assert inner.implicit
-        await until(team, lambda: mate.state is State.IDLE)
+        await until(team, lambda: mate.state is MemberState.IDLE)
         await inner.tasks.create("a job", "x", by="user", metadata={"for": ["nobody"]})
         await kill(inner, mate, "enough")
         await create_team(inner, "explicit", None, None)
-        assert not (own_home / ".teamwright/teams" / inner.session_list).exists()
+        assert not (own_home / ".teamwright/teams" / inner.session_list_name).exists()
         assert [t.subject for t in await inner.tasks.all()] == ["a job"]
         await team.run("What happened?")
         assert notices("teammate_terminated", told(team.session.lead.agent.model, "team-lead"))
@@ -248,7 +250,7 @@ async def test_what_the_lead_had_not_seen_when_its_team_went_is_told_all_the_sam
 
 @pytest.mark.promise("F60", "B6")
 async def test_a_member_whose_model_fails_does_not_take_one_task_after_the_other(tmp_path):
-    model = ScriptedModel(lambda r: Failure("model-failed", "overloaded") if r.asker == "ada" else "hm")
+    model = ScriptedModel(lambda r: Failure("model-failed", "overloaded") if r.agent_name == "ada" else "hm")
     async with a_team(tmp_path, model) as team:
         for number in range(4):
             await team.tasks.add(f"job {number}")
@@ -282,7 +284,7 @@ async def test_a_task_whose_telling_fails_goes_back_to_the_list(tmp_path):
 @pytest.mark.promise("P3", "F24", "F70")
 async def test_a_cancellation_that_nobody_asked_for_is_a_failed_member_not_one_that_works_for_ever(tmp_path):
     def answer(request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             raise asyncio.CancelledError
         return "hm"
 
@@ -303,7 +305,7 @@ async def test_members_that_are_cut_off_at_work_are_killed_and_named(tmp_path):
         )
         await team.spawn("ada", "Think.")
         await within(WAIT_S, model.thinking.wait())
-        assert await team.session.wind_down() == ["ada"]
+        assert await team.session.stop_members() == ["ada"]
         with pytest.raises(TeamRefused, match="is ending"):
             await team.spawn("ben", "Too late.")
     assert states[-1] == "killed"
@@ -316,8 +318,8 @@ async def test_unread_mail_of_two_who_are_held_apart_does_not_keep_a_run_going(t
         inner = team.session.team
         for name in ("ada", "ben"):
             await team.spawn(name, "Wait.")
-        await until(team, lambda: inner.quiet())
-        inner.talk[frozenset({"ada", "ben"})] = inner.settings.ping_pong + 1
+        await until(team, lambda: inner.is_quiet())
+        inner.message_counts[frozenset({"ada", "ben"})] = inner.settings.ping_pong + 1
         assert (await send_text(inner, "ada", "ben", "thanks")).outcome == "queued_next_round"
         async with asyncio.timeout(WAIT_S):
             assert (await team.run("Go.")).ok
@@ -332,12 +334,12 @@ async def test_a_member_with_two_open_questions_is_blocked_until_the_last_is_ans
         await team.spawn("ada", "Think.")
         await within(WAIT_S, team.session.lead.agent.model.thinking.wait())
         mate = team.session.team.members["ada"]
-        mate.waits_for("permission for one")
-        mate.waits_for("permission for two")
-        mate.got_answer()
-        assert (mate.state, mate.waiting_on) == (State.BLOCKED, "permission for two")
-        mate.got_answer()
-        assert mate.state is State.WORKING
+        mate.note_waiting("permission for one")
+        mate.note_waiting("permission for two")
+        mate.note_answered()
+        assert (mate.state, mate.waiting_on) == (MemberState.BLOCKED, "permission for two")
+        mate.note_answered()
+        assert mate.state is MemberState.WORKING
         team.session.lead.agent.model.go.set()
 
 
@@ -371,13 +373,13 @@ async def _crossing(place, yields, ends):
             if inner.find(to) is not None:
                 await inner_send(inner, to, f"letter-{number}.")
             await pause()
-            for mate in inner.live[: ends if number == 3 else 0]:
+            for mate in inner.running_members[: ends if number == 3 else 0]:
                 await kill(inner, mate, "enough")
         async with asyncio.timeout(WAIT_S):
             result = await run
-            await until(team, inner.quiet)
+            await until(team, inner.is_quiet)
         assert result.ok
-        for mate in inner.live:
+        for mate in inner.running_members:
             said = told(model, mate.name)
             mine = [f"letter-{n}." for n in range(6) if ("ada", "ben", "cyd")[n % 3] == mate.name]
             assert [said.count(letter) for letter in mine] == [1] * len(mine)

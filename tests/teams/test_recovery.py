@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.app.ended.recovering import recovered_home
 from teamwright.protocol.roster import parse_config
-from teamwright.storage.paths import Home, home_of
+from teamwright.session.recovery import open_recovered_home
+from teamwright.storage.paths import Home, find_home
 from teamwright.teams.recovery import recover_teams
 from teamwright.teams.team_file import change_team_file, read_team_file
 from teamwright.testing import ScriptedModel
@@ -46,15 +46,15 @@ ODD = [
 
 @pytest.fixture
 def home(own_home) -> Home:
-    return home_of()
+    return find_home()
 
 
 async def leave_ada_and_bob(cwd: Path) -> None:
     """A team with two idle members, one of them in plan mode, whose session is closed."""
     async with a_team(cwd, ScriptedModel({"lead": ["ok"] * 9, "ada": ["Read it."], "bob": ["b"]})) as team:
         await team.tasks.add("wait for the boat", metadata={"for": ["nobody"]})
-        ada, bob = await team.spawn("ada", "Read the map."), await team.spawn("Bob", "Plan.", role="Explore")
-        await until(team, lambda: ada.state == bob.state == "idle" and team.session.team.quiet())
+        ada, bob = await team.spawn("ada", "Read the map."), await team.spawn("Bob", "Plan.", agent_type="Explore")
+        await until(team, lambda: ada.state == bob.state == "idle" and team.session.team.is_quiet())
 
 
 async def resumed_members(cwd: Path) -> tuple[list[str], tuple[str, ...]]:
@@ -107,7 +107,11 @@ async def test_a_roster_is_rebuilt_also_where_an_older_version_noted_nothing_of_
     await change_team_file(
         home,
         "crew",
-        lambda file: replace(file, extra={}, lives={n: replace(life, entry={}) for n, life in file.lives.items()}),
+        lambda file: replace(
+            file,
+            extra={},
+            incarnation_records={n: replace(life, entry={}) for n, life in file.incarnation_records.items()},
+        ),
     )
     home.config("crew").write_bytes(b"")
     assert len(await recover_teams(home)) == 1
@@ -136,8 +140,8 @@ async def test_a_resume_rebuilds_a_team_file_that_is_gone_or_damaged_and_says_so
         before.log,
         before.incarnations,
     )
-    assert {n: (life.transcript, life.first, life.incarnation) for n, life in after.lives.items()} == {
-        n: (life.transcript, life.first, life.incarnation) for n, life in before.lives.items()
+    assert {n: (life.transcript, life.first, life.incarnation) for n, life in after.incarnation_records.items()} == {
+        n: (life.transcript, life.first, life.incarnation) for n, life in before.incarnation_records.items()
     }
     was = "missing" if damage is None else "damaged"
     assert [w for w in warnings if f"was {was} and was rebuilt from config.json" in w]
@@ -191,10 +195,10 @@ async def test_a_command_that_names_a_team_repairs_that_team_alone(tmp_path, hom
         home.config(directory).write_bytes(b"")
         await asyncio.to_thread(killed_inside, home.inbox(directory, "ada"), home.guard(home.inbox(directory, "ada")))
     named = {"crew-2"} if word == "crew-2" else {"crew", "crew-2"}
-    _, said = await asyncio.to_thread(recovered_home, None, word)
+    _, said = await asyncio.to_thread(open_recovered_home, None, word)
     assert len(said) == len(named)
     assert {name for name in ("crew", *others) if home.config(name).read_bytes()} == named
     locked = {path.parts[-3] for path in (home.shared / "teams").glob("*/inboxes/*.lock")}
     assert locked == {"crew", *others} - named
-    _, rest = await asyncio.to_thread(recovered_home, None, "50101e6d")
+    _, rest = await asyncio.to_thread(open_recovered_home, None, "50101e6d")
     assert len(said) + len(rest) == 4, "the id of a session may be that of any team's"

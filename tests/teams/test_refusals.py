@@ -5,7 +5,7 @@ import json
 import pytest
 
 from teamwright import Team
-from teamwright.protocol.blocks import text_of
+from teamwright.protocol.messages import message_text
 from teamwright.testing import ScriptedModel
 
 LONG = "x" * 5_000
@@ -13,13 +13,13 @@ LONG = "x" * 5_000
 
 def results(model: ScriptedModel, name: str) -> list[str]:
     """The results of the agent's calls, oldest first."""
-    request = [one for one in model.requests if one.asker == name][-1]
+    request = [one for one in model.requests if one.agent_name == name][-1]
     found: list[str] = []
     for item in request.items:
         for block in json.loads(item)["content"]:
             if block["type"] == "tool_result":
                 content = block["content"]
-                found.append(content if isinstance(content, str) else text_of(content))
+                found.append(content if isinstance(content, str) else message_text(content))
     return found
 
 
@@ -80,7 +80,7 @@ async def test_a_second_team_create_answers_with_the_team_that_the_session_leads
     model = ScriptedModel({"lead": [*calls, *own, "done", "done", "done"], "ada": ["ok"] * 3})
     async with Team("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions") as team:
         await team.run("Go.")
-        implicit = team.session.team.session_list
+        implicit = team.session.team.session_list_name
     same, other, _, _, of_session = results(model, "team-lead")
     assert json.loads(same) == json.loads(other)
     assert json.loads(same)["team_name"] == "crew" and json.loads(same)["lead_agent_id"] == "lead@crew"

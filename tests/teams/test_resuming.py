@@ -8,11 +8,11 @@ import pytest
 
 from teamwright import Team, TeamwrightError
 from teamwright.agent.transcript import read_header
-from teamwright.mail.requests import RequestBox
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import Entry
-from teamwright.storage.paths import Home, home_of
-from teamwright.teams.incarnation import Life, Parting
+from teamwright.protocol.mail import InboxEntry
+from teamwright.requests.request_store import RequestStore
+from teamwright.storage.paths import Home, find_home
+from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.team_file import change_team_file, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
@@ -21,7 +21,7 @@ from tests.teams.crew import Holding, a_team, told, until
 
 @pytest.fixture
 def home(own_home) -> Home:
-    return home_of()
+    return find_home()
 
 
 def resumed(tmp_path, model, **more) -> Team:
@@ -35,8 +35,8 @@ def roster(home: Home) -> dict[str, dict]:
 async def leave_with_ada_and_bob(tmp_path, *answers: str) -> None:
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": answers or ["Read it."], "bob": ["Nothing yet."]})
     async with a_team(tmp_path, model) as team:
-        ada, bob = await team.spawn("ada", "Read the map."), await team.spawn("bob", "Wait.", role="Explore")
-        await until(team, lambda: ada.state == bob.state == "idle" and team.session.team.quiet())
+        ada, bob = await team.spawn("ada", "Read the map."), await team.spawn("bob", "Wait.", agent_type="Explore")
+        await until(team, lambda: ada.state == bob.state == "idle" and team.session.team.is_quiet())
 
 
 @pytest.mark.promise("D8", "F55")
@@ -53,7 +53,7 @@ async def test_members_come_back_with_their_colours_their_words_and_their_prefix
         prefix = mate.agent.conversation.prefix
         await team.send("ada", "What did you read?")
         await until(team, lambda: mate.turns == 1 and mate.state == "idle")
-    request = [r for r in model.requests if r.asker == "ada"][-1]
+    request = [r for r in model.requests if r.agent_name == "ada"][-1]
     assert request.prefix.head == prefix.head
     assert prefix.digest == read_header(mate.agent.conversation.path)["prefix"]
     assert "Read the map." in told(model, "ada") and "Read it." in told(model, "ada")
@@ -66,8 +66,8 @@ async def test_a_round_that_is_owed_is_run_at_once_and_unread_mail_is_told_once(
         await team.spawn("ada", "Think.")
         await asyncio.wait_for(held.thinking.wait(), WAIT_S)
         held.held.clear()
-        await team.session.team.inbox("ada").send(Entry("bob", "hello from bob", msg_id=message_id()))
-        await team.session.wind_down("as a kill would", keep=True)
+        await team.session.team.inbox("ada").send(InboxEntry("bob", "hello from bob", msg_id=message_id()))
+        await team.session.stop_members("as a kill would", keep=True)
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Thought.", "Read bob."]})
     async with resumed(tmp_path, model) as team:
         ada = team.session.team.members["ada"]
@@ -81,7 +81,7 @@ async def test_tasks_stay_with_their_owners_and_one_that_was_not_told_yet_is_tol
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["I am on it."], "bob": []})
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
         first = await team.tasks.add("Draw the map")
-        await team.session.wind_down("as a kill would", keep=True)
+        await team.session.stop_members("as a kill would", keep=True)
         await team.session.team.tasks.claim(first.id, "ada", frozenset())  # killed before ada was told
     async with resumed(tmp_path, model) as team:
         ada = team.session.team.members["ada"]
@@ -111,17 +111,17 @@ async def test_a_parting_that_a_kill_cut_off_is_seen_through_and_told_once(tmp_p
     await leave_with_ada_and_bob(tmp_path)
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
         task = await team.tasks.add("Draw the map")
-        await team.session.wind_down("as a kill would", keep=True)
+        await team.session.stop_members("as a kill would", keep=True)
         await team.session.team.tasks.claim(task.id, "ada", frozenset())
-    parting = Parting("ada", 1, "killed by the test", message_id(), "", (task.id,))
-    await change_team_file(home, "crew", lambda file: file.leaving(parting))
+    parting = PendingEnd("ada", 1, "killed by the test", message_id(), "", (task.id,))
+    await change_team_file(home, "crew", lambda file: file.with_pending_end(parting))
     for _ in range(2):
         async with resumed(tmp_path, ScriptedModel("ok")) as team:
             await until(team, lambda: team.session.team.members["bob"].state == "idle")
             assert [m.name for m in team.members] == ["bob"]
     assert set(roster(home)) == {LEAD, "bob"}
     file = read_team_file(home.team_file("crew"))
-    assert set(file.lives) == {"bob"} and not file.partings
+    assert set(file.incarnation_records) == {"bob"} and not file.pending_ends
     entries = json.loads(home.inbox("crew", LEAD).read_bytes())
     assert sum("killed by the test" in e["text"] and f"#{task.id}" in e["text"] for e in entries) == 1
 
@@ -134,10 +134,10 @@ async def test_a_start_that_had_only_its_name_is_taken_back_and_one_with_a_life_
     for name in ("eva", "gus"):
         config["members"].append(ada | {"name": name, "agentId": f"{name}@crew", "prompt": f"{name}, begin."})
     home.config("crew").write_text(json.dumps(config))
-    old = read_team_file(home.team_file("crew")).lives["ada"]
+    old = read_team_file(home.team_file("crew")).incarnation_records["ada"]
     path = old.transcript.replace("ada", "gus")
     life = replace(old, transcript=path, first=message_id())
-    await change_team_file(home, "crew", lambda file: file.begun("gus", life))
+    await change_team_file(home, "crew", lambda file: file.with_incarnation("gus", life))
     model = ScriptedModel({"lead": ["ok"] * 9, "gus": ["I began."]})
     async with resumed(tmp_path, model) as team:
         assert [m.name for m in team.members] == ["ada", "bob", "gus"]
@@ -149,7 +149,7 @@ async def test_a_start_that_had_only_its_name_is_taken_back_and_one_with_a_life_
 @pytest.mark.promise("D3", "P4", "F22")
 async def test_a_shutdown_request_is_open_again_and_one_that_was_agreed_to_is_carried_out(tmp_path, home):
     await leave_with_ada_and_bob(tmp_path)
-    box, agreed, asked = RequestBox(home.requests("crew")), "shutdown-1@ada", "shutdown-2@bob"
+    box, agreed, asked = RequestStore(home.requests("crew")), "shutdown-1@ada", "shutdown-2@bob"
     for id, name in ((agreed, "ada"), (asked, "bob")):  # killed before bob's notice was sent, and before ada was gone
         box.open(id, {"kind": "shutdown", "requester": LEAD, "target": name, "incarnation": 1, "reason": "enough"})
     box.answer(agreed, {"approve": True, "by": "ada"})
@@ -165,7 +165,7 @@ async def test_a_shutdown_request_is_open_again_and_one_that_was_agreed_to_is_ca
 @pytest.mark.promise("D8", "D5")
 async def test_a_member_that_cannot_come_back_is_told_of_and_its_tasks_go_back(tmp_path, home):
     await leave_with_ada_and_bob(tmp_path)
-    life: Life = read_team_file(home.team_file("crew")).lives["ada"]
+    life: Incarnation = read_team_file(home.team_file("crew")).incarnation_records["ada"]
     with open(life.transcript, "r+b") as file:
         file.write(b"not a transcript at all\n")
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
@@ -182,7 +182,9 @@ async def test_who_wrote_to_a_member_that_ended_unread_is_told(tmp_path, home):
         ada, bob = await team.spawn("ada", "Think."), await team.spawn("bob", "Wait.")
         await asyncio.wait_for(model.thinking.wait(), WAIT_S)
         await until(team, lambda: bob.state == "idle")
-        await team.session.team.inbox("ada").send(Entry("bob", "are you there?", "a question", msg_id=message_id()))
+        await team.session.team.inbox("ada").send(
+            InboxEntry("bob", "are you there?", "a question", msg_id=message_id())
+        )
         model.go.set()
         model.held.clear()
         await ada.stop()

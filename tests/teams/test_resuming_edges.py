@@ -7,21 +7,20 @@ from dataclasses import replace
 import pytest
 
 from teamwright import Team
-from teamwright.app import session
-from teamwright.mail.inbox import peek
+from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
-from teamwright.protocol.mail import Entry
-from teamwright.storage.paths import Home, home_of
-from teamwright.teams import resuming
+from teamwright.protocol.mail import InboxEntry
+from teamwright.session import session
+from teamwright.storage.paths import Home, find_home
 from teamwright.teams.catalogue import NewTeam, Teams
-from teamwright.teams.ending import delete_again, delete_team, kill
-from teamwright.teams.mailing.returning import return_late_mail
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.stopping import Answer, answer_stop, ask_to_stop
+from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.mailbox.undelivered import return_late_mail
+from teamwright.teams.shutdown import delete_team, finish_delete, kill
+from teamwright.teams.shutdown_requests import StopAnswer, answer_stop, ask_to_stop
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease, read_team_file
-from teamwright.teams.teammate import Teammate
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
@@ -29,7 +28,7 @@ from tests.teams.crew import Holding, a_team, told, until
 
 @pytest.fixture
 def home(own_home) -> Home:
-    return home_of()
+    return find_home()
 
 
 def texts_for_lead(home: Home) -> list[str]:
@@ -49,13 +48,13 @@ async def test_an_objection_that_a_kill_cut_off_reaches_the_lead_once(tmp_path, 
         inner = team.session.team
         id = await ask_to_stop(inner, "ada", "enough", team.session.deadlines.timers)
         if told:
-            await answer_stop(inner, "ada", id, Answer(False, "not yet"))
+            await answer_stop(inner, "ada", id, StopAnswer(False, "not yet"))
         else:
             inner.requests.answer(id, {"approve": False, "reason": "not yet", "by": "ada"})
-        assert not await answer_stop(inner, "ada", id, Answer(False, "not yet", again=True))
+        assert not await answer_stop(inner, "ada", id, StopAnswer(False, "not yet", is_rerun=True))
         objections = [text for text in texts_for_lead(home) if "shutdown_rejected" in text]
         assert len(objections) == 1 and id in objections[0]
-        assert await inner.inbox(LEAD).has(keyed_id("objected", id))
+        assert await inner.inbox(LEAD).contains(keyed_id("objected", id))
         model.go.set()
 
 
@@ -66,7 +65,7 @@ async def test_a_call_that_asked_to_stop_does_not_ask_again_though_it_was_answer
         await team.spawn("ada", "Wait.")
         inner, timers = team.session.team, team.session.deadlines.timers
         id = await ask_to_stop(inner, "ada", "enough", timers, call="a call")
-        await answer_stop(inner, "ada", id, Answer(False, "not yet"))
+        await answer_stop(inner, "ada", id, StopAnswer(False, "not yet"))
         assert await ask_to_stop(inner, "ada", "enough", timers, call="a call") == id
         assert await ask_to_stop(inner, "ada", "enough", timers, call="another") != id
         model.go.set()
@@ -107,13 +106,13 @@ async def test_mail_that_came_after_its_reader_had_ended_goes_back_once(tmp_path
             await team.spawn(name, "Wait.")
         await team.stop("ada")
         inner = team.session.team
-        await inner.inbox("ada").send(Entry("user", "the door is open", msg_id=message_id()))
-        await inner.inbox("bob").send(Entry("user", "for bob", msg_id=message_id()))
+        await inner.inbox("ada").send(InboxEntry("user", "the door is open", msg_id=message_id()))
+        await inner.inbox("bob").send(InboxEntry("user", "for bob", msg_id=message_id()))
         for _ in range(2):
             await return_late_mail(inner)
         assert sum("ada has ended" in text and "the door is open" in text for text in texts_for_lead(home)) == 1
         assert not any("for bob" in text for text in texts_for_lead(home))
-        await inner.inbox("ada").send(Entry("user", "and the window", msg_id=message_id()))
+        await inner.inbox("ada").send(InboxEntry("user", "and the window", msg_id=message_id()))
     assert sum("and the window" in text for text in texts_for_lead(home)) == 1
 
 
@@ -123,7 +122,7 @@ async def test_a_team_whose_making_was_cut_off_after_its_roster_is_made_by_the_s
     async with a_team(tmp_path, a_model()) as team:
         inner = team.session.team
         home.team_file("crew").unlink()  # as if killed before it was written
-        await inner.inbox(LEAD).send(Entry("user", "hello", msg_id=message_id()))
+        await inner.inbox(LEAD).send(InboxEntry("user", "hello", msg_id=message_id()))
         new = NewTeam("crew", LeadLease(inner.session, 1), str(tmp_path), "m", 1)
         made = await inner.teams.create(new)
         assert (made.directory, made.archived) == ("crew", ())
@@ -140,7 +139,7 @@ async def test_what_goes_back_to_a_sender_that_comes_back_later_is_not_told_to_t
             await team.spawn(name, "Wait.")
         inner = team.session.team
         await team.stop("ada")
-        await inner.inbox("ada").send(Entry("bob", "are you there?", msg_id=message_id()))
+        await inner.inbox("ada").send(InboxEntry("bob", "are you there?", msg_id=message_id()))
         bob = inner.members.pop("bob")  # as after a kill: on the roster, and not started yet
         await return_late_mail(inner)
         inner.members["bob"] = bob
@@ -152,27 +151,27 @@ async def test_what_goes_back_to_a_sender_that_comes_back_later_is_not_told_to_t
 async def test_a_member_that_is_ended_while_it_comes_back_is_told_of_once(tmp_path, home, monkeypatch):
     async with a_team(tmp_path, a_model()) as team:
         await team.spawn("ada", "Wait.")
-        await team.session.wind_down("as a kill would", keep=True)
-    live = Teammate.live
+        await team.session.stop_members("as a kill would", keep=True)
+    live = InProcessTeammate.run
 
     async def ended_at_once(mate):
         asyncio.get_running_loop().create_task(kill(inner[0], mate, "ended by the test"))
         await live(mate)
 
-    inner, resume = [], resuming.resume_members
-    monkeypatch.setattr(Teammate, "live", ended_at_once)
+    inner, resume_members = [], session.resume_members
+    monkeypatch.setattr(InProcessTeammate, "run", ended_at_once)
 
     async def resumed(team, deadlines):
         inner.append(team)
-        return await resume(team, deadlines)
+        return await resume_members(team, deadlines)
 
     monkeypatch.setattr(session, "resume_members", resumed)
     async with Team.resume("crew", model=a_model(), cwd=tmp_path) as team:
-        await until(team, lambda: team.session.team.members["ada"].parted)
+        await until(team, lambda: team.session.team.members["ada"].end_processed)
         assert team.members == []
     told = [text for text in texts_for_lead(home) if "teammate_terminated" in text]
     assert len(told) == 1 and "ended by the test" in told[0]
-    assert not read_team_file(home.team_file("crew")).lives
+    assert not read_team_file(home.team_file("crew")).incarnation_records
 
 
 @pytest.mark.promise("P1", "A6", "D8")
@@ -182,11 +181,11 @@ async def test_a_deletion_that_a_kill_cut_off_is_seen_through_and_the_lead_hears
         first = await team.tasks.add("Draw the map")
         await team.session.team.tasks.update(first.id, by=LEAD, lead=True, status="completed")
         inner = team.session.team
-        await inner.inbox(LEAD).send(Entry("user", "one more thing", msg_id=message_id()))
+        await inner.inbox(LEAD).send(InboxEntry("user", "one more thing", msg_id=message_id()))
         home.archive.mkdir()
         home.team("crew").rename(home.archive / "crew-0123abcd")  # as if killed right then
         inner.forget()
-        assert await delete_again(inner) == "crew"
+        assert await finish_delete(inner) == "crew"
         assert (home.archive / "crew-0123abcd" / "tasks" / f"{first.id}.json").exists()
         assert not home.tasks("crew").exists()
         model.go.set()
@@ -203,7 +202,7 @@ async def test_what_reaches_the_lead_while_its_team_is_deleted_is_told_all_the_s
         delete = Teams.delete
 
         async def slowly(teams, directory):
-            await inner.inbox(LEAD).send(Entry("user", "at the last moment", msg_id=message_id()))
+            await inner.inbox(LEAD).send(InboxEntry("user", "at the last moment", msg_id=message_id()))
             return await delete(teams, directory)
 
         monkeypatch.setattr(Teams, "delete", slowly)
@@ -220,12 +219,12 @@ async def test_a_member_that_is_not_back_yet_can_be_written_to_by_one_that_is(tm
         await team.spawn("cy", "Wait.")
         await asyncio.wait_for(first.thinking.wait(), WAIT_S)
         await until(team, lambda: ada.state == "idle")
-        await team.session.wind_down("as a kill would", keep=True)
+        await team.session.stop_members("as a kill would", keep=True)
     script = {"lead": ["ok"] * 9, "bob": [("SendMessage", {"to": "cy", "message": "are you back?"}), "written"]}
     model = ScriptedModel(script | {"ada": [], "cy": ["I am."]})
     async with Team.resume("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions") as team:
-        await until(team, lambda: team.session.team.members["cy"].turns >= 1 and team.session.team.quiet())
-        assert not team.session.team.coming_back
+        await until(team, lambda: team.session.team.members["cy"].turns >= 1 and team.session.team.is_quiet())
+        assert not team.session.team.resuming
     assert "are you back?" in told(model, "cy") and "no longer running" not in told(model, "bob")
 
 
@@ -237,9 +236,9 @@ async def test_who_is_over_before_it_was_told_that_a_message_was_not_read_has_th
         for name in ("ada", "bob"):
             await team.spawn(name, "Wait.")
         inner = team.session.team
-        await inner.inbox("bob").send(Entry("ada", "the door is open", msg_id=message_id()))
+        await inner.inbox("bob").send(InboxEntry("ada", "the door is open", msg_id=message_id()))
         await team.stop("bob")
-        assert sum("did not read your message" in one.text for one in peek(home.inbox("crew", "ada"))) == 1
+        assert sum("did not read your message" in one.text for one in read_entries(home.inbox("crew", "ada"))) == 1
         await team.stop("ada")
         await return_late_mail(inner)
     [text] = [text for text in texts_for_lead(home) if "the door is open" in text]

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team, TeamwrightError
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
 from teamwright.models.model import Failure
-from teamwright.protocol.blocks import encode, text_block
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import Entry
-from teamwright.storage.paths import home_of
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.messages import encode, text_block
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.storage.paths import find_home
 from teamwright.teams.catalogue import NewTeam
-from teamwright.teams.forming import create_team, ensure_team
-from teamwright.teams.mailing.post import Call, send_text
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.creation import create_team, ensure_team
+from teamwright.teams.mailbox.outgoing import SendCall, send_text
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
@@ -36,7 +36,7 @@ def resumed(tmp_path, model, **more) -> Team:
 async def test_who_was_at_work_when_the_session_was_left_goes_on_when_it_is_resumed(tmp_path):
     held = Holding({"lead": ["ok"] * 9, "ada": ["never said"]}, "ada")
     async with a_team(tmp_path, held) as team:
-        team.session.team.settings = replace(team.session.team.settings, goodbye_s=0.01)
+        team.session.team.settings = replace(team.session.team.settings, shutdown_timeout_s=0.01)
         await team.spawn("ada", "Think.")
         await asyncio.wait_for(held.thinking.wait(), WAIT_S)
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Thought.", "Still here."]})
@@ -45,7 +45,7 @@ async def test_who_was_at_work_when_the_session_was_left_goes_on_when_it_is_resu
         await until(team, lambda: ada.turns >= 1 and ada.state in {"idle", "completed"})
         await team.send("ada", "Are you there?")
         await until(team, lambda: ada.turns == 2 and ada.state == "idle")
-        assert not ada.asked and not ada.leaving
+        assert not ada.stop_request_id and not ada.end_cause
     assert "being left" not in told(model, "ada")
 
 
@@ -63,9 +63,9 @@ def options(tmp_path, model, **more) -> Options:
 
 @pytest.mark.promise("P1", "D8")
 async def test_mail_of_the_sessions_own_team_follows_into_the_new_one_though_a_kill_came_between(tmp_path, own_home):
-    home = home_of()
+    home = find_home()
     async with open_session(options(tmp_path, ScriptedModel("ok"))) as session:
-        team, late = session.team, Entry("bob", "late words", msg_id=message_id())
+        team, late = session.team, InboxEntry("bob", "late words", msg_id=message_id())
         await ensure_team(team)
         await team.inbox(LEAD).send(late)
         lead = LeadLease(session.id, os.getpid(), team.lease)
@@ -86,7 +86,7 @@ async def test_a_team_that_is_being_made_is_made_whole_though_the_call_is_cancel
     async with open_session(options(tmp_path, model)) as session:
         team = session.team
         await ensure_team(team)
-        await team.inbox(LEAD).send(Entry("bob", "late words", msg_id=message_id()))
+        await team.inbox(LEAD).send(InboxEntry("bob", "late words", msg_id=message_id()))
         barred = Path(f"{team.home.config(team.directory)}.lock")
         barred.mkdir()  # another program changes the roster of the team that makes way
         made = asyncio.create_task(create_team(team, "crew", None, None))
@@ -94,7 +94,7 @@ async def test_a_team_that_is_being_made_is_made_whole_though_the_call_is_cancel
         made.cancel()
         barred.rmdir()
         await asyncio.wait({made})
-        assert made.cancelled() and not team.home.config(team.session_list).exists()
+        assert made.cancelled() and not team.home.config(team.session_list_name).exists()
         await session.run([text_block("Go on.")])
     assert told(model, LEAD).count("late words") == 1
 
@@ -103,16 +103,16 @@ async def leave_with_ada_and_bob(tmp_path, **more) -> None:
     """A team that was left with two idle members; ada has a task in progress."""
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Ready.", "I am on it."], "bob": ["Ready."]})
     async with a_team(tmp_path, model, **more) as team:
-        ada, bob = await team.spawn("ada", "Get ready."), await team.spawn("bob", "Get ready.", role="Explore")
+        ada, bob = await team.spawn("ada", "Get ready."), await team.spawn("bob", "Get ready.", agent_type="Explore")
         await until(team, lambda: ada.state == bob.state == "idle")
         mates = team.session.team.members
         await team.tasks.add("Draw the map", metadata={"for": ["ada"]})
-        await until(team, lambda: mates["ada"].turns == 2 and team.session.team.quiet())
+        await until(team, lambda: mates["ada"].turns == 2 and team.session.team.is_quiet())
 
 
 @pytest.mark.promise("P2", "P3", "D8")
 async def test_who_was_written_off_the_roster_before_a_kill_keeps_no_task_and_the_lead_is_told(tmp_path, own_home):
-    home = home_of()
+    home = find_home()
     await leave_with_ada_and_bob(tmp_path)
     config = json.loads(home.config("crew").read_bytes())
     config["members"] = [m for m in config["members"] if m["name"] != "ada"]
@@ -124,16 +124,16 @@ async def test_who_was_written_off_the_roster_before_a_kill_keeps_no_task_and_th
             assert [m.name for m in team.members] == ["bob"]
     texts = [e["text"] for e in json.loads(home.inbox("crew", LEAD).read_bytes())]
     assert sum("ada has ended" in text and "#1" in text for text in texts) == 1
-    assert set(read_team_file(home.team_file("crew")).lives) == {"bob"}
+    assert set(read_team_file(home.team_file("crew")).incarnation_records) == {"bob"}
 
 
 def transcript(home, name: str) -> Path:
-    return Path(read_team_file(home.team_file("crew")).lives[name].transcript)
+    return Path(read_team_file(home.team_file("crew")).incarnation_records[name].transcript)
 
 
 @pytest.mark.promise("D8", "D5")
 async def test_a_member_whose_transcript_has_an_end_that_makes_no_sense_is_resumed_without_it(tmp_path, own_home):
-    home = home_of()
+    home = find_home()
     await leave_with_ada_and_bob(tmp_path)
     with transcript(home, "ada").open("ab") as file:
         file.write(b'{"type":"user","message":{"role":"user","content"\n')
@@ -147,7 +147,7 @@ async def test_a_member_whose_transcript_has_an_end_that_makes_no_sense_is_resum
 
 @pytest.mark.promise("D8", "D5")
 async def test_a_file_that_the_system_will_not_read_now_costs_nobody_its_place(tmp_path, own_home):
-    home = home_of()
+    home = find_home()
     await leave_with_ada_and_bob(tmp_path)
     path = transcript(home, "bob")
     path.rename(path.with_suffix(".aside"))
@@ -163,7 +163,7 @@ async def test_a_file_that_the_system_will_not_read_now_costs_nobody_its_place(t
 
 @pytest.mark.promise("D8", "D5")
 async def test_a_member_whose_transcript_is_gone_does_not_begin_anew_without_a_word(tmp_path, own_home):
-    home = home_of()
+    home = find_home()
     await leave_with_ada_and_bob(tmp_path)
     transcript(home, "ada").unlink()
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
@@ -190,7 +190,7 @@ class FailsFor(ScriptedModel):
     """The service refuses one agent."""
 
     async def stream(self, request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             yield Failure("model-failed", "the service is down")
             return
         async for part in super().stream(request):
@@ -202,11 +202,11 @@ async def test_a_member_that_fails_again_after_a_resume_is_told_again(tmp_path):
     lead = {"lead": ["ok"] * 9}
     async with a_team(tmp_path, FailsFor(lead)) as team:
         ada = await team.spawn("ada", "Think.")
-        await until(team, lambda: team.session.team.members["ada"].paused and ada.state == "idle")
+        await until(team, lambda: team.session.team.members["ada"].is_paused and ada.state == "idle")
         await team.run("What is ada doing?")
     again = FailsFor(lead)
     async with resumed(tmp_path, again) as team:
-        await until(team, lambda: team.session.team.members["ada"].paused and team.session.team.quiet())
+        await until(team, lambda: team.session.team.members["ada"].is_paused and team.session.team.is_quiet())
         await team.run("And now?")
     assert told(again, LEAD).count("the service is down") == 2
 
@@ -217,11 +217,11 @@ async def test_a_cap_on_a_members_rounds_is_for_its_life(tmp_path):
     async with a_team(tmp_path, ScriptedModel(script)) as team:
         spec = SpawnSpec(prompt="Look for ever.", name="ada", max_turns=3)
         await spawn(team.session.team, spec)
-        await until(team, lambda: team.session.team.members["ada"].paused)
+        await until(team, lambda: team.session.team.members["ada"].is_paused)
     model = ScriptedModel(script)
     async with resumed(tmp_path, model) as team:
-        await until(team, lambda: team.session.team.members["ada"].paused)
-    assert not [request for request in model.requests if request.asker == "ada"]
+        await until(team, lambda: team.session.team.members["ada"].is_paused)
+    assert not [request for request in model.requests if request.agent_name == "ada"]
 
 
 @pytest.mark.promise("D8", "B7")
@@ -236,7 +236,7 @@ async def test_a_task_that_a_member_took_or_was_given_is_not_told_as_new_at_a_re
     async with a_team(tmp_path, ScriptedModel(script)) as team:
         await team.spawn("ada", "Get ready.")
         mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.turns == 1 and team.session.team.quiet())
+        await until(team, lambda: mate.turns == 1 and team.session.team.is_quiet())
         await team.session.team.tasks.create("Draw the map", "", by="user", metadata={"needs": ["NoSuchTool"]})
         if by == "itself":
             await team.session.team.tasks.update("1", by=LEAD, lead=True, metadata={"needs": None, "for": ["bob"]})
@@ -244,25 +244,25 @@ async def test_a_task_that_a_member_took_or_was_given_is_not_told_as_new_at_a_re
             await team.send("ada", "Take #1.")
         else:
             await team.run("Give #1 to ada.")
-        await until(team, lambda: mate.turns == 2 and team.session.team.quiet())
+        await until(team, lambda: mate.turns == 2 and team.session.team.is_quiet())
         assert (await team.session.team.tasks.get("1")).status == "in_progress"
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Again?"]})
     async with resumed(tmp_path, model) as team:
-        await until(team, lambda: not team.session.team.members["ada"].resumed and team.session.team.quiet())
+        await until(team, lambda: not team.session.team.members["ada"].resumed and team.session.team.is_quiet())
         assert team.session.team.members["ada"].turns == 0
 
 
 @pytest.mark.promise("D8", "P1")
 async def test_what_the_lead_should_hear_beside_is_told_with_the_reminder_too(tmp_path, own_home):
     await leave_with_ada_and_bob(tmp_path)
-    home = home_of()
+    home = find_home()
     transcript(home, "ada").unlink()
     model = ScriptedModel({"lead": ["ok"] * 9})
     async with resumed(tmp_path, model) as team:
-        while await team.session.lead.turn() is not None:
+        while await team.session.lead.run_turn() is not None:
             pass
-        team.session.lead.aside("one word beside")
-        await team.session.lead.remind()
+        team.session.lead.add_note("one word beside")
+        await team.session.lead.run_reminder()
     assert told(model, LEAD).count("one word beside") == 1
 
 
@@ -282,8 +282,8 @@ async def test_a_message_to_a_name_in_another_case_is_not_sent_twice_when_its_ca
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
         await team.spawn("ada", "Wait.")
         crew = team.session.team
-        first = await send_text(crew, LEAD, "ADA", "hello", call=Call("the call"))
-        again = await send_text(crew, LEAD, "ADA", "hello", call=Call("the call", again=True))
+        first = await send_text(crew, LEAD, "ADA", "hello", call=SendCall("the call"))
+        again = await send_text(crew, LEAD, "ADA", "hello", call=SendCall("the call", is_rerun=True))
         assert again.message_id == first.message_id
         entries = json.loads(crew.inbox("ada").path.read_bytes())
     assert sum(entry["text"] == "hello" for entry in entries) == 1
@@ -293,7 +293,7 @@ async def test_a_message_to_a_name_in_another_case_is_not_sent_twice_when_its_ca
 @pytest.mark.parametrize("name", ["config.json", "team.json"])
 async def test_a_team_one_of_whose_two_files_cannot_be_read_is_not_left_out_without_a_word(tmp_path, own_home, name):
     await leave_with_ada_and_bob(tmp_path)
-    home = home_of()
+    home = find_home()
     place = home.team("crew")
     session = read_team_file(home.team_file("crew")).lead.session
     (place / name).rename(tmp_path / name)
@@ -335,17 +335,17 @@ async def test_who_had_read_a_request_to_stop_before_a_kill_consents_by_ending_i
     held = HeldAtSecond(script, "ada")
     async with a_team(tmp_path, held, tools=[wait_until_asked]) as team:
         await team.spawn("ada", "Wait.")
-        await team.session.deadlines.ask("ada", "enough")
+        await team.session.deadlines.request_stop("ada", "enough")
         read.set()
         await asyncio.wait_for(held.thinking.wait(), WAIT_S)
-        await team.session.wind_down("as a kill would", keep=True)
+        await team.session.stop_members("as a kill would", keep=True)
     if answered:  # killed before anybody could act on it
         said = {"role": "assistant", "content": [{"type": "text", "text": "Fine, I stop."}]}
-        with transcript(home_of(), "ada").open("ab") as file:
+        with transcript(find_home(), "ada").open("ab") as file:
             file.write(b'{"type":"assistant","at":"","stop_reason":"end_turn","message":%s}\n' % encode(said))
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": [] if answered else ["Fine, I stop."]})
     async with resumed(tmp_path, model) as team:
         await until(team, lambda: not team.members)
-    texts = [e["text"] for e in json.loads(home_of().inbox("crew", LEAD).read_bytes())]
+    texts = [e["text"] for e in json.loads(find_home().inbox("crew", LEAD).read_bytes())]
     assert sum("ada has ended: shut down on request" in text for text in texts) == 1
     assert sum("shutdown_approved" in text for text in texts) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import COLORS
-from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.storage.paths import Home
 from teamwright.teams.roster import Roster
 from tests.support.waits import WAIT_S
@@ -21,13 +21,13 @@ CHILD = Path(__file__).with_name("roster_child.py")
 @pytest.fixture
 def roster(tmp_path):
     made = Roster(Home.at(tmp_path / "home"), "demo")
-    lead = Member("team-lead@demo", "team-lead", agent_type="team-lead", model="m", joined_at=1)
+    lead = RosterMember("team-lead@demo", "team-lead", agent_type="team-lead", model="m", joined_at=1)
     assert made.create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,)))
     return made
 
 
 def member(name, **more):
-    return Member("", name, prompt="do", backend_type="in-process", **more)
+    return RosterMember("", name, prompt="do", backend_type="in-process", **more)
 
 
 def on_disk(roster):
@@ -87,7 +87,7 @@ async def test_with_dedupe_the_newcomer_gets_a_number(roster):
 async def test_a_dead_namesake_is_replaced_in_its_place_and_colour(roster):
     await roster.join(member("ann"))
     await roster.join(member("bob"))
-    joined = await roster.join(member("Ann", model="new"), live=lambda m: m.name != "ann")
+    joined = await roster.join(member("Ann", model="new"), is_alive=lambda m: m.name != "ann")
     assert joined.color == "blue"
     assert [(m["name"], m.get("model")) for m in on_disk(roster)["members"][1:]] == [("Ann", "new"), ("bob", None)]
 
@@ -99,7 +99,7 @@ async def test_two_names_never_share_an_inbox_even_with_a_strangers(roster):
     roster.path.write_text(json.dumps(data))
     with pytest.raises(TeamRefused, match="Carl X"):
         await roster.join(member("Carl-X"))
-    await roster.join(member("carl-x"), live=lambda m: False)
+    await roster.join(member("carl-x"), is_alive=lambda m: False)
     assert [m["name"] for m in on_disk(roster)["members"]] == ["team-lead", "carl-x"]
 
 

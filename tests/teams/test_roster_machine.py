@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.ids import COLORS
-from teamwright.protocol.roster import Member, TeamConfig, parse_member
-from teamwright.storage import lockdir
+from teamwright.protocol.roster import RosterMember, TeamConfig, parse_member
+from teamwright.storage import lock_dir
 from teamwright.storage.paths import Home
 from teamwright.teams.roster import Roster
 from tests.storage.mortal import Mortal
@@ -29,9 +29,9 @@ handles = st.integers(0, 1)
 def mortal():
     """Processes that are killed in the middle; what they leave without a record is not waited for here."""
     TheRoster.mortal = Mortal(None)
-    lockdir._INTENT_STOOD_S, before = 0.0, lockdir._INTENT_STOOD_S
+    lock_dir._INTENT_STOOD_S, before = 0.0, lock_dir._INTENT_STOOD_S
     yield
-    lockdir._INTENT_STOOD_S = before
+    lock_dir._INTENT_STOOD_S = before
     TheRoster.mortal.close()
 
 
@@ -45,7 +45,7 @@ class TheRoster(RuleBasedStateMachine):
         self.home = Home.at(Path(tempfile.mkdtemp()))
         self.handles = [Roster(self.home, "demo") for _ in range(2)]
         self.path = self.handles[0].path
-        lead = Member("team-lead@demo", "team-lead", joined_at=1)
+        lead = RosterMember("team-lead@demo", "team-lead", joined_at=1)
         assert self.handles[0].create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,)))
         self.model = {}
         self.theirs = {}
@@ -69,7 +69,9 @@ class TheRoster(RuleBasedStateMachine):
     @rule(handle=handles, name=names, dead=st.booleans(), dedupe=st.booleans())
     def join(self, handle, name, dead, dedupe):
         there = name in self.model
-        call = self.handles[handle].join(Member("", name, model="new"), live=lambda _: not dead, dedupe=dedupe)
+        call = self.handles[handle].join(
+            RosterMember("", name, model="new"), is_alive=lambda _: not dead, dedupe=dedupe
+        )
         if there and not dead and not dedupe:
             with pytest.raises(TeamRefused):
                 self.runner.run(call)
@@ -105,7 +107,9 @@ class TheRoster(RuleBasedStateMachine):
         failing = [n for n in range(count) if fails >> n & 1]
 
         async def start(n):
-            joined = await self.handles[n % 2].join(Member("", f"many-{n}", model="new"), live=lambda _: False)
+            joined = await self.handles[n % 2].join(
+                RosterMember("", f"many-{n}", model="new"), is_alive=lambda _: False
+            )
             if n in failing:
                 await self.handles[(n + 1) % 2].remove(joined.name)
 

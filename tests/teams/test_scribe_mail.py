@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from teamwright import MessageSeen, MessageSent, Notice
-from teamwright.teams.mailing.post import send_text
+from teamwright import MessageDelivered, MessageSent, Notice
+from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger
@@ -18,7 +18,7 @@ def inbox_of(team, name):
 
 def was_sent(model, name: str, words: str) -> bool:
     """Whether the agent of this name was ever sent these words."""
-    return any(words in item.decode() for r in model.requests if r.asker == name for item in r.items)
+    return any(words in item.decode() for r in model.requests if r.agent_name == name for item in r.items)
 
 
 @pytest.mark.promise("C3", "P3", "F67")
@@ -31,15 +31,17 @@ async def test_a_strangers_mail_is_told_once_with_its_type_and_ours_never_again(
         await stranger.letter(inbox_of(team, "ann"), **{"from": "bob", "text": "from there", "summary": "a word"})
         sent = await heard.one(MessageSent, member="bob")
         assert (sent.to, sent.summary, sent.wire) == ("ann", "a word", "")
-        await heard.until(lambda: any(sent.message_id in e.message_ids for e in heard.of(MessageSeen, member="ann")))
+        await heard.until(
+            lambda: any(sent.message_id in e.message_ids for e in heard.of(MessageDelivered, member="ann"))
+        )
         body = {"type": "task_completed", "from": "bob", "taskId": "9", "timestamp": "2026-01-01T00:00:00.000Z"}
         await stranger.letter(inbox_of(team, "ann"), **{"from": "bob", "text": json.dumps(body)})
         await heard.one(MessageSent, member="bob", wire="task_completed")
-        await heard.until(lambda: len(heard.of(MessageSeen, member="ann")) >= 3)
+        await heard.until(lambda: len(heard.of(MessageDelivered, member="ann")) >= 3)
         ids = [e.message_id for e in heard.of(MessageSent)]
         assert len(ids) == len(set(ids))
         assert len(heard.of(MessageSent, to="ann", member="user")) == 1
-        seen = {i for e in heard.of(MessageSeen, member="ann") for i in e.message_ids}
+        seen = {i for e in heard.of(MessageDelivered, member="ann") for i in e.message_ids}
         assert {e.message_id for e in heard.of(MessageSent, to="ann")} <= seen | {first_of(team, "ann")}
 
 
@@ -58,7 +60,9 @@ async def test_a_busy_member_has_not_read_it_yet_and_the_mail_is_told_all_the_sa
         sent = await heard.one(MessageSent, member="bob")
         assert not was_sent(model, "ann", "are you there?")
         model.go.set()
-        await heard.until(lambda: any(sent.message_id in e.message_ids for e in heard.of(MessageSeen, member="ann")))
+        await heard.until(
+            lambda: any(sent.message_id in e.message_ids for e in heard.of(MessageDelivered, member="ann"))
+        )
         assert len(heard.of(MessageSent, member="bob")) == 1
 
 
@@ -71,7 +75,7 @@ async def test_mail_that_a_stranger_destroys_before_it_was_seen_is_told_to_its_s
         await team.spawn("ann", "Work.")
         await team.spawn("ben", "Work.")
         await model.thinking.wait()
-        await until(team, lambda: team.session.team.find("ben").resting)
+        await until(team, lambda: team.session.team.find("ben").is_resting)
         await send_text(team.session.team, "ben", "ann", "the tests are red", "red tests")
         await heard.one(MessageSent, member="ben", to="ann")
         if harm == "remove":
@@ -95,7 +99,7 @@ async def test_mail_that_was_seen_may_go_without_a_word(tmp_path):
         heard = Told(team)
         await team.spawn("ann", "Work.")
         await team.send("ann", "one")
-        await until(team, lambda: was_sent(model, "ann", "one") and team.session.team.quiet())
+        await until(team, lambda: was_sent(model, "ann", "one") and team.session.team.is_quiet())
         await stranger.remove(inbox_of(team, "ann"))
         await stranger.letter(inbox_of(team, "ann"), **{"from": "bob", "text": "two"})
         await heard.one(MessageSent, member="bob")
@@ -112,7 +116,7 @@ async def test_many_letters_of_our_own_are_each_told_once_whoever_reads_meanwhil
         sends = [send_text(team.session.team, "ann", "ben", f"letter {n}") for n in range(15)]
         sends += [team.send("ann", f"word {n}") for n in range(30)]
         await asyncio.gather(*sends)
-        await until(team, lambda: team.session.team.quiet())
+        await until(team, lambda: team.session.team.is_quiet())
         await stranger.letter(inbox_of(team, "ben"), **{"from": "bob", "text": "the last"})
         await heard.one(MessageSent, member="bob")
         ids = [e.message_id for e in heard.of(MessageSent)]

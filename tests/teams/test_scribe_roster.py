@@ -9,9 +9,9 @@ import pytest
 
 from teamwright import MemberChanged, Notice
 from teamwright.protocol.errors import StorageError, TeamwrightError
-from teamwright.protocol.mail import Entry
-from teamwright.storage.lock import lock_for
-from teamwright.teams.mailing.post import send_text
+from teamwright.protocol.mail import InboxEntry
+from teamwright.storage.file_lock import lock_for
+from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger
@@ -57,7 +57,7 @@ async def test_what_the_process_of_a_member_notes_of_its_turns_stays_in_its_entr
         heard, crew = Told(team), team.session.team
         await team.spawn("ann", "Work.")
         await team.spawn("ben", "Work.")
-        away = crew.outside.entries["ann"] = replace(crew.outside.entries["ann"], backend_type="tmux")
+        away = crew.external.own_entries["ann"] = replace(crew.external.own_entries["ann"], backend_type="tmux")
         await crew.roster.add(away)
         await stranger.member(config_of(team), "ann", isActive=True)
         await stranger.without(config_of(team), "ben")
@@ -132,7 +132,7 @@ async def test_a_stranger_that_overwrites_again_and_again_is_warned_of_once_and_
 
 @pytest.mark.promise("P3", "F67")
 async def test_a_team_that_is_removed_while_it_lives_is_told_stops_nobody_and_is_not_made_anew(tmp_path):
-    model = Holding(lambda request: "done" if request.asker == "ann" else "ok", "ann")
+    model = Holding(lambda request: "done" if request.agent_name == "ann" else "ok", "ann")
     async with a_team(tmp_path, model) as team, a_stranger() as stranger:
         heard = Told(team)
         await team.tasks.add("count the lines")
@@ -145,10 +145,11 @@ async def test_a_team_that_is_removed_while_it_lives_is_told_stops_nobody_and_is
         model.go.set()
         result = await team.run("What happened?")
         assert result.ok
-        lead = [item.decode() for r in model.requests if r.asker == "team-lead" for item in r.items]
+        lead = [item.decode() for r in model.requests if r.agent_name == "team-lead" for item in r.items]
         assert any("removed the files of the team" in item for item in lead)
         await until(
-            team, lambda: any("done" in i.decode() for r in model.requests if r.asker == "team-lead" for i in r.items)
+            team,
+            lambda: any("done" in i.decode() for r in model.requests if r.agent_name == "team-lead" for i in r.items),
         )
         assert team.session.team.find("ann") is not None
         assert not place.exists()
@@ -159,11 +160,11 @@ async def test_a_team_that_is_removed_while_it_lives_is_told_stops_nobody_and_is
 async def test_what_was_under_way_when_a_team_was_removed_does_not_make_it_anew(tmp_path):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         await team.spawn("ann", "Work.")
-        await until(team, lambda: team.session.team.quiet())
+        await until(team, lambda: team.session.team.is_quiet())
         place, roster, inbox = config_of(team).parent, team.session.team.roster, team.session.team.inbox("ann")
         await stranger.remove(place)
         with pytest.raises(StorageError):
-            await inbox.send(Entry("team-lead", "hello"))
+            await inbox.send(InboxEntry("team-lead", "hello"))
         with pytest.raises(StorageError):
             await lock_for(roster.path, team.session.team.home.guard(roster.path)).hold().__aenter__()
         assert not place.exists()
@@ -219,7 +220,7 @@ async def test_a_roster_that_another_program_left_empty_or_cut_is_restored_from_
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
         await team.spawn("ann", "Wait for mail.")
-        await until(team, lambda: team.session.team.quiet())
+        await until(team, lambda: team.session.team.is_quiet())
         crew = team.session.team
         path = crew.home.config(crew.directory)
         before = json.loads(path.read_bytes())
@@ -237,7 +238,7 @@ async def test_a_start_and_an_end_that_meet_an_empty_roster_wait_until_it_is_res
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
         ann = await team.spawn("ann", "Wait for mail.")
-        await until(team, lambda: team.session.team.quiet())
+        await until(team, lambda: team.session.team.is_quiet())
         await stranger.write(config_of(team), "")
         await asyncio.gather(team.spawn("bob", "Wait for mail too."), ann.stop())
         assert sorted(names(team)) == ["bob", "team-lead"]
@@ -251,7 +252,7 @@ async def test_a_team_file_that_another_program_removed_or_emptied_is_restored_f
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
         await team.spawn("ann", "Wait for mail.")
-        await until(team, lambda: team.session.team.quiet())
+        await until(team, lambda: team.session.team.is_quiet())
         path = config_of(team).with_name("team.json")
         before = path.read_bytes()
         await (stranger.remove(path) if damage is None else stranger.write(path, damage))

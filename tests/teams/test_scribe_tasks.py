@@ -10,9 +10,9 @@ import pytest
 from teamwright import Notice, TaskChanged
 from teamwright.agent.tool import NoInput, ToolContext
 from teamwright.protocol.errors import TaskRefused, TeamRefused
-from teamwright.teams.ending import delete_team
+from teamwright.teams.shutdown import delete_team
 from teamwright.testing import ScriptedModel
-from teamwright.tools.tasks.list import TaskListTool
+from teamwright.tools.tasks.task_list import TaskListTool
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger
 
@@ -61,7 +61,7 @@ async def test_a_task_that_a_stranger_makes_or_frees_wakes_an_idle_member(tmp_pa
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
         await team.spawn("ann", "Take what comes.")
-        await until(team, lambda: team.session.team.quiet())
+        await until(team, lambda: team.session.team.is_quiet())
         directory = team.session.team.tasks.directory
         await stranger.task(directory, 1)
         await heard.one(TaskChanged, change="claimed", member="ann")
@@ -98,7 +98,7 @@ async def test_a_task_that_a_stranger_takes_away_is_given_up_and_both_are_told_o
 
 def was_told(model, words: str) -> bool:
     """Whether ann was ever sent these words."""
-    return any(words in item.decode() for r in model.requests if r.asker == "ann" for item in r.items)
+    return any(words in item.decode() for r in model.requests if r.agent_name == "ann" for item in r.items)
 
 
 def lead_mail(team) -> str:
@@ -154,7 +154,7 @@ async def test_odd_json_in_a_task_file_is_told_to_the_lead_and_keeps_the_team_fr
         await until(team, lambda: what in inner.home.inbox(inner.directory, "team-lead").read_text())
         listed = await TaskListTool(SimpleNamespace(tasks=inner.tasks)).run(NoInput(), cast("ToolContext", None))
         assert "[damaged]" in str(listed.content) and str(path) in str(listed.content)
-        assert any(str(path) in line and "[damaged]" in line for line in await team.session.lead.standing())
+        assert any(str(path) in line and "[damaged]" in line for line in await team.session.lead.status_lines())
         assert [task.status for task in await team.session.task_lines() if str(path) in task.subject] == ["damaged"]
         with pytest.raises(TeamRefused, match="damaged task files") as refused:
             await delete_team(inner)

@@ -9,7 +9,7 @@ import pytest
 
 from teamwright import TaskChanged, Team
 from teamwright.protocol.errors import InvalidName, TaskRefused
-from teamwright.teams.ending import delete_team
+from teamwright.teams.shutdown import delete_team
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team, until
@@ -22,7 +22,7 @@ def claims_and_completes(request):
     """Members complete what they are given; the lead waits."""
     text = json.loads(request.items[-1])["content"]
     words = json.dumps(text)
-    if request.asker != "team-lead" and "The task is yours now" in words:
+    if request.agent_name != "team-lead" and "The task is yours now" in words:
         number = words.split("#", 1)[1].split(" ", 1)[0]
         return ("TaskUpdate", {"taskId": number, "status": "completed"})
     return "ok"
@@ -54,7 +54,7 @@ async def test_two_sessions_with_namesakes_share_a_list_without_doing_a_task_twi
         assert len(done) == 30
         assert sorted(task["status"] for task in on_disk(team)) == ["completed"] * 30
         owners = {task["owner"] for task in on_disk(team)}
-        own = f"ann@{team.session.team.session_list}"
+        own = f"ann@{team.session.team.session_list_name}"
         assert all(owner.startswith("ann@session-") for owner in owners) and own in owners
         ours = {id for id, member in done if member == "ann"}
         assert ours == {task["id"] for task in on_disk(team) if task["owner"] == own}
@@ -102,7 +102,7 @@ async def test_a_namesake_of_another_session_is_somebody_else(tmp_path):
         assert await tasks.release("ann") == []
         await tasks.update("1", by="team-lead", lead=True, owner="ann")
         assert (await tasks.get("1")).owner == "ann" and await tasks.still_mine("1", "ann")
-        assert json.loads(path.read_bytes())["owner"] == f"ann@{team.session.team.session_list}"
+        assert json.loads(path.read_bytes())["owner"] == f"ann@{team.session.team.session_list_name}"
 
 
 @pytest.mark.promise("B9", "F64")
@@ -121,7 +121,7 @@ async def test_a_task_that_another_session_adds_wakes_an_idle_member_here(tmp_pa
     async with a_team(tmp_path, model, task_list="common") as team, second:
         heard = Told(team)
         await team.spawn("ann", "Take what comes.")
-        await until(team, lambda: team.session.team.quiet())
+        await until(team, lambda: team.session.team.is_quiet())
         await second.tasks.add("from there")
         await heard.one(TaskChanged, change="completed", member="ann")
         assert [(e.task.id, e.member) for e in heard.of(TaskChanged, change="created")] == [("1", "outside")]

@@ -8,9 +8,10 @@ import pytest
 from teamwright.protocol.events import (
     MemberChanged,
     MessageSent,
+    ModelCallEnded,
+    Progress,
     RequestClosed,
     RequestOpened,
-    RoundEnded,
     RunEnded,
     SessionOpened,
     TaskChanged,
@@ -18,11 +19,10 @@ from teamwright.protocol.events import (
     TeamChanged,
     ToolCalled,
     TurnEnded,
-    Underway,
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
-from teamwright.teams.health.standing import OPEN_MOST, Standing
+from teamwright.teams.status.team_status import MAX_OPEN_TASKS, TeamStatus
 
 
 def moved(name, state, *, life=1, turn=0, at=0.0, detail=""):
@@ -38,10 +38,10 @@ def task(id, status, change, owner=None):
     return TaskChanged(member=LEAD, task=info, change=change, at=1.0)
 
 
-def folded(*events) -> Standing:
-    made = Standing()
+def folded(*events) -> TeamStatus:
+    made = TeamStatus()
     for number, event in enumerate(events, 1):
-        made.note(number, event)
+        made.apply(number, event)
     return made
 
 
@@ -51,7 +51,7 @@ def test_an_idle_event_of_an_older_turn_that_comes_late_changes_nothing():
         moved("ada", "working", turn=1), moved("ada", "working", turn=2, at=5), moved("ada", "idle", turn=1, at=6)
     )
     assert (standing.members["ada"].state, standing.members["ada"].turn) == ("working", 2)
-    standing.note(9, moved("ada", "idle", turn=2, at=7))
+    standing.apply(9, moved("ada", "idle", turn=2, at=7))
     assert standing.members["ada"].state == "idle"
 
 
@@ -59,8 +59,8 @@ def test_an_idle_event_of_an_older_turn_that_comes_late_changes_nothing():
 def test_an_event_of_an_older_life_or_of_one_that_is_over_changes_nothing():
     standing = folded(moved("ada", "failed", turn=3, detail="broke"), moved("ada", "idle", turn=3))
     assert standing.members["ada"].state == "failed"
-    standing.note(3, moved("ada", "idle", life=2))
-    standing.note(4, moved("ada", "failed", life=1, turn=9))
+    standing.apply(3, moved("ada", "idle", life=2))
+    standing.apply(4, moved("ada", "failed", life=1, turn=9))
     assert (standing.members["ada"].state, standing.members["ada"].life) == ("idle", 2)
 
 
@@ -99,12 +99,12 @@ def test_after_a_team_is_deleted_nothing_of_it_is_left_but_what_it_cost():
         led(),
         moved(LEAD, "working", life=0),
         moved("ada", "working"),
-        RoundEnded(member="ada", usage=usage, model="m", tools=0),
-        RoundEnded(member="sub1", usage=usage, model="m", tools=0),
+        ModelCallEnded(member="ada", usage=usage, model="m", tools=0),
+        ModelCallEnded(member="sub1", usage=usage, model="m", tools=0),
         task("1", "pending", "created"),
         led("deleted"),
     )
-    assert (standing.team, standing.directory, list(standing.members), standing.open) == ("", "", [LEAD], {})
+    assert (standing.team, standing.directory, list(standing.members), standing.open_tasks) == ("", "", [LEAD], {})
     assert (standing.usage.input_tokens, standing.usage.usd) == (20, 2.0)
 
 
@@ -114,21 +114,21 @@ def test_another_team_takes_none_of_the_members_of_the_one_before():
 
 
 def test_what_a_member_is_busy_with_is_over_with_the_next_word_of_it():
-    busy = Underway(member="ada", doing="tool", what="Bash make", since=3.0, at=4.0)
+    busy = Progress(member="ada", doing="tool", what="Bash make", since=3.0, at=4.0)
     standing = folded(moved("ada", "working", turn=1), busy)
     ada = standing.members["ada"]
     assert (ada.doing, ada.what, ada.doing_since, ada.active) == ("tool", "Bash make", 3.0, 4.0)
     called = {"call": "c1", "tool": "Bash", "summary": "make", "outcome": "done", "seconds": 1.0, "input": {}}
     for over in (
         ToolCalled(member="ada", **called),
-        RoundEnded(member="ada", usage=Usage(), model="m", tools=0),
+        ModelCallEnded(member="ada", usage=Usage(), model="m", tools=0),
         TurnEnded(member="ada", stop="done", text="t"),
         moved("ada", "idle", turn=1),
     ):
-        standing.note(2, busy)
-        standing.note(3, over)
+        standing.apply(2, busy)
+        standing.apply(3, over)
         assert (ada.doing, ada.stalled) == ("", False)
-    standing.note(4, busy)  # a timer that came late
+    standing.apply(4, busy)  # a timer that came late
     assert ada.doing == ""
 
 
@@ -138,12 +138,12 @@ def test_whose_answer_a_member_may_wait_for_is_known_until_they_write_or_it_goes
 
     standing = folded(moved("ada", "working", turn=1), moved("ben", "idle"), wrote("ada", "ben"), wrote("ada", "ben"))
     assert standing.members["ada"].wrote_to == ("ben",)
-    standing.note(5, wrote("ada", LEAD, wire="idle_notification"))
+    standing.apply(5, wrote("ada", LEAD, wire="idle_notification"))
     assert standing.members["ada"].wrote_to == ("ben",)
-    standing.note(6, wrote("ben", "ada"))
+    standing.apply(6, wrote("ben", "ada"))
     assert standing.members["ada"].wrote_to == ()
-    standing.note(7, wrote("ada", "ben"))
-    standing.note(8, moved("ada", "working", turn=2))
+    standing.apply(7, wrote("ada", "ben"))
+    standing.apply(8, moved("ada", "working", turn=2))
     assert standing.members["ada"].wrote_to == ()
 
 
@@ -155,13 +155,13 @@ def test_tasks_are_counted_from_their_changes():
         task("1", "completed", "completed", "ada"),
         task("1", "completed", "updated", "ada"),
     )
-    assert (standing.open, standing.completed) == ({"2": ("pending", "")}, 1)
-    standing.note(6, task("1", "pending", "updated"))
-    assert (sorted(standing.open), standing.completed) == (["1", "2"], 0)
-    standing.note(7, task("1", "deleted", "deleted"))
-    standing.note(8, task("2", "completed", "completed"))
-    standing.note(9, task("2", "deleted", "deleted"))
-    assert (standing.open, standing.completed) == ({}, 0)
+    assert (standing.open_tasks, standing.completed) == ({"2": ("pending", "")}, 1)
+    standing.apply(6, task("1", "pending", "updated"))
+    assert (sorted(standing.open_tasks), standing.completed) == (["1", "2"], 0)
+    standing.apply(7, task("1", "deleted", "deleted"))
+    standing.apply(8, task("2", "completed", "completed"))
+    standing.apply(9, task("2", "deleted", "deleted"))
+    assert (standing.open_tasks, standing.completed) == ({}, 0)
 
 
 def random_event(rng: random.Random, at: float):
@@ -170,8 +170,8 @@ def random_event(rng: random.Random, at: float):
     return rng.choice(
         [
             lambda: moved(name, rng.choice(["idle", "working", "failed"]), turn=rng.randrange(4), at=at),
-            lambda: Underway(member=name, doing="model", since=at, at=at, stalled=rng.random() < 0.5),
-            lambda: RoundEnded(member=name, usage=Usage(output_tokens=rng.randrange(9)), model="m", tools=0, at=at),
+            lambda: Progress(member=name, doing="model", since=at, at=at, stalled=rng.random() < 0.5),
+            lambda: ModelCallEnded(member=name, usage=Usage(output_tokens=rng.randrange(9)), model="m", tools=0, at=at),
             lambda: MessageSent(member=name, to="ben", message_id="m", summary="s", at=at),
             lambda: TaskChanged(member=name, task=info, change=rng.choice(["created", "updated"]), at=at),
             lambda: RequestOpened(member=name, request="r", kind="question", tool="", what="why?", at=at),
@@ -187,33 +187,33 @@ def random_event(rng: random.Random, at: float):
 @pytest.mark.parametrize("seed", range(12))
 def test_a_snapshot_at_any_moment_and_what_comes_behind_it_say_the_same_as_all_the_events(seed):
     rng = random.Random(seed)
-    whole = Standing()
+    whole = TeamStatus()
     events = [random_event(rng, float(at)) for at in range(200)]
     cut = rng.randrange(200)
     for number, event in enumerate(events[:cut], 1):
-        whole.note(number, event)
-    again = Standing.from_json(cut, json.loads(json.dumps(whole.as_json())))
+        whole.apply(number, event)
+    again = TeamStatus.from_json(cut, json.loads(json.dumps(whole.as_json())))
     assert again == whole or cut == 0
     for number, event in enumerate(events[cut:], cut + 1):
-        whole.note(number, event)
-        again.note(number, event)
+        whole.apply(number, event)
+        again.apply(number, event)
     assert again == whole
 
 
 def test_a_snapshot_stays_small_and_one_that_is_newer_or_damaged_is_passed_over():
-    standing = folded(*(task(str(n), "pending", "created") for n in range(OPEN_MOST + 50)))
+    standing = folded(*(task(str(n), "pending", "created") for n in range(MAX_OPEN_TASKS + 50)))
     state = standing.as_json()
-    assert state["tasks"]["pending"] == OPEN_MOST + 50 and len(state["tasks"]["open"]) == OPEN_MOST
-    assert Standing.from_json(1, state | {"standing": 2}) is None
-    assert Standing.from_json(1, state | {"members": [{"state": 3}]}) is None
-    assert Standing.from_json(1, {}) is None
+    assert state["tasks"]["pending"] == MAX_OPEN_TASKS + 50 and len(state["tasks"]["open"]) == MAX_OPEN_TASKS
+    assert TeamStatus.from_json(1, state | {"standing": 2}) is None
+    assert TeamStatus.from_json(1, state | {"members": [{"state": 3}]}) is None
+    assert TeamStatus.from_json(1, {}) is None
 
 
 def test_members_that_are_gone_are_forgotten_in_the_end_and_their_cost_is_not():
     events = []
     for n in range(200):
         events += [moved(f"m{n}", "working", turn=1)]
-        events += [RoundEnded(member=f"m{n}", usage=Usage(output_tokens=1), model="m", tools=0)]
+        events += [ModelCallEnded(member=f"m{n}", usage=Usage(output_tokens=1), model="m", tools=0)]
         events += [moved(f"m{n}", "completed", turn=1)]
     standing = folded(*events)
     assert len(standing.members) <= 65 and standing.usage.output_tokens == 200

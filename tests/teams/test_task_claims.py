@@ -65,7 +65,7 @@ async def play(tmp_path, seeds) -> None:
     scripts: list[Script] = []
 
     def model(request):
-        if request.asker != LEAD:
+        if request.agent_name != LEAD:
             return work(request)
         calls = scripts[-1].calls
         return [calls.pop(0)] if calls else "done"
@@ -122,7 +122,7 @@ async def test_idle_members_claim_no_task_early_and_leave_none_waiting_in_200_ra
 @pytest.mark.finding("T1")
 async def test_an_idle_member_is_woken_when_a_draft_becomes_claimable_by_its_time(tmp_path):
     """The lead creates a task and its turn goes on for ever."""
-    model = ScriptedModel(lambda request: work(request) if request.asker != LEAD else "done")
+    model = ScriptedModel(lambda request: work(request) if request.agent_name != LEAD else "done")
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Wait.")
         await until(team, lambda: all(member.state == "idle" for member in team.members))
@@ -143,7 +143,7 @@ async def test_a_member_whose_task_is_given_away_or_deleted_is_told_to_stop(tmp_
     ]
 
     def model(request):
-        if request.asker != LEAD:
+        if request.agent_name != LEAD:
             return "I note it."
         return [steps.pop(0)] if steps else "done"
 
@@ -171,7 +171,7 @@ async def test_a_task_is_not_given_to_a_name_that_is_no_running_member(tmp_path)
     ]
 
     def model(request):
-        if request.asker != LEAD:
+        if request.agent_name != LEAD:
             return "I wait."
         replies.append(newest(request))
         return [steps.pop(0)] if steps else "done"

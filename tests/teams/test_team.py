@@ -8,9 +8,9 @@ import pytest
 
 from teamwright import Budget, Team, UnknownMember, UsageError
 from teamwright.models.model import Failure
-from teamwright.protocol.blocks import text_of
 from teamwright.protocol.errors import InvalidName, LimitExceeded, TeamRefused
-from teamwright.storage.watch import Watcher
+from teamwright.protocol.messages import message_text
+from teamwright.storage.watcher import Watcher
 from teamwright.testing import ScriptedModel
 from tests.support.notices import notices, request_ids
 from tests.support.waits import WAIT_S
@@ -19,11 +19,11 @@ from tests.support.waits import WAIT_S
 def newest(request) -> str:
     content = json.loads(request.items[-1])["content"]
     parts = [b["content"] if b["type"] == "tool_result" else b.get("text", "") for b in content]
-    return "\n".join(p if isinstance(p, str) else text_of(p) for p in parts)
+    return "\n".join(p if isinstance(p, str) else message_text(p) for p in parts)
 
 
 def everything_told(model: ScriptedModel, name: str) -> str:
-    last = [r for r in model.requests if r.asker == name][-1]
+    last = [r for r in model.requests if r.agent_name == name][-1]
     return "\n".join(item.decode() for item in last.items)
 
 
@@ -106,7 +106,10 @@ async def test_spawns_that_fail_leave_nobody_on_the_roster(tmp_path):
     model = ScriptedModel("ok")
     async with a_team(tmp_path, model) as team:
         made = await asyncio.gather(
-            *(team.spawn(f"m{n}", "Wait.", role="general-purpose" if n % 2 else "no-such-type") for n in range(6)),
+            *(
+                team.spawn(f"m{n}", "Wait.", agent_type="general-purpose" if n % 2 else "no-such-type")
+                for n in range(6)
+            ),
             return_exceptions=True,
         )
         failed = [m for m in made if isinstance(m, UsageError)]
@@ -128,7 +131,7 @@ async def test_the_ninth_live_member_is_refused_naming_the_setting(tmp_path):
 @pytest.mark.promise("D3", "F22")
 async def test_a_member_that_answers_in_prose_has_consented_and_its_tasks_go_back(tmp_path):
     def answer(request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return "I will think about it." if "shutdown_request" in newest(request) else "ok"
         return (
             ("SendMessage", {"to": "ada", "message": {"type": "shutdown_request", "reason": "done"}})
@@ -158,7 +161,7 @@ async def test_an_objection_needs_a_reason_an_open_id_and_the_right_member(tmp_p
 
     def answer(request):
         text = newest(request)
-        if request.asker == "ada" and request_ids(text):
+        if request.agent_name == "ada" and request_ids(text):
             request_id = request_ids(text)[0]
             base = {"type": "shutdown_response", "request_id": request_id, "approve": False}
             wrong = base | {"request_id": "shutdown-1@ada", "reason": "x"}
@@ -168,7 +171,7 @@ async def test_an_objection_needs_a_reason_an_open_id_and_the_right_member(tmp_p
                 ("SendMessage", {"to": "lead", "message": base | {"reason": "not tidy yet"}}),
                 ("SendMessage", {"to": "lead", "message": base | {"reason": "again"}}),
             ]
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             seen.append(text)
             return "ok"
         if len(request.items) == 1:
@@ -196,7 +199,7 @@ async def test_a_model_that_never_answers_is_gone_by_the_deadline(tmp_path, own_
 
     class Hanging(ScriptedModel):
         async def stream(self, request):
-            if request.asker == "ada":
+            if request.agent_name == "ada":
                 hang.set()
                 await asyncio.Event().wait()
             async for part in super().stream(request):
@@ -258,7 +261,7 @@ async def test_idle_members_claim_the_lowest_free_task_and_a_blocked_one_waits(t
     done: list[str] = []
 
     def answer(request):
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             return "waiting"
         text = newest(request)
         if 'teammate_id="task-list"' in text:
@@ -282,9 +285,9 @@ async def test_idle_members_claim_the_lowest_free_task_and_a_blocked_one_waits(t
 @pytest.mark.promise("F59")
 async def test_two_members_that_only_thank_each_other_are_stopped_and_the_lead_is_told_once(tmp_path):
     def answer(request):
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             return "hm"
-        other = "ben" if request.asker == "ada" else "ada"
+        other = "ben" if request.agent_name == "ada" else "ada"
         last = json.loads(request.items[-1])["content"][0]
         if last["type"] == "tool_result":
             return "sent"
@@ -296,7 +299,7 @@ async def test_two_members_that_only_thank_each_other_are_stopped_and_the_lead_i
         await team.spawn("ben", "Be polite.")
         async with asyncio.timeout(WAIT_S):
             result = await team.run("Watch them.")
-        assert sum(team.session.team.talk.values()) <= 24
+        assert sum(team.session.team.message_counts.values()) <= 24
     assert result.ok
     assert everything_told(model, "team-lead").count("exchanged 20 messages") == 1
 
@@ -310,7 +313,9 @@ async def test_a_member_whose_model_fails_is_reported_with_the_reason_and_can_be
         told = everything_told(model, "team-lead")
         assert "overloaded" in told and "failed" in told
         await ada.send("once more")
-        await until(team, lambda: ada.state == "idle" and len([r for r in model.requests if r.asker == "ada"]) == 2)
+        await until(
+            team, lambda: ada.state == "idle" and len([r for r in model.requests if r.agent_name == "ada"]) == 2
+        )
 
 
 @pytest.mark.promise("A2")
@@ -326,7 +331,7 @@ async def test_a_team_with_a_live_member_or_an_open_task_is_not_deleted(tmp_path
 @pytest.mark.promise("row F1", "row F2", "row F13")
 async def test_a_sub_agent_answers_with_its_id_and_usage_and_has_no_team_tools(tmp_path):
     def answer(request):
-        if request.asker != "team-lead":
+        if request.agent_name != "team-lead":
             return "Found 3."
         if len(request.items) == 1:
             return ("Agent", {"description": "count", "prompt": "Count.", "subagent_type": "Explore"})
@@ -335,7 +340,7 @@ async def test_a_sub_agent_answers_with_its_id_and_usage_and_has_no_team_tools(t
     model = ScriptedModel(answer)
     async with a_team(tmp_path, model) as team:
         await team.run("Delegate.")
-    sub = next(r for r in model.requests if r.asker != "team-lead")
+    sub = next(r for r in model.requests if r.agent_name != "team-lead")
     tools = [t["name"] for t in json.loads(b"{" + sub.prefix.head + b"}")["tools"]]
     assert set(tools) == {"Bash", "Read", "Glob", "Grep", "WebFetch"}
     told = everything_told(model, "team-lead")
@@ -345,9 +350,9 @@ async def test_a_sub_agent_answers_with_its_id_and_usage_and_has_no_team_tools(t
 @pytest.mark.promise("row F1", "F59")
 async def test_a_teammate_cannot_start_teammates_but_may_run_sub_agents(tmp_path):
     def answer(request):
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             return "w"
-        if request.asker != "ada":
+        if request.agent_name != "ada":
             return "sub says hi"
         if len(request.items) == 1:
             both = {"description": "x", "prompt": "Do it."}
@@ -378,7 +383,7 @@ async def test_cancelling_a_run_keeps_the_team(tmp_path):
 
     class Hanging(ScriptedModel):
         async def stream(self, request):
-            if request.asker == "team-lead" and len(self.requests) < 1:
+            if request.agent_name == "team-lead" and len(self.requests) < 1:
                 self.requests.append(request)
                 started.set()
                 await asyncio.Event().wait()
@@ -420,7 +425,7 @@ async def test_a_name_is_free_again_once_its_member_is_gone_and_its_new_life_sta
 @pytest.mark.promise("P3", "F24")
 async def test_a_member_that_breaks_is_told_to_the_lead_with_the_reason_and_nobody_waits_for_it(tmp_path):
     def answer(request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             raise KeyError("a mistake")
         return "hm"
 
@@ -440,11 +445,13 @@ async def test_a_member_that_breaks_is_told_to_the_lead_with_the_reason_and_nobo
 async def test_a_teammate_knows_its_id_who_is_in_the_team_and_who_joins_and_leaves(tmp_path):
     model = ScriptedModel({"ada": ["ok", "I see.", "Bye."], "bob": ["ok"], "cy": ["ok"]})
     async with a_team(tmp_path, model) as team:
-        bob = await team.spawn("bob", "Look for slow tests.", role="Explore")
+        bob = await team.spawn("bob", "Look for slow tests.", agent_type="Explore")
         ada = await team.spawn("ada", "Wait.")
         await until(team, lambda: ada.state == bob.state == "idle")
-        system = json.loads(b"{" + next(r for r in model.requests if r.asker == "ada").prefix.head + b"}")["system"]
-        assert "your id is ada@crew" in text_of(system)
+        system = json.loads(b"{" + next(r for r in model.requests if r.agent_name == "ada").prefix.head + b"}")[
+            "system"
+        ]
+        assert "your id is ada@crew" in message_text(system)
         first = everything_told(model, "ada")
         assert "- bob (Explore): Look for slow tests." in first
         cy = await team.spawn("cy", "Wait.")
@@ -452,8 +459,8 @@ async def test_a_teammate_knows_its_id_who_is_in_the_team_and_who_joins_and_leav
         await bob.stop()
         await ada.send("Who is here?")
         await until(team, lambda: ada.state == "idle" and "Who is here?" in everything_told(model, "ada"))
-        second = newest([r for r in model.requests if r.asker == "ada"][-1])
+        second = newest([r for r in model.requests if r.agent_name == "ada"][-1])
         assert "Joined the team:\n- cy (general-purpose): Wait." in second and "Left the team: bob." in second
         await ada.send("And now?")
         await until(team, lambda: "And now?" in everything_told(model, "ada"))
-        assert "the team" not in newest([r for r in model.requests if r.asker == "ada"][-1])
+        assert "the team" not in newest([r for r in model.requests if r.agent_name == "ada"][-1])

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.tool import ToolContext
-from teamwright.agent.workplace import Edits, Workplace
+from teamwright.agent.tool import LastWriters, ToolContext, Workplace
 
 
 @pytest.fixture
@@ -25,6 +24,6 @@ def ctx(tmp_path: Path, work: Path) -> ToolContext:
 @pytest.fixture
 def other(tmp_path: Path, work: Path, ctx: ToolContext) -> ToolContext:
     """What a tool is handed when bob calls it: same directory, same run, his own readings."""
-    edits: Edits = ctx.workplace.edits
-    place = Workplace(work, (work,), ctx.workplace.scratch, ctx.workplace.history, edits=edits)
+    edits: LastWriters = ctx.workplace.last_writers
+    place = Workplace(work, (work,), ctx.workplace.scratch, ctx.workplace.edit_history, last_writers=edits)
     return ToolContext("bob", place, "c2")

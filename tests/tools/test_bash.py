@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.background import BackgroundJobs, Job
+from teamwright.agent.background_jobs import BackgroundJobs, Job
+from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import LimitExceeded, UsageError
-from teamwright.storage.processes.family import processes
 from teamwright.tools.shell.bash import Bash, BashInput, BashSettings
 from tests.support.waits import WAIT_S, wait_until
 
@@ -31,7 +31,7 @@ def call(command: str, **more) -> BashInput:
 
 
 def lives(pid: int) -> bool:
-    return any(row.pid == pid for row in processes())
+    return any(row.pid == pid for row in list_processes())
 
 
 @pytest.mark.promise("H2")
@@ -113,7 +113,7 @@ async def test_a_timeout_keeps_the_output_says_its_limit_and_ends_everything(bas
     result = await bash.run(call("echo $$; sleep 600 & sleep 600", timeout=700), ctx)
     pid = int(result.content.split("\n")[0])
     assert result.is_error and "0.7 s" in result.content and "run_in_background" in result.content
-    assert not [row for row in processes() if row.group == pid]
+    assert not [row for row in list_processes() if row.group == pid]
 
 
 async def test_small_timeouts_are_meant_in_seconds_and_large_ones_are_bounded(bash, ctx):
@@ -168,7 +168,7 @@ async def test_credentials_of_other_services_are_not_in_the_environment_of_comma
     out = (await passing.run(call("env"), ctx)).content
     assert {"GH_TOKEN=hush", "STRIPE_API_KEY=hush", "OWN_TOKEN=set on purpose"} <= set(out.split("\n"))
     assert out.count("hush") == 3
-    typed = (await bash.run(call("env").typed_by_person(), ctx)).content
+    typed = (await bash.run(call("env").mark_typed_by_person(), ctx)).content
     assert "GH_TOKEN=hush" in typed
 
 
@@ -195,9 +195,9 @@ async def test_what_a_command_leaves_running_becomes_a_job_and_the_call_returns(
     result = await bash.run(call("(echo late; exec sleep 600) & echo now"), ctx)
     [job] = jobs.list()
     assert "now" in result.content and job.id in result.content and not result.is_error
-    assert "late" in jobs.output(job.id)
+    assert "late" in jobs.read_output(job.id)
     await jobs.stop(job.id)
-    assert job.state == "stopped" and not [row for row in processes() if row.group == job.pid]
+    assert job.state == "stopped" and not [row for row in list_processes() if row.group == job.pid]
 
 
 @pytest.mark.promise("F62")
@@ -238,7 +238,7 @@ async def test_a_background_job_can_be_read_while_it_runs_and_its_end_is_told_on
         await asyncio.to_thread((work / "go").write_text, "on\n")
         ended = await told.get()
     assert ended is job and (job.state, job.exit_code) == ("failed", 4)
-    assert jobs.output(job.id) == "first\nsecond\n" and oct(job.file.stat().st_mode)[-3:] == "600"
+    assert jobs.read_output(job.id) == "first\nsecond\n" and oct(job.file.stat().st_mode)[-3:] == "600"
     assert told.empty()
     await jobs.close()
 
@@ -251,14 +251,14 @@ async def test_closing_ends_all_jobs_and_tells_nobody(ctx):
     pids = [job.pid for job in jobs.list()]
     await jobs.close()
     await jobs.close()
-    assert told == [] and not [row for row in processes() if row.group in pids]
+    assert told == [] and not [row for row in list_processes() if row.group in pids]
     with pytest.raises(LimitExceeded):
         await Bash(jobs).run(call("true", run_in_background=True), ctx)
 
 
 @pytest.mark.promise("P6")
 async def test_the_number_of_running_jobs_is_bounded(ctx):
-    jobs = BackgroundJobs(most=2, grace_s=0.2)
+    jobs = BackgroundJobs(max_running=2, grace_s=0.2)
     for _ in range(2):
         await Bash(jobs).run(call("exec sleep 600", run_in_background=True), ctx)
     with pytest.raises(LimitExceeded):
@@ -277,13 +277,13 @@ async def test_access_and_read_only_come_from_the_command_and_the_directory(jobs
     one = call("ls")
     access = tool.access(one, ctx)
     assert (access.command, access.cwd) == ("ls", work)
-    assert tool.read_only(one) and seen == [("ls", work)]
-    assert not tool.read_only(call("ls", run_in_background=True)) and not Bash(jobs).read_only(one)
+    assert tool.is_read_only(one) and seen == [("ls", work)]
+    assert not tool.is_read_only(call("ls", run_in_background=True)) and not Bash(jobs).is_read_only(one)
 
 
 async def test_it_works_with_a_plain_posix_shell(bash, ctx, work, monkeypatch):
     plain = shutil.which("dash") or "/bin/sh"
-    monkeypatch.setattr("teamwright.tools.shell.running.plain_shell", lambda: plain)
+    monkeypatch.setattr("teamwright.tools.shell.command_line.plain_shell", lambda: plain)
     (work / "a b").mkdir()
     result = await bash.run(call("cd 'a b'; exit 5"), ctx)
     assert "exit code 5" in result.content and ctx.workplace.cwd == work / "a b"

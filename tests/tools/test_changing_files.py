@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.agent.tool import ToolContext
-from teamwright.agent.workplace import Workplace
+from teamwright.agent.tool import ToolContext, Workplace
 from teamwright.storage.jsonl import read_lines
 from teamwright.tools.files.edit import Edit, EditInput
-from teamwright.tools.files.former import digest
+from teamwright.tools.files.edit_journal import digest
+from teamwright.tools.files.file_text import decode, unified_diff
 from teamwright.tools.files.notebook_edit import NotebookEdit, NotebookEditInput
 from teamwright.tools.files.read import Read, ReadInput
-from teamwright.tools.files.text import decode, unified_diff
 from teamwright.tools.files.write import Write, WriteInput
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
@@ -38,7 +37,7 @@ async def edit(ctx, path, old, new, **more):
 
 
 def journal(ctx):
-    return [json.loads(line) for line in read_lines(ctx.workplace.history / "edits.jsonl")]
+    return [json.loads(line) for line in read_lines(ctx.workplace.edit_history / "edits.jsonl")]
 
 
 @pytest.mark.promise("H2")
@@ -64,7 +63,7 @@ async def test_a_file_that_was_not_read_is_neither_written_nor_edited(ctx, work)
     (work / "f").write_text("theirs")
     for result in (await write(ctx, "f", "mine"), await edit(ctx, "f", "theirs", "mine")):
         assert result.is_error and "not read" in result.content
-    assert (work / "f").read_text() == "theirs" and not ctx.workplace.history.exists()
+    assert (work / "f").read_text() == "theirs" and not ctx.workplace.edit_history.exists()
 
 
 @pytest.mark.promise("F53", "H2", "P5")
@@ -100,7 +99,7 @@ async def test_of_agents_that_race_from_the_same_reading_exactly_one_wins(ctx, t
     (work / "f").write_text("start")
     contexts = []
     for n in range(12):
-        place = Workplace(work, (work,), tmp_path, ctx.workplace.history, edits=ctx.workplace.edits)
+        place = Workplace(work, (work,), tmp_path, ctx.workplace.edit_history, last_writers=ctx.workplace.last_writers)
         contexts.append(ToolContext(f"m{n}", place, f"c{n}"))
     for one in contexts:
         await read(one, "f")
@@ -176,7 +175,7 @@ async def test_former_and_new_contents_are_kept_by_hash_in_private_files_with_a_
     await read(ctx, "f")
     await edit(ctx, "f", "old", "new")
     await write(ctx, "g", "fresh")
-    history = ctx.workplace.history
+    history = ctx.workplace.edit_history
     first, second = journal(ctx)
     assert (first["member"], first["path"], first["call"]) == ("ada", str(work / "f"), "c1")
     assert (history / first["before"]).read_text() == "old" and (history / first["after"]).read_text() == "new"
@@ -212,7 +211,7 @@ async def test_utf_16_is_edited_as_utf_16_and_binary_is_refused(ctx, work):
     assert not (await edit(ctx, "w.txt", "hallo\nwelt", "hello\nworld")).is_error
     assert (work / "w.txt").read_bytes() == "\ufeffhello\r\nworld\r\n".encode("utf-16-le")
     (work / "b").write_bytes(b"\x7fELF\0\0\1")
-    ctx.workplace.noted(work / "b", b"\x7fELF\0\0\1")
+    ctx.workplace.note_seen(work / "b", b"\x7fELF\0\0\1")
     assert (await edit(ctx, "b", "ELF", "elf")).is_error and (work / "b").read_bytes() == b"\x7fELF\0\0\1"
 
 
@@ -274,7 +273,7 @@ async def test_pipes_devices_and_directories_are_refused_without_waiting(ctx, wo
 async def test_a_file_that_another_program_has_locked_is_not_waited_for_for_ever(ctx, work, monkeypatch):
     import fcntl
 
-    monkeypatch.setattr("teamwright.tools.files.replacing.LOCK_WITHIN_S", 0.05)
+    monkeypatch.setattr("teamwright.tools.files.replace_file.LOCK_TIMEOUT_S", 0.05)
     (work / "f").write_text("x")
     await read(ctx, "f")
     with open(work / "f") as held:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from teamwright.agent.background import BackgroundJobs
-from teamwright.agent.schema import tool_schema
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.tool_schema import tool_schema
 from teamwright.tools.files.edit import Edit
 from teamwright.tools.files.glob import Glob
 from teamwright.tools.files.grep import Grep
@@ -13,7 +13,7 @@ from teamwright.tools.files.notebook_edit import NotebookEdit
 from teamwright.tools.files.read import Read
 from teamwright.tools.files.write import Write
 from teamwright.tools.shell.bash import Bash
-from teamwright.tools.web.fetch import WebFetch
+from teamwright.tools.web.web_fetch import WebFetch
 
 TOOLS = [Bash(BackgroundJobs()), Read(), Write(), Edit(), NotebookEdit(), Glob(), Grep(), WebFetch()]
 MOST = {"Bash": 1200, "Edit": 600, "Read": 500}

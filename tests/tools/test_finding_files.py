@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.agent.schema import validate
+from teamwright.agent.tool_schema import validate
 from teamwright.storage.globs import alternatives, compiled
 from teamwright.tools.files.glob import Glob, GlobInput
-from teamwright.tools.files.globs import listed
 from teamwright.tools.files.grep import Grep, GrepInput
+from teamwright.tools.files.patterns import split_patterns
 from teamwright.tools.files.walk import walk
 from tests.support.examples import examples
 from tests.support.programs import needs
@@ -200,7 +200,7 @@ async def test_both_engines_answer_alike(ctx, tree, case, mode):
 
 @pytest.mark.promise("P6", "F40")
 async def test_an_expression_that_takes_for_ever_is_ended_and_the_loop_runs_on(ctx, work, monkeypatch):
-    monkeypatch.setattr("teamwright.tools.files.grep.WITHIN_S", 0.7)
+    monkeypatch.setattr("teamwright.tools.files.grep.TIMEOUT_S", 0.7)
     put(work, **{"f": "a" * 60 + "!\n", "e": "aaaa\n"})
     turns = 0
 
@@ -247,7 +247,7 @@ def test_flags_may_be_given_by_either_name():
 def test_braces_are_multiplied_out_within_bounds():
     assert sorted(alternatives("{a,b}/{c,d}")) == ["a/c", "a/d", "b/c", "b/d"]
     assert len(alternatives("{a,b}" * 30)) <= 201
-    assert listed("*.{a,b}, *.c  !d") == ["*.{a,b}", "*.c", "!d"]
+    assert split_patterns("*.{a,b}, *.c  !d") == ["*.{a,b}", "*.c", "!d"]
 
 
 @settings(max_examples=examples(150), deadline=None)

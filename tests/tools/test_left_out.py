@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from teamwright.agent.gate import Gate
+from teamwright.agent.permission_gate import PermissionGate
 from teamwright.agent.tool import ToolResult
-from teamwright.agent.toolbox import Prepared, gated, run_tool
-from teamwright.permissions.book import Scope
+from teamwright.agent.toolbox import PreparedCall, run_tool, with_gate
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import parse_rules
-from teamwright.permissions.verdict import Access, Answer, Mode, Verdict
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import parse_rules
+from teamwright.permissions.verdict import Access, Mode, PermissionAnswer, Verdict
 from teamwright.tools.files.glob import Glob
 from teamwright.tools.files.grep import Grep
 from tests.support.examples import examples
@@ -31,7 +31,7 @@ class Nobody:
     """Whoever is asked here says no."""
 
     async def ask(self, question):
-        return Answer(False, "nobody")
+        return PermissionAnswer(False, "nobody")
 
 
 @pytest.fixture
@@ -60,15 +60,15 @@ def place(work, ctx, tmp_path):
 def policy(work: Path, *deny: str, mode: Mode = Mode.DEFAULT, **scope) -> Policy:
     base = Path(os.path.realpath(work))
     rules = parse_rules(deny, Verdict.DENY, "settings", base)
-    return Policy(mode, rules, Scope((base,), base=base, **scope))
+    return Policy(mode, rules, PermissionScope((base,), base=base, **scope))
 
 
 async def call(tool, ctx, judge: Policy, **given) -> ToolResult:
     """The call as an agent makes it: through the gate."""
     checked = tool.input_type.model_validate(given)
-    gate = Gate("ada", lambda: judge, Nobody(), [])
-    prepared = Prepared(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
-    return await gated(gate, run_tool)(prepared)
+    gate = PermissionGate("ada", lambda: judge, Nobody(), [])
+    prepared = PreparedCall(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
+    return await with_gate(gate, run_tool)(prepared)
 
 
 async def told(tool, ctx, judge: Policy, **given) -> str:
@@ -163,8 +163,8 @@ async def test_glob_names_no_denied_file_by_any_name(place, work):
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_rules_of_those_above_an_agent_hold_for_its_searches_too(place, work, engine):
-    member = policy(work, "Read(./.env)").narrow(policy(work, "Read(./secrets/**)"))
-    sub_agent = Policy(Mode.BUBBLE).narrow(member)
+    member = policy(work, "Read(./.env)").narrow_to(policy(work, "Read(./secrets/**)"))
+    sub_agent = Policy(Mode.BUBBLE).narrow_to(member)
     for judge in (member, sub_agent):
         text = await told(Grep(engine), place, judge, pattern=SECRET)
         assert ".env" not in text.split("\n") and "secrets/key" not in text and "src/main.py" in text
@@ -187,7 +187,7 @@ async def test_private_files_are_left_out_where_everything_else_is_allowed(place
 async def test_a_rule_that_asks_about_a_file_still_asks_before_a_search(place, work, engine):
     base = Path(os.path.realpath(work))
     asking = replace(parse_rules(USUAL, Verdict.ASK, "settings", base)[0])
-    judge = Policy(rules=(asking,), scope=Scope((base,), base=base))
+    judge = Policy(rules=(asking,), scope=PermissionScope((base,), base=base))
     assert (await call(Grep(engine), place, judge, pattern=SECRET)).is_error
 
 

@@ -66,7 +66,7 @@ async def test_an_image_is_refused_where_the_model_has_no_eyes_and_when_it_is_to
     (work / "half.png").write_bytes(PNG[:40])
     assert "3,750,000 is the most" in (await read(ctx, "big.png")).content
     assert "half.png is broken" in (await read(ctx, "half.png")).content
-    ctx.workplace.images = False
+    ctx.workplace.accepts_images = False
     refused = await read(ctx, "p.png")
     assert refused.is_error and "cannot see images" in refused.content
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.background import BackgroundJobs
-from teamwright.permissions.commands import proves_read_only
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.permissions.commands import is_proven_read_only
+from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.processes.family import processes
-from teamwright.tools.shell.bash import Bash, BashInput, BashSettings, environment_without
+from teamwright.tools.shell.bash import Bash, BashInput, BashSettings, remove_variables
 from teamwright.tools.shell.snapshot import read_snapshot
-from teamwright.tools.shell.startup import FAILED_FOR_S, Startup
-from teamwright.tools.shell.which import user_shell
+from teamwright.tools.shell.startup import RETRY_AFTER_S, ShellStartup
+from teamwright.tools.shell.user_shell import user_shell
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
 
@@ -45,22 +45,22 @@ class Ground:
         self.warnings: list[str] = []
         self.file = home / "snapshots" / "s.sh"
         shell = user_shell(require(kind), {})
-        self.startup = Startup(
+        self.startup = ShellStartup(
             shell,
             self.file,
-            lambda: environment_without(BashSettings().hidden),
+            lambda: remove_variables(BashSettings().hidden),
             self.warnings.append,
-            within_s=within_s,
+            timeout_s=within_s,
         )
         self.jobs = jobs
-        self.tool = Bash(jobs, BashSettings(grace_s=0.3), proves_read_only, self.startup)
+        self.tool = Bash(jobs, BashSettings(grace_s=0.3), is_proven_read_only, self.startup)
 
     def rc(self, text: str) -> None:
         (self.home / RC[self.kind]).write_text(text)
 
     async def result(self, command: str, **more):
         call = BashInput(command=command, **more)
-        await self.tool.learn(call, self.ctx)
+        await self.tool.find_facts(call, self.ctx)
         self.tool.access(call, self.ctx)
         return await self.tool.run(call, self.ctx)
 
@@ -119,8 +119,8 @@ async def test_it_is_taken_once_at_the_first_command_in_the_home_with_an_empty_s
     first = await asyncio.gather(*(ground.run("f") for _ in range(5)))
     assert first == ["f"] * 5 and await ground.run("f; echo $TOKEN") == "f"
     assert (own_home / "seen").read_text() == f"{own_home}||\n"
-    other = Startup(ground.startup.shell, ground.file, lambda: environment_without(()), ground.warnings.append)
-    assert await other.ready() == ground.startup.snapshot and (own_home / "seen").read_text().count("\n") == 1
+    other = ShellStartup(ground.startup.shell, ground.file, lambda: remove_variables(()), ground.warnings.append)
+    assert await other.ensure_ready() == ground.startup.snapshot and (own_home / "seen").read_text().count("\n") == 1
     assert ground.file.stat().st_mode & 0o777 == 0o600 and ground.file.parent.stat().st_mode & 0o777 == 0o700
     assert "hidden-value" not in ground.file.read_text() and os.listdir(ground.file.parent) == ["s.sh"]
 
@@ -133,8 +133,8 @@ async def test_a_changed_startup_file_or_a_removed_snapshot_is_read_anew(ground)
     ground.file.unlink()
     assert await ground.run("f") == "newer"
     ground.rc("f() { echo newest of all; }\n")
-    again = Startup(ground.startup.shell, ground.file, lambda: environment_without(()), ground.warnings.append)
-    assert await again.ready() is not None and "newest" in ground.file.read_text()
+    again = ShellStartup(ground.startup.shell, ground.file, lambda: remove_variables(()), ground.warnings.append)
+    assert await again.ensure_ready() is not None and "newest" in ground.file.read_text()
 
 
 @pytest.mark.parametrize(
@@ -149,22 +149,22 @@ async def test_a_startup_that_fails_costs_one_warning_and_commands_run_without_i
     assert await ground.run("echo $((1+1)) | cat -; cd .") == "2"
     assert "f: " in (await ground.run("f")).replace("command not found: f", "f: ")
     assert len(ground.warnings) == 1 and "gave nothing" in ground.warnings[0] and str(kind) in ground.warnings[0]
-    assert ground.startup.snapshot is None and ground.startup.path("/a:/b") == "/a:/b"
+    assert ground.startup.snapshot is None and ground.startup.command_path("/a:/b") == "/a:/b"
     told: list[str] = []
-    other = Startup(ground.startup.shell, ground.file, lambda: environment_without(()), told.append, within_s=1.0)
-    assert await other.ready() is None and told == [], "another process of the session need not try it"
+    other = ShellStartup(ground.startup.shell, ground.file, lambda: remove_variables(()), told.append, timeout_s=1.0)
+    assert await other.ensure_ready() is None and told == [], "another process of the session need not try it"
     ground.rc("f() { echo f; }\n")
-    then = time.time() - FAILED_FOR_S - 5
+    then = time.time() - RETRY_AFTER_S - 5
     os.utime(ground.file, (then, then))
-    later = Startup(ground.startup.shell, ground.file, lambda: environment_without(()), told.append)
-    assert await later.ready() is not None and told == []
+    later = ShellStartup(ground.startup.shell, ground.file, lambda: remove_variables(()), told.append)
+    assert await later.ensure_ready() is not None and told == []
 
 
 async def test_what_the_startup_left_in_the_background_is_ended(ground, own_home):
     ground.rc("sleep 600 & echo $! > ~/pid\nf() { echo f; }\n")
     assert await ground.run("f") == "f"
     pid = int((own_home / "pid").read_text())
-    assert pid not in {row.pid for row in processes()}
+    assert pid not in {row.pid for row in list_processes()}
 
 
 async def test_options_that_would_end_or_trace_every_command_and_traps_are_left_out(ground):
@@ -217,7 +217,7 @@ async def test_a_function_that_cannot_be_read_again_is_left_out_alone(ground, mo
         dump = real(kind, content)
         assert dump is not None
         functions = {**dump.functions, "broken": "broken () { if ; }}", "zz": "zz () { echo zz; }"}
-        return module.Dump(dump.options, dump.path, dump.aliases, functions)
+        return module.ShellDump(dump.options, dump.path, dump.aliases, functions)
 
     monkeypatch.setattr(module, "parse_dump", with_broken)
     ground.rc("f() { echo f; }\n")
@@ -229,7 +229,7 @@ async def test_path_keeps_what_was_activated_and_drops_relative_entries(ground, 
     monkeypatch.setenv("PATH", f"/my/venv/bin:{usual}")
     ground.rc('PATH="$HOME/tools:./node_modules/.bin::$PATH"\n')
     await ground.run("cd .")
-    found = ground.startup.path(os.environ["PATH"]).split(":")
+    found = ground.startup.command_path(os.environ["PATH"]).split(":")
     assert "/my/venv/bin" in found and f"{own_home}/tools" in found and all(entry.startswith("/") for entry in found)
     assert "/my/venv/bin" in await ground.run("printf %s $PATH; cd .")
     ground.ctx.workplace.env["PATH"] = "/bin:/usr/bin"
@@ -242,7 +242,7 @@ async def test_variables_of_a_repository_do_not_reach_the_startup(ground, own_ho
     (work / RC[ground.kind]).write_text("echo evil >> ~/seen\n")
     ground.ctx.workplace.env.update(BASH_ENV=str(work / "evil"), ENV=str(work / "evil"), ZDOTDIR=str(work))
     ground.rc("f() { echo f; }\n")
-    await ground.startup.ready()
+    await ground.startup.ensure_ready()
     assert ground.startup.snapshot is not None and not (own_home / "seen").exists()
     assert await ground.run("ls .") is not None and not (own_home / "seen").exists()
 
@@ -281,18 +281,18 @@ async def test_what_zsh_would_read_otherwise_than_the_rules_runs_in_bash(own_hom
 
 
 async def test_a_plain_sh_reads_no_startup(own_home, jobs, ctx):
-    startup = Startup(user_shell("/bin/sh", {}), own_home / "s.sh", dict, [].append)
-    tool = Bash(jobs, BashSettings(), proves_read_only, startup)
+    startup = ShellStartup(user_shell("/bin/sh", {}), own_home / "s.sh", dict, [].append)
+    tool = Bash(jobs, BashSettings(), is_proven_read_only, startup)
     assert (await tool.run(BashInput(command="echo hi; cd ."), ctx)).content == "hi"
     assert not (own_home / "s.sh").exists()
 
 
 def test_the_shell_is_the_named_one_else_the_user_s_else_bash():
     bash = require("bash")
-    assert user_shell("", {"SHELL": bash}).path == bash and "$SHELL" in user_shell("", {"SHELL": bash}).why
+    assert user_shell("", {"SHELL": bash}).path == bash and "$SHELL" in user_shell("", {"SHELL": bash}).reason
     for other in ("/usr/bin/fish", "/nowhere/zsh", "zsh", ""):
         assert user_shell("", {"SHELL": other}).kind == "bash"
-    assert user_shell("sh", {"SHELL": bash}).kind == "sh" and "bash.shell" in user_shell("bash", {}).why
+    assert user_shell("sh", {"SHELL": bash}).kind == "sh" and "bash.shell" in user_shell("bash", {}).reason
     for wrong in ("fish", "/nowhere/bash", "./bash", "bash -x", "/etc"):
         with pytest.raises(CannotStart, match="cannot be used"):
             user_shell(wrong, {})

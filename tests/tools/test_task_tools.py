@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from teamwright.agent.schema import tool_schema, validate
 from teamwright.agent.tool import ToolResult
+from teamwright.agent.tool_schema import tool_schema, validate
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
-from teamwright.tools.tasks.create import TaskCreate
-from teamwright.tools.tasks.get import TaskGet
-from teamwright.tools.tasks.list import TaskListTool
-from teamwright.tools.tasks.update import TaskUpdate
+from teamwright.tools.tasks.task_create import TaskCreate
+from teamwright.tools.tasks.task_get import TaskGet
+from teamwright.tools.tasks.task_list import TaskListTool
+from teamwright.tools.tasks.task_update import TaskUpdate
 
 TOOLS = (TaskCreate, TaskGet, TaskListTool, TaskUpdate)
 
@@ -25,13 +25,13 @@ class Port:
         self.name = name
         self.told = []
 
-    def me(self):
+    def caller_identity(self):
         return self.name, self.name == "team-lead"
 
     async def require_owner(self, owner, *, id=""):
         pass
 
-    async def notify_owners(self, change, call, *, again):
+    async def notify_owners(self, change, call, *, is_rerun):
         if change.assigned:
             self.told.append((change.task.id, change.task.owner, self.name))
 
@@ -96,7 +96,7 @@ def test_a_description_is_short(tool, lead):
 
 
 def test_looking_is_read_only_and_changing_is_not(lead):
-    assert [tool(lead).read_only(None) for tool in TOOLS] == [False, True, True, False]
+    assert [tool(lead).is_read_only(None) for tool in TOOLS] == [False, True, True, False]
 
 
 @pytest.mark.promise("B1")

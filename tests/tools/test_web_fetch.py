@@ -15,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.tools.web import fetch as fetching
-from teamwright.tools.web.address import Unreachable, checked_address, is_public
-from teamwright.tools.web.fetch import WebFetch, WebFetchInput
+from teamwright.tools.web import web_fetch as fetching
+from teamwright.tools.web.web_fetch import AddressRefused, WebFetch, WebFetchInput, is_public, resolve_public
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
 
@@ -128,7 +127,7 @@ async def test_a_page_is_read_and_given_within_bounds(site, get):
 
 @pytest.mark.promise("P6", "F40")
 async def test_a_server_that_does_not_answer_is_given_up(get, monkeypatch):
-    monkeypatch.setattr(fetching, "_WITHIN_S", 0.3)
+    monkeypatch.setattr(fetching, "_TIMEOUT_S", 0.3)
     result = await get("/stall")
     assert result.is_error and "0.3 s" in result.content
 
@@ -151,13 +150,13 @@ async def test_redirects_on_the_same_host_are_followed_and_others_are_told(site,
 
 
 async def test_a_page_is_kept_for_a_while_and_the_number_of_kept_pages_is_bounded(site, get, monkeypatch):
-    monkeypatch.setattr(fetching, "_CACHED", 2)
+    monkeypatch.setattr(fetching, "_CACHE_SIZE", 2)
     for path in ("/1", "/2", "/3"):
         site.put(path, "x", "text/plain")
     for path in ("/1", "/1", "/2", "/3", "/1"):
         await get(path)
     assert [path for path, _ in site.asked] == ["/1", "/2", "/3", "/1"]
-    monkeypatch.setattr(fetching, "_CACHED_S", 0.0)
+    monkeypatch.setattr(fetching, "_CACHE_S", 0.0)
     await get("/1")
     assert len(site.asked) == 5
 
@@ -214,7 +213,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked(site, get, mo
     async def once(host: str, port: int, *, allow_private: bool) -> str:
         return "127.0.0.1"  # a second look-up of this name would fail
 
-    monkeypatch.setattr(fetching, "checked_address", once)
+    monkeypatch.setattr(fetching, "resolve_public", once)
     site.put("/", "hello", "text/plain")
     result = await get(f"http://rebind.invalid:{site.port}/", WebFetch())
     assert "hello" in result.content and site.asked[0][1]["host"] == f"rebind.invalid:{site.port}"
@@ -243,8 +242,8 @@ async def test_what_is_no_address_of_the_web_is_refused(get, url):
 async def test_a_name_that_is_nowhere_and_a_closed_port_are_answers(get):
     assert "could not be looked up" in (await get("http://no-such-host.invalid/")).content
     assert "could not be fetched" in (await get("http://127.0.0.1:9/")).content
-    with pytest.raises(Unreachable):
-        await checked_address("a" * 70 + ".invalid", 80)
+    with pytest.raises(AddressRefused):
+        await resolve_public("a" * 70 + ".invalid", 80)
 
 
 async def test_a_proxy_of_the_environment_gets_the_name(site, get, monkeypatch):
@@ -290,7 +289,7 @@ async def test_a_certificate_is_checked_against_the_name_not_the_address(site, c
     async def local(host: str, port: int, *, allow_private: bool) -> str:
         return "127.0.0.1"
 
-    monkeypatch.setattr(fetching, "checked_address", local)
+    monkeypatch.setattr(fetching, "resolve_public", local)
     site.put("/", "secure", "text/plain")
     good = await WebFetch().run(WebFetchInput(url=f"https://good.invalid:{port}/"), ctx)
     bad = await WebFetch().run(WebFetchInput(url=f"https://bad.invalid:{port}/"), ctx)

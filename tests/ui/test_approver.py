@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.processes.command_mark import limit_mark
+from teamwright.processes.agent_command import limit_mark
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
@@ -298,12 +298,12 @@ def test_a_person_whose_process_has_the_number_of_a_recorded_command_is_no_agent
     code = """
 import json, os, subprocess, sys
 from pathlib import Path
-from teamwright.storage.processes.family import start_of, this_boot
+from teamwright.processes.process_tree import boot_id, process_start
 lead = int(sys.argv[1])
 mark = "1.2." + "a" * 16
-record = {"v": 1, "mark": mark, "boot": this_boot(), "by": {"pid": lead, "start": start_of(lead)}, "at": 1,
+record = {"v": 1, "mark": mark, "boot": boot_id(), "by": {"pid": lead, "start": process_start(lead)}, "at": 1,
           "member": "ada", "call": "c1", "job": "", "output": "", "pid": os.getpid(),
-          "start": sys.argv[2] or start_of(os.getpid())}
+          "start": sys.argv[2] or process_start(os.getpid())}
 Path(sys.argv[3], "processes", "a" * 16 + ".json").write_text(json.dumps(record))
 sys.exit(subprocess.run(sys.argv[4:]).returncode)
 """

@@ -14,22 +14,22 @@ import pexpect
 import pytest
 
 import teamwright.ui.headless.run as headless_face
-from teamwright.agent.conversation import Conversation, Told
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.prefix import store_prefix
-from teamwright.app.inspect import home_at
-from teamwright.app.looking.system import mask_secrets, platform_name, require_platform
 from teamwright.models.model import Prefix
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD
-from teamwright.storage.log import EventLog
-from teamwright.ui.cli.flags import MODES
-from teamwright.ui.cli.invocation import Invocation
+from teamwright.protocol.messages import text_block
+from teamwright.session.platform_check import mask_secrets, platform_name, require_platform
+from teamwright.storage.event_log import EventLog
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.command_table import COMMANDS
+from teamwright.ui.cli.flags import PERMISSION_MODES
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.root import root, spread_rules
-from teamwright.ui.cli.table import COMMANDS
+from teamwright.ui.invocation import Invocation
 from tests.support import preloaded
 from tests.support.waits import WAIT_S
 
@@ -42,18 +42,18 @@ SESSION = "7f3a0000-0000-4000-8000-000000000001"
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Invocation]:
     """The calls that reach the headless face, which does nothing but remember them."""
     seen: list[Invocation] = []
-    monkeypatch.setattr(headless_face, "headless", lambda invocation: seen.append(invocation) or 0)
+    monkeypatch.setattr(headless_face, "run_headless", lambda invocation: seen.append(invocation) or 0)
     return seen
 
 
 def write_session(cwd: Path, id: str = SESSION, prompt: str = "count the lines") -> Path:
-    home = home_at(None)
+    home = resolve_home(None)
     home.prepare()
     prefix = Prefix.build({"model": "m", "system": []})
     store_prefix(home.session(cwd, id) / "prefixes", prefix)
     about = {"session": id, "member": LEAD, "agent_id": LEAD, "cwd": str(cwd), "model": "m"}
     talk = Conversation.start(home.transcript(cwd, id), prefix, about)
-    talk.tell(Told((text_block(prompt),), ("prompt:1",)))
+    talk.append_user_message(UserMessage((text_block(prompt),), ("prompt:1",)))
     talk.close()
     return talk.path
 
@@ -97,7 +97,7 @@ def test_every_command_of_the_table_loads_and_explains_itself(name: str, capsys:
 
 
 def test_the_modes_of_the_flag_are_those_that_decide():
-    assert set(MODES) == {str(mode) for mode in Mode if mode is not Mode.BUBBLE}
+    assert set(PERMISSION_MODES) == {str(mode) for mode in Mode if mode is not Mode.BUBBLE}
 
 
 # ── prompt or command ────────────────────────────────────────────────────────────────────────────────────────
@@ -293,14 +293,14 @@ def test_a_pipe_makes_a_run_headless_and_what_it_says_comes_first(pipe, calls: l
 def test_a_pipe_that_nobody_closes_does_not_hold_up_a_typed_prompt(
     pipe, calls: list[Invocation], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("teamwright.ui.cli.invocation.STDIN_WAIT_S", 0.05)
+    monkeypatch.setattr("teamwright.ui.invocation.STDIN_WAIT_S", 0.05)
     assert main(["-p", "go on"]) == 0
     assert calls[0].blocks == ({"type": "text", "text": "go on"},)
     assert "left out" in capsys.readouterr().err
 
 
 def test_a_pipe_with_too_much_is_refused(pipe, calls: list[Invocation], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("teamwright.ui.cli.invocation.STDIN_MOST", 10)
+    monkeypatch.setattr("teamwright.ui.invocation.MAX_STDIN", 10)
     pipe.write("x" * 11)
     pipe.close()
     assert main(["-p"]) == 2
@@ -318,7 +318,7 @@ def test_a_mistake_of_ours_is_one_error_and_a_private_file_without_secrets_or_pr
     def broken(_: Invocation) -> int:
         raise KeyError(f"very-secret-token-9876 and {LIKE_A_KEY}")
 
-    monkeypatch.setattr(headless_face, "headless", broken)
+    monkeypatch.setattr(headless_face, "run_headless", broken)
     assert main(["-p", "my private prompt", "--model=sonnet"]) == 70
     shown = capsys.readouterr().err
     assert "Traceback" not in shown
@@ -326,7 +326,7 @@ def test_a_mistake_of_ours_is_one_error_and_a_private_file_without_secrets_or_pr
     path = Path(re.search(r"crash file  (\S+)", shown)[1])
     kept = path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.parent == home_at(None).debug
+    assert path.parent == resolve_home(None).debug
     assert "KeyError" in kept
     assert "--model" in kept
     for secret in ("very-secret-token-9876", LIKE_A_KEY, "my private prompt"):
@@ -340,7 +340,7 @@ def test_a_mistake_is_still_told_when_the_home_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(headless_face, "headless", lambda _: 1 / 0)
+    monkeypatch.setattr(headless_face, "run_headless", lambda _: 1 / 0)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "file"))
     assert main(["--home", str(tmp_path / "file" / "home"), "-p", "x"]) == 70
     assert "could not be written" in capsys.readouterr().err
@@ -356,13 +356,13 @@ def test_an_interrupt_before_anything_began_is_130(monkeypatch: pytest.MonkeyPat
     def interrupted(_: Invocation) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(headless_face, "headless", interrupted)
+    monkeypatch.setattr(headless_face, "run_headless", interrupted)
     assert main(["-p", "x"]) == 130
 
 
 @pytest.mark.parametrize("code", [0, 1, 4, 5, 143])
 def test_the_exit_code_of_a_run_is_the_exit_code(code: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(headless_face, "headless", lambda _: code)
+    monkeypatch.setattr(headless_face, "run_headless", lambda _: code)
     assert main(["-p", "x"]) == code
 
 

@@ -7,9 +7,9 @@ import click
 import pytest
 
 from teamwright.protocol.errors import SLUGS
-from teamwright.ui.cli.flags import kebab
+from teamwright.ui.cli.command_table import COMMANDS
+from teamwright.ui.cli.flags import to_kebab
 from teamwright.ui.cli.root import root
-from teamwright.ui.cli.table import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 ERRORS = (DOCS / "errors.md").read_text()
@@ -60,7 +60,7 @@ def test_every_command_has_a_page_that_names_every_flag(name: str):
     assert not missing
     loaded = [root.get_command(click.Context(root), other) for other in COMMANDS]
     known = {"--help"}.union(*(visible_flags(one) for one in (root, *loaded) if one is not None))
-    named = {f"--{kebab(flag)}" for flag in re.findall(r"(?<![\w-])--([a-z][a-zA-Z-]+)", page)}
+    named = {f"--{to_kebab(flag)}" for flag in re.findall(r"(?<![\w-])--([a-z][a-zA-Z-]+)", page)}
     assert named <= known
 
 

@@ -15,22 +15,22 @@ import pytest
 
 import teamwright.ui.headless.run as headless_face
 from teamwright.agent.conversation import Conversation
-from teamwright.app.inspect import home_at
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Prefix
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import MemberChanged, MessageSent, RunEnded, TaskChanged, TaskInfo, ToolCalled
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.mail import Entry
-from teamwright.protocol.roster import Member
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
-from teamwright.storage.log import EventLog
+from teamwright.storage.event_log import EventLog
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_file import LeadLease
+from teamwright.ui.cli.log import parse_moment
 from teamwright.ui.cli.main import main
-from teamwright.ui.cli.past.log import moment_of
 from tests.support import preloaded
 from tests.support.waits import WAIT_S
 
@@ -45,7 +45,7 @@ def team(tmp_path: Path) -> str:
 
 
 async def make_team(tmp_path: Path) -> str:
-    home = home_at(None)
+    home = resolve_home(None)
     home.prepare()
     log = EventLog(home.session(tmp_path, SESSION) / "events.jsonl")
     task = TaskInfo(id="1", subject="find the leak", status="in_progress", owner="tess")
@@ -58,15 +58,15 @@ async def make_team(tmp_path: Path) -> str:
     lead = LeadLease(SESSION, os.getpid(), "/nowhere/lease")
     new = NewTeam("leak hunt", lead, str(tmp_path), "m", 1, description="find it", log=str(log.path))
     directory = (await Teams(home).create(new)).directory
-    await Roster(home, directory).join(Member("tess@leak hunt", "tess", model="m", backend_type="in-process"))
+    await Roster(home, directory).join(RosterMember("tess@leak hunt", "tess", model="m", backend_type="in-process"))
     tasks = TaskList(home.tasks(directory), home.guard)
     first = await tasks.create("find the leak", "d", by=LEAD)
     await tasks.create("fix the leak", "d", by=LEAD, blocked_by=[first.id])
     path = home.inbox(directory, "tess")
     inbox = inbox_for(path, home.guard(path), home.inbox_archive(directory, "tess"))
-    read = await inbox.send(Entry("team-lead", "find the leak, please\nand soon"))
+    read = await inbox.send(InboxEntry("team-lead", "find the leak, please\nand soon"))
     await inbox.mark_read([read])
-    await inbox.send(Entry("ben", "is it fixed?"))
+    await inbox.send(InboxEntry("ben", "is it fixed?"))
     return directory
 
 
@@ -178,7 +178,7 @@ def test_a_call_is_a_receipt_with_command_member_time_and_output(team: str, caps
 
 
 def test_the_log_of_a_deleted_team_is_still_found(team: str, capsys: pytest.CaptureFixture[str]):
-    asyncio.run(Teams(home_at(None)).delete(team))
+    asyncio.run(Teams(resolve_home(None)).delete(team))
     assert shown(capsys, "teams") == "No team yet. Deleted ones: teamwright teams --archived\n"
     assert "archived" in shown(capsys, "teams", "--archived")
     assert "found it" in shown(capsys, "log", "leak hunt")
@@ -186,12 +186,12 @@ def test_the_log_of_a_deleted_team_is_still_found(team: str, capsys: pytest.Capt
 
 def test_times_of_since_are_spans_hours_and_dates():
     now = 1_800_000_000.0
-    assert moment_of("10m", now) == now - 600
-    assert moment_of("2h", now) == now - 7200
-    assert moment_of("2026-11-20T14:30:00+00:00") == 1795185000
-    assert 0 <= now - moment_of("0:00", now) < 86_400
+    assert parse_moment("10m", now) == now - 600
+    assert parse_moment("2h", now) == now - 7200
+    assert parse_moment("2026-11-20T14:30:00+00:00") == 1795185000
+    assert 0 <= now - parse_moment("0:00", now) < 86_400
     with pytest.raises(UsageError):
-        moment_of("yesterday", now)
+        parse_moment("yesterday", now)
 
 
 def test_since_leaves_out_what_was_before(team: str, capsys: pytest.CaptureFixture[str]):
@@ -248,8 +248,8 @@ def test_doctor_says_which_model_and_why_and_shows_four_characters_of_the_key(
     assert "nothing names one, so the default" in out
     assert f"ANTHROPIC_API_KEY …{KEY[-4:]}" in out
     assert KEY[:8] not in out
-    home_at(None).prepare()
-    home_at(None).settings.write_text('{"model": "opus"}')
+    resolve_home(None).prepare()
+    resolve_home(None).settings.write_text('{"model": "opus"}')
     assert "settings.json" in shown(capsys, "-C", str(tmp_path), "doctor")
     found = loaded(capsys, "-C", str(tmp_path), "doctor", "--model", "haiku")
     model = next(one for one in found["findings"] if one["label"] == "model")
@@ -257,8 +257,8 @@ def test_doctor_says_which_model_and_why_and_shows_four_characters_of_the_key(
 
 
 def test_doctor_reports_broken_settings_with_their_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    home_at(None).prepare()
-    home_at(None).settings.write_text('{"model": 7}')
+    resolve_home(None).prepare()
+    resolve_home(None).settings.write_text('{"model": 7}')
     found = loaded(capsys, "-C", str(tmp_path), "doctor", code=1)
     problem = next(one for one in found["findings"] if one["section"] == "settings")
     assert problem["verdict"] == "problem"
@@ -268,8 +268,8 @@ def test_doctor_reports_broken_settings_with_their_place(tmp_path: Path, capsys:
 def test_doctor_says_that_a_home_can_be_read_by_others_or_not_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    home_at(None).prepare()
-    home_at(None).ours.chmod(0o755)
+    resolve_home(None).prepare()
+    resolve_home(None).own.chmod(0o755)
     assert "chmod 700" in shown(capsys, "-C", str(tmp_path), "doctor", code=1)
     (tmp_path / "file").write_text("")
     out = shown(capsys, "-C", str(tmp_path), "--home", str(tmp_path / "file" / "home"), "doctor", code=1)
@@ -393,9 +393,9 @@ def test_a_team_is_gone_on_with_by_its_name(
 ):
     prefix = Prefix.build({"model": "m", "system": []})
     about = {"session": SESSION, "cwd": str(tmp_path)}
-    Conversation.start(home_at(None).transcript(tmp_path, SESSION), prefix, about).close()
+    Conversation.start(resolve_home(None).transcript(tmp_path, SESSION), prefix, about).close()
     seen: list[str | None] = []
-    monkeypatch.setattr(headless_face, "headless", lambda invocation: seen.append(invocation.options.resume) or 0)
+    monkeypatch.setattr(headless_face, "run_headless", lambda invocation: seen.append(invocation.options.resume) or 0)
     for name in ("leak hunt", "leak-hunt", "7f3a"):
         assert main(["resume", name, "-p", "go on"]) == 0
     assert seen == [SESSION] * 3

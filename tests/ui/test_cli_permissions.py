@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.inspect import home_at
-from teamwright.protocol.roster import Member
+from teamwright.protocol.roster import RosterMember
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_file import LeadLease
 from teamwright.ui.cli.main import main
 
@@ -26,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def settings(**permissions) -> Path:
-    home = home_at(None)
+    home = resolve_home(None)
     home.prepare()
     home.settings.write_text(json.dumps({"permissions": permissions}))
     return home.settings
@@ -41,12 +41,14 @@ def team(project: Path, **modes: str) -> None:
     """A team on disk with members in these modes; an empty one has none of its own."""
 
     async def make() -> None:
-        home = home_at(None)
+        home = resolve_home(None)
         home.prepare()
         new = NewTeam("leak hunt", LeadLease(SESSION, 1, "/nowhere/lease"), str(project), "m", 1)
         roster = Roster(home, (await Teams(home).create(new)).directory)
         for name, mode in modes.items():
-            member = Member(f"{name}@leak hunt", name, cwd=str(project), backend_type="in-process", mode=mode or None)
+            member = RosterMember(
+                f"{name}@leak hunt", name, cwd=str(project), backend_type="in-process", mode=mode or None
+            )
             await roster.join(member)
 
     asyncio.run(make())

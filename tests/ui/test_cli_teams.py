@@ -12,11 +12,11 @@ import pytest
 
 from teamwright.mail.inbox import inbox_for
 from teamwright.protocol.ids import message_id
-from teamwright.protocol.mail import Entry
-from teamwright.protocol.roster import Member
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.roster import RosterMember
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
-from teamwright.tasks.shared import share
+from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
@@ -44,7 +44,7 @@ def dead_team(home: Home, name: str = "Release", session: str = SESSION, lease: 
     async def made() -> str:
         new = NewTeam(name, LeadLease(session, 2_000_000_000, lease), "/repo", "m", int(time.time() * 1000))
         directory = (await Teams(home).create(new)).directory
-        member = Member(f"tess@{name}", "tess", model="m", backend_type="in-process", joined_at=1)
+        member = RosterMember(f"tess@{name}", "tess", model="m", backend_type="in-process", joined_at=1)
         await Roster(home, directory).join(member)
         return directory
 
@@ -59,7 +59,7 @@ def write_to(home: Home, directory: str, name: str, text: str = "hello") -> None
     async def sent() -> None:
         path = home.inbox(directory, name)
         box = inbox_for(path, home.guard(path), home.inbox_archive(directory, name))
-        await box.send(Entry("tess", text, msg_id=message_id()))
+        await box.send(InboxEntry("tess", text, msg_id=message_id()))
 
     asyncio.run(sent())
 
@@ -118,7 +118,7 @@ def test_what_is_open_is_listed_and_goes_only_by_force(home, says):
 @pytest.mark.promise("A2")
 def test_a_list_that_others_share_is_no_reason_to_stay_and_stays_itself(home, says):
     directory = dead_team(home)
-    share(home.tasks(directory))
+    create_shared_list(home.tasks(directory))
     add_task(home, directory)
     assert says("teams", "rm", "Release")[0] == 0
     assert (home.tasks(directory) / "1.json").exists()
@@ -187,7 +187,7 @@ def test_what_a_refused_removal_advises_for_a_damaged_team_of_another_product_is
 @pytest.mark.promise("F25", "P3")
 def test_a_team_without_team_json_whose_session_is_driven_counts_as_live(home, says, tmp_path):
     write_session(tmp_path, SESSION)
-    [transcript] = home.ours.glob("projects/*/*.jsonl")
+    [transcript] = home.own.glob("projects/*/*.jsonl")
     directory = dead_team(home)
     home.team_file(directory).unlink()
     lease = Lease.take(transcript.with_suffix("") / "lease", "a session")
@@ -237,9 +237,9 @@ def test_the_whole_name_of_a_team_comes_before_a_session_and_what_fits_both_is_r
 
 
 def _meant(home: Home, cwd: Path, word: str) -> str:
-    from teamwright.app.ended.naming import session_meant
+    from teamwright.session.lookup.saved_teams import find_session_to_resume
 
-    return session_meant(home, cwd, word).id
+    return find_session_to_resume(home, cwd, word).id
 
 
 def test_the_list_of_sessions_shows_the_teams_that_they_lead(home, tmp_path):

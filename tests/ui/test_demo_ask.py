@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.ui.demo.rules import GIT
+from teamwright.ui.demo.rules import GIT_COMMAND
 from tests.ui.demo_runs import Stage
 from tests.ui.histories import git, invented, snapshot
 from tests.ui.test_demo_terminal import Watcher
@@ -170,5 +170,7 @@ def test_a_repository_cannot_put_a_program_of_its_own_into_the_second_process(st
 
 def test_its_git_commands_run_nothing_of_a_repository_either():
     files = resources.files("teamwright.ui.demo")
-    texts = [tomllib.loads((files / name).read_text())["script"]["text"]["git"] for name in ("ask.toml", "demo.toml")]
-    assert texts == [GIT, GIT]
+    texts = [
+        tomllib.loads((files / name).read_text())["script"]["text"]["git"] for name in ("ask_demo.toml", "demo.toml")
+    ]
+    assert texts == [GIT_COMMAND, GIT_COMMAND]

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.models.scripted.model import Script
-from teamwright.permissions.commands import parse, proven
-from teamwright.permissions.rule import parse_rules
+from teamwright.models.scripted.scripted_model import Script
+from teamwright.permissions.commands import parse_command, prove_read_only
+from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Verdict
-from teamwright.ui.demo.rules import GIT, RULES
-from teamwright.ui.terminal.text import cells
+from teamwright.ui.demo.rules import GIT_COMMAND, READING_RULES
+from teamwright.ui.display_text import cell_width
 from tests.support.waits import WAIT_S
 from tests.ui.histories import CASE, History, baited, git, invented, is_source, is_test, language, snapshot
 
@@ -156,7 +156,7 @@ def test_each_row_counts_changes_lines_missing_tests_and_people(told):
         people = len({commit.author.lower() for commit in touching})
         star = "*" if 2 * bare > len(touching) else ""
         numbers = f"{len(touching):,} {len(history.files[path]):,} {bare:,} {star} {people:,}"
-        assert cells(row) == 53
+        assert cell_width(row) == 53
         assert squeezed(row).endswith(squeezed(numbers))
         assert told_first == f"told: {counted(len(touching), 'change', 'changes')}, {bare:,} without a test"
         assert row.startswith(path.replace("\t", "?") + " ") or "…" in row
@@ -310,19 +310,19 @@ def _packed(place: Path) -> bytes:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_is_allowed_by_its_rule_or_proven_to_only_read(name):
     texts = {f"p{k}": "it's $(odd) `path`; ~x.py" for k in range(1, 6)} | {f"at{k}": "-L 1,1 " for k in range(1, 6)}
-    parsed = parse(text_of(name, **texts, f1="a b.py"), Path("/work"))
-    assert (parsed.ok, parsed.doubt, parsed.sets, parsed.reads) == (True, "", set(), set())
+    parsed = parse_command(text_of(name, **texts, f1="a b.py"), Path("/work"))
+    assert (parsed.is_valid, parsed.doubt, parsed.variables_set, parsed.variables_read) == (True, "", set(), set())
     assert {redirect.target for redirect in parsed.redirects} == {"/dev/null"}
-    rules = parse_rules(RULES, Verdict.ALLOW, "demo", Path("/"))
+    rules = parse_rules(READING_RULES, Verdict.ALLOW, "demo", Path("/"))
     for command in parsed.commands:
         allowed = any(rule.matches_words(command.words) for rule in rules)
-        assert allowed if command.name == "git" else proven(command) is not None, command.words[:3]
+        assert allowed if command.name == "git" else prove_read_only(command) is not None, command.words[:3]
         assert command.name in {"git", "awk", "tr", "printf"}
 
 
 def test_the_rules_name_the_form_that_the_script_uses():
-    assert all(rule.startswith(f"Bash({GIT} ") for rule in RULES)
-    assert all(text_of(name).count("git ") == text_of(name).count(GIT + " ") for name in COMMANDS)
+    assert all(rule.startswith(f"Bash({GIT_COMMAND} ") for rule in READING_RULES)
+    assert all(text_of(name).count("git ") == text_of(name).count(GIT_COMMAND + " ") for name in COMMANDS)
 
 
 # ── the sample ──

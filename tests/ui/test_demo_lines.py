@@ -16,10 +16,9 @@ from teamwright.protocol.events import (
     TaskInfo,
     ToolCalled,
 )
-from teamwright.ui.demo.board import WIDTH, Board, numbered
-from teamwright.ui.demo.lines import line_of
-from teamwright.ui.demo.screen import Screen
-from teamwright.ui.terminal.text import cells
+from teamwright.ui.demo.demo_screen import DemoScreen, demo_line
+from teamwright.ui.demo.team_panel import WIDTH, TeamPanel, number_list
+from teamwright.ui.display_text import cell_width
 
 NASTY = ["\x1b[2J" * 9, "表" * 60, "a\u0301" * 70, "x [c1] y", "[c", "\u202e" * 40, "a\nb\tc", "\x9b1m"]
 TEXT = st.text(max_size=120) | st.sampled_from(NASTY)
@@ -67,11 +66,11 @@ EVENTS = st.one_of(
 @given(st.lists(EVENTS, max_size=8))
 def test_whatever_an_event_holds_its_line_fits_and_moves_no_cursor(events):
     out = io.StringIO()
-    screen = Screen(out, panel=False)
+    screen = DemoScreen(out, panel=False)
     for event in events:
-        screen.event(event)
+        screen.show_event(event)
     lines = out.getvalue().split("\n")
-    assert max(map(cells, lines)) <= WIDTH
+    assert max(map(cell_width, lines)) <= WIDTH
     kinds = {unicodedata.category(char) for line in lines for char in line if char not in JOINERS}
     assert kinds.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
     assert len(lines) - 1 <= len(events)
@@ -79,16 +78,16 @@ def test_whatever_an_event_holds_its_line_fits_and_moves_no_cursor(events):
 
 @given(st.lists(EVENTS, max_size=8))
 def test_the_panel_is_straight_whatever_happened(events):
-    board = Board()
+    board = TeamPanel()
     for event in events:
         board.note(event)
-    assert {cells(line) for line in board.lines()} == {79}
+    assert {cell_width(line) for line in board.lines()} == {79}
 
 
 @given(TEXT, TEXT)
 def test_a_receipt_is_never_cut(about, output):
     out = io.StringIO()
-    Screen(out, panel=False).event(called(description=about, output=output))
+    DemoScreen(out, panel=False).show_event(called(description=about, output=output))
     assert out.getvalue().endswith(" [c7]\n")
 
 
@@ -118,21 +117,21 @@ ANSWER = {"type": "shutdown_response"}
     ],
 )
 def test_what_happened_is_said_in_words(event, line):
-    said = line_of(event, Board())
+    said = demo_line(event, TeamPanel())
     assert (said and " ".join(said.split())) == (line and " ".join(line.split()))
 
 
 def test_a_task_that_is_done_says_what_it_frees_once_nothing_else_holds_it():
-    board = Board()
+    board = TeamPanel()
     for number in "23":
         board.note(changed("created", number, status="pending"))
     board.note(changed("updated", "4", status="pending", blocked_by=("2", "3")))
     first, second = (changed("completed", number, status="completed") for number in "23")
     board.note(first)
-    assert line_of(first, board) == "✓ #2"
+    assert demo_line(first, board) == "✓ #2"
     board.note(second)
-    assert line_of(second, board) == "✓ #3   #4 is free now"
+    assert demo_line(second, board) == "✓ #3   #4 is free now"
 
 
 def test_numbers_are_joined_as_people_do():
-    assert [numbered(ids) for ids in (["1"], ["1", "2"], ["1", "2", "3"])] == ["#1", "#1 and #2", "#1, #2 and #3"]
+    assert [number_list(ids) for ids in (["1"], ["1", "2"], ["1", "2", "3"])] == ["#1", "#1 and #2", "#1, #2 and #3"]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
-from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import ToolCalled
+from teamwright.protocol.messages import text_block
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
 from teamwright.ui.demo import rules
-from teamwright.ui.demo.rules import RULES
+from teamwright.ui.demo.rules import READING_RULES
 from tests.support.waits import WAIT_S
 from tests.ui.histories import History, git, invented, is_source
 
@@ -51,7 +51,7 @@ async def play(place: Path, home: Path, *, pace_s: float = 0.0) -> Played:
         home=str(home),
         model=f"scripted:{SCRIPT}",
         permission_mode="dontAsk",
-        allowed_tools=RULES,
+        allowed_tools=READING_RULES,
         given={"repo": "shown", "team": "demo-shown"},
         pace_s=pace_s,
     )
@@ -60,7 +60,7 @@ async def play(place: Path, home: Path, *, pace_s: float = 0.0) -> Played:
         result = await session.run([text_block("Show what a team can find out.")])
         tasks = {task.subject: (task.status, task.owner or "") for task in result.tasks}
         played = Played(result.text, calls, tasks, len(result.denials), result.stop)
-        await session.goodbye()
+        await session.finish()
     return played
 
 
@@ -224,7 +224,7 @@ async def test_file_names_that_would_be_commands_are_only_names(tmp_path):
 
 
 @pytest.mark.finding("U14")
-@pytest.mark.parametrize("name", ["demo.toml", "ask.toml"])
+@pytest.mark.parametrize("name", ["demo.toml", "ask_demo.toml"])
 def test_titles_and_lines_of_the_demo_are_plain(name):
     script = (Path(rules.__file__).parent / name).read_text()
     for word in ("burns", "the heat", "hottest", "Cross-exam", "Debts", "What is here", "tests see"):

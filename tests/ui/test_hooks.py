@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.processes.records import RECORDS
+from teamwright.processes.process_records import RECORDS_DIRECTORY
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.app.hook_log import HookLog, unbalanced
@@ -295,7 +295,7 @@ def test_every_start_has_one_stop_also_after_a_kill_and_a_resume(tmp_path, repo)
     ledger = next((tmp_path / "home").glob("projects/*/*/hooks.jsonl"))
     types = [json.loads(line)["type"] for line in ledger.read_text().splitlines()]
     assert types.count("start") == types.count("stop")
-    assert not list(ledger.parent.glob(f"{RECORDS}/*"))
+    assert not list(ledger.parent.glob(f"{RECORDS_DIRECTORY}/*"))
 
 
 @pytest.mark.slow

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.job_journal import lost_jobs
-from teamwright.storage.processes.family import processes
-from teamwright.storage.processes.leftovers import leftovers
+from teamwright.agent.job_journal import unreported_jobs
+from teamwright.processes.orphans import find_orphans
+from teamwright.processes.process_tree import list_processes
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Stall
 from tests.support.waits import WAIT_S, wait_until
@@ -39,7 +39,7 @@ def wait_for_output(program: Program) -> None:
 
 
 def alive(numbers: set[int]) -> set[int]:
-    return {row.pid for row in processes() if numbers & {row.pid, row.group}}
+    return {row.pid for row in list_processes() if numbers & {row.pid, row.group}}
 
 
 @pytest.mark.slow
@@ -58,8 +58,10 @@ def test_after_a_kill_a_resume_ends_every_command_and_tells_once_of_the_job_that
         wait_for_output(program)
         kill(process)
     session = session_of(program)
-    [lost] = lost_jobs(session)
-    assert alive(started) >= started and all(left.alive for left in leftovers(session)), "nobody was there to end them"
+    [lost] = unreported_jobs(session)
+    assert alive(started) >= started and all(left.is_alive for left in find_orphans(session)), (
+        "nobody was there to end them"
+    )
     assert (lost.state, lost.description, lost.file.read_text()) == ("killed", "Serve the pages", "before\n")
 
     def stalls(_body: dict) -> Stall:
@@ -81,7 +83,7 @@ def test_after_a_kill_a_resume_ends_every_command_and_tells_once_of_the_job_that
     assert (third.returncode, third.stdout) == (0, "Done.\n"), third.stderr
     assert NOTE.findall(words_of(server.bodies[-1])) == [(lost.id, "killed")], "once, whatever was killed meanwhile"
     assert told_results(server.bodies[-1])[-1]["text"] == "anybody"
-    assert not alive(started) and leftovers(session) == [] and lost_jobs(session) == []
+    assert not alive(started) and find_orphans(session) == [] and unreported_jobs(session) == []
     assert list((session / "processes").iterdir()) == []
 
 
@@ -122,6 +124,6 @@ def test_a_job_that_ended_with_its_session_is_told_of_in_the_next_turn_and_only_
     assert [len(notes) for notes in told] == [0, 0, 1, 1] and told[-1][0][1] == "stopped"
     facts = [json.loads(line) for line in (session_of(program) / "jobs.jsonl").read_text().splitlines()]
     assert [fact["type"] for fact in facts] == ["begun", "ended", "settled"]
-    assert not [row for row in processes() if row.pid == facts[0]["pid"]]
+    assert not [row for row in list_processes() if row.pid == facts[0]["pid"]]
     with pytest.raises(ProcessLookupError):
         os.killpg(facts[0]["pid"], signal.SIGCONT)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.inspect import home_at
-from teamwright.app.looking.live import follow_log
-from teamwright.app.spending import reading
-from teamwright.protocol.events import Notice, RoundEnded, ToolCalled
+from teamwright.budgets import usage_events
+from teamwright.protocol.events import ModelCallEnded, Notice, ToolCalled
 from teamwright.protocol.usage import Usage
-from teamwright.storage import jsonl, log_reader
-from teamwright.storage.log import EventLog
-from teamwright.storage.log_reader import read_events
-from teamwright.teams.health.standing import Standing
+from teamwright.storage import event_log_reader, jsonl
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import read_events
+from teamwright.teams.status.team_status import TeamStatus
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.main import main
+from teamwright.views.follow import follow_log
 
 SESSION = "7f3a0000-0000-4000-8000-000000000001"
 EVENTS = 6_000
@@ -26,13 +26,13 @@ EVENTS = 6_000
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The log of a session of this directory with one event a second, and a call after every hundredth."""
     monkeypatch.chdir(tmp_path)
-    home = home_at(None)
+    home = resolve_home(None)
     home.prepare()
     transcript = home.transcript(tmp_path, SESSION)
     transcript.parent.mkdir(parents=True)
     transcript.write_text(json.dumps({"type": "header", "v": 1, "cwd": str(tmp_path), "session": SESSION}) + "\n")
     log = EventLog(home.session(tmp_path, SESSION) / "events.jsonl")
-    log.state = Standing()
+    log.state = TeamStatus()
     for number in range(1, EVENTS + 1):
         if number % 100:
             log.emit(Notice(member="ada" if number % 2 else "bob", text=f"event {number} " + "x" * 100, at=number))
@@ -48,8 +48,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log.path
 
 
-def used(member: str, tokens: int, at: float = EVENTS + 1) -> RoundEnded:
-    return RoundEnded(member=member, usage=Usage(input_tokens=tokens, requests=1), model="m", tools=0, at=at)
+def used(member: str, tokens: int, at: float = EVENTS + 1) -> ModelCallEnded:
+    return ModelCallEnded(member=member, usage=Usage(input_tokens=tokens, requests=1), model="m", tools=0, at=at)
 
 
 def call(number: int) -> ToolCalled:
@@ -73,8 +73,8 @@ def count(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
             yield line
 
     monkeypatch.setattr(os, "pread", reads)
-    monkeypatch.setattr(log_reader, "read_lines", lines)
-    monkeypatch.setattr(reading, "read_lines", lines)
+    monkeypatch.setattr(event_log_reader, "read_lines", lines)
+    monkeypatch.setattr(usage_events, "read_lines", lines)
     return found
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.processes.family import processes
+from teamwright.processes.process_tree import list_processes
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
@@ -26,7 +26,7 @@ def session_of(program: Program) -> Path:
 
 
 def family_of(pid: int) -> set[int]:
-    return {row.pid for row in processes() if pid in {row.pid, row.parent, row.group}}
+    return {row.pid for row in list_processes() if pid in {row.pid, row.parent, row.group}}
 
 
 @pytest.mark.slow
@@ -49,14 +49,14 @@ def test_a_killed_program_s_servers_are_seen_and_ended_by_the_resume_which_calls
         assert len(left) == 2
         process.kill()
         process.communicate(timeout=WAIT_S)
-        assert left & {row.pid for row in processes()}
+        assert left & {row.pid for row in list_processes()}
     with LoopbackModel.in_thread([Answer("", tools=[CALL]), Answer("Done.")]) as server:
         program.url = server.url
         done = program.run("-p", "go on", "-c", *run)
         assert done.returncode == 0, done.stderr
         [*_, second] = [told["text"] for told in told_results(server.bodies[-1])]
     assert second.isdecimal() and second != first
-    assert not (left | {int(second)}) & {row.pid for row in processes()}
+    assert not (left | {int(second)}) & {row.pid for row in list_processes()}
     assert not list((session_of(program) / "processes").glob("*.json"))
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.ui.terminal.editing.completion import candidates
+from teamwright.ui.terminal.line_completion import candidates
 from tests.ui.terminal_driver import CTRL_D
 from tests.ui.test_modes import at_work, start
 from tests.ui.test_terminal_session import all_told, at_terminal, who

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from teamwright.protocol.events import Notice, TaskChanged, TaskInfo
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
-from teamwright.ui.headless.outlet import Outlet
-from teamwright.ui.member.plain import show
+from teamwright.ui.headless.run_output import RunOutput
+from teamwright.ui.member.member_process import show_event
 from teamwright.ui.printable import clean, json_text
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
@@ -44,10 +44,10 @@ def test_json_has_nothing_that_steers_a_terminal_and_reads_back_the_same(value):
 
 def test_progress_of_a_run_is_cleaned():
     err = io.StringIO()
-    outlet = Outlet("text", progress=True, out=io.StringIO(), err=err)
+    outlet = RunOutput("text", progress=True, out=io.StringIO(), err=err)
     task = TaskInfo(id="1", subject=STEERING, status="pending")
-    outlet.event(TaskChanged(member="ada", task=task, change="created"), "s")
-    outlet.event(Notice(member="ada", text=STEERING, level="warning"), "s")
+    outlet.show_event(TaskChanged(member="ada", task=task, change="created"), "s")
+    outlet.show_event(Notice(member="ada", text=STEERING, level="warning"), "s")
     assert err.getvalue().count("\\u202e") == 2 and not steers(err.getvalue())
 
 
@@ -65,7 +65,7 @@ def test_the_answer_is_cleaned_on_a_terminal(tmp_path, repo):
 
 
 def test_a_members_plain_lines_are_cleaned(capsys):
-    show(Notice(member="ada", text=STEERING, level="warning"))
+    show_event(Notice(member="ada", text=STEERING, level="warning"))
     assert "\\u202e" in (said := capsys.readouterr().out) and not steers(said)
 
 

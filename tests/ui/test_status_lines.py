@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from teamwright.app.inspect import TaskView, task_views
-from teamwright.app.looking.status import MemberStatus, RequestStatus, StatusView
-from teamwright.tasks import files
+from teamwright.tasks import task_file
 from teamwright.tasks.task_list import TaskList
-from teamwright.ui.cli.status import Screen, lines_of
+from teamwright.teams.status.team_views import TaskView, task_views
+from teamwright.ui.cli.status import WatchScreen, status_lines
+from teamwright.views.status import MemberStatus, RequestStatus, StatusView
 
 ADA = MemberStatus("ada", "working", open_tasks=("9",))
 
@@ -22,7 +22,7 @@ def view(done: int, open_: int, **more) -> StatusView:
 @pytest.mark.finding("T24")
 def test_requests_and_open_tasks_are_listed_first_and_finished_ones_as_a_number():
     asked = RequestStatus("perm-1", "ada", "permission", "git push", tool="Bash")
-    lines = lines_of(view(600, 30, requests=(asked,)), most_tasks=20)
+    lines = status_lines(view(600, 30, requests=(asked,)), most_tasks=20)
     where = {
         word: next(n for n, line in enumerate(lines) if line.startswith(word)) for word in ("request", "task", "ada")
     }
@@ -33,7 +33,7 @@ def test_requests_and_open_tasks_are_listed_first_and_finished_ones_as_a_number(
 
 @pytest.mark.finding("T24")
 def test_a_watch_in_json_writes_on_change_only_and_finished_tasks_once(capsys):
-    screen = Screen(as_json=True, draws=False)
+    screen = WatchScreen(as_json=True, draws=False)
     for now in (view(600, 2, at=1.0), view(600, 2, at=2.0), view(601, 1, at=3.0), view(601, 1, at=4.0)):
         screen.show(now)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
@@ -47,9 +47,9 @@ async def test_a_second_look_at_a_list_reads_only_what_changed(tmp_path, monkeyp
     tasks, known, reads = TaskList(tmp_path / "list", lambda path: tmp_path / "guards" / path.name), {}, []
     for number in range(5):
         await tasks.create(f"task {number}", "", by="team-lead")
-    read = files._read
-    monkeypatch.setattr(files, "_read", lambda path: reads.append(path) or read(path))
-    while not all(found.lasting for found in known.values()) or not known:
+    read = task_file._read
+    monkeypatch.setattr(task_file, "_read", lambda path: reads.append(path) or read(path))
+    while not all(found.is_stable for found in known.values()) or not known:
         first = task_views(tmp_path / "list", known)
     reads.clear()
     assert task_views(tmp_path / "list", known) == first and not reads

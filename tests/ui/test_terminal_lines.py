@@ -19,11 +19,10 @@ from teamwright.protocol.events import (
     ToolCalled,
     ToolStarted,
 )
-from teamwright.ui.terminal.activity import Activity
-from teamwright.ui.terminal.lines import DIFF_LINES, Narrator
-from teamwright.ui.terminal.paint import Paint, paint_for
-from teamwright.ui.terminal.stream import LineStream
-from teamwright.ui.terminal.text import cells, clean, cut
+from teamwright.ui.display_text import LineStream, cell_width, clean, cut
+from teamwright.ui.terminal.narrator import MAX_DIFF_LINES, Narrator
+from teamwright.ui.terminal.paint import Paint, make_paint
+from teamwright.ui.terminal.running_calls import RunningCalls
 from tests.support.examples import examples
 
 
@@ -50,7 +49,7 @@ def test_a_call_that_failed_or_was_refused_says_why_even_when_the_command_is_lon
     line, more = Narrator().lines(called(summary="x" * 300, outcome="failed", output="exit code 1\nmore"))
     assert more.split() == ["more"]
     assert line.endswith("— failed: exit code 1")
-    assert cells(line) <= 80
+    assert cell_width(line) <= 80
     (line, why) = Narrator().lines(
         called(
             outcome="denied",
@@ -60,7 +59,7 @@ def test_a_call_that_failed_or_was_refused_says_why_even_when_the_command_is_lon
     assert line == "lead       Bash git status — refused"
     assert why == "           Nothing allows it, by no rule at all (mode default)."
     long = Narrator().lines(called(outcome="denied", output="word " * 200))
-    assert len(long) == 4 and long[-1].endswith("…") and max(map(cells, long)) <= 80
+    assert len(long) == 4 and long[-1].endswith("…") and max(map(cell_width, long)) <= 80
     (line,) = Narrator().lines(called(outcome="denied", output="The user refused this call: no"))
     assert line == "lead       Bash git status — refused: The user refused this call: no"
 
@@ -78,7 +77,7 @@ def test_an_edit_shows_its_diff_without_the_heads():
 
 def test_a_long_diff_is_cut_and_the_rest_is_counted():
     lines = Narrator().lines(called("Write", "a.py", facts={"diff": a_diff(50), "added": 50, "removed": 0}))
-    assert len(lines) == 1 + DIFF_LINES + 1
+    assert len(lines) == 1 + MAX_DIFF_LINES + 1
     assert lines[-1] == "  … 31 more lines"
 
 
@@ -180,8 +179,8 @@ def test_line_feeds_in_a_subject_do_not_make_lines():
 def test_a_line_never_passes_the_window_whatever_is_in_it(text, width):
     narrator = Narrator(width=width)
     lines = narrator.lines(called(summary=text, facts={"diff": "+" + clean(text).replace("\n", " ")}))
-    assert all(cells(line) <= max(width, 20) for line in lines[:1])
-    assert all(cells(line) <= max(width, 20) for line in lines[1:])
+    assert all(cell_width(line) <= max(width, 20) for line in lines[:1])
+    assert all(cell_width(line) <= max(width, 20) for line in lines[1:])
 
 
 @given(st.text(max_size=100))
@@ -193,19 +192,19 @@ def test_what_is_cleaned_holds_no_control_character(text):
 
 
 def test_wide_characters_take_two_columns_and_combining_ones_none():
-    assert cells("漢字") == 4
-    assert cells("e\u0301") == 1
+    assert cell_width("漢字") == 4
+    assert cell_width("e\u0301") == 1
     assert cut("漢字漢字", 5) == "漢字…"
     assert cut("abc", 0) == ""
 
 
 def test_colours_come_only_where_they_are_wanted():
     plain = {"TERM": "xterm-256color"}
-    assert paint_for(plain, is_tty=True).on
-    assert not paint_for(plain, is_tty=False).on
-    assert not paint_for({**plain, "NO_COLOR": "1"}, is_tty=True).on
-    assert not paint_for({"TERM": "dumb"}, is_tty=True).on
-    assert not paint_for({}, is_tty=True).on
+    assert make_paint(plain, is_tty=True).on
+    assert not make_paint(plain, is_tty=False).on
+    assert not make_paint({**plain, "NO_COLOR": "1"}, is_tty=True).on
+    assert not make_paint({"TERM": "dumb"}, is_tty=True).on
+    assert not make_paint({}, is_tty=True).on
     assert Paint(False)("red", "x") == "x"
 
 
@@ -239,12 +238,12 @@ def test_no_streamed_text_is_lost_however_it_is_cut(pieces):
 
 
 def test_the_call_that_a_member_is_in_is_known_until_it_ended():
-    activity = Activity()
+    activity = RunningCalls()
     activity.note(ToolStarted(member="tester", call="c2", tool="Bash", summary="make test"))
-    assert activity.now("tester") == "Bash make test"
+    assert activity.current_call("tester") == "Bash make test"
     ended = ToolCalled(member="tester", call="c2", tool="Bash", summary="", outcome="done", seconds=1.0, input={})
     activity.note(ended)
-    assert activity.now("tester") == ""
+    assert activity.current_call("tester") == ""
 
 
 @pytest.mark.promise("F67")
@@ -277,7 +276,7 @@ def test_an_idle_notice_hides_no_message_that_has_no_line_of_its_own():
 
 
 def test_who_joins_with_everybody_s_model_is_not_said_to_have_one_and_a_script_goes_by_its_file():
-    narrator = Narrator(usual="scripted:/a/b.toml")
+    narrator = Narrator(usual_model="scripted:/a/b.toml")
     joined = [
         narrator.lines(MemberChanged(member=name, state="idle", model=model))
         for name, model in (("ann", "scripted:/a/b.toml"), ("ben", "scripted:/x/c.toml"), ("cleo", "claude-opus-5"))

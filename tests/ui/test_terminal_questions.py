@@ -10,12 +10,18 @@ from hypothesis import strategies as st
 
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.ui.terminal.asking import SETTLES_S, Questions
-from teamwright.ui.terminal.editing.editor import NOTHING, Kept, Withdrawn
-from teamwright.ui.terminal.leaving import Ending, choose_ending
-from teamwright.ui.terminal.lines import Narrator
-from teamwright.ui.terminal.offers import offers_of
-from teamwright.ui.terminal.questions import Meaning, Reply, question_label, question_lines, read_reply
+from teamwright.ui.terminal.editor import NO_DRAFT, LineDraft, ReadCancelled
+from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave
+from teamwright.ui.terminal.line_input import SETTLE_S, PendingPrompts
+from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.request_prompt import (
+    ReplyMeaning,
+    RequestReply,
+    parse_reply,
+    prompt_label,
+    prompt_lines,
+    suggested_grants,
+)
 from tests.support.waits import WAIT_S
 
 LONG = "\n".join(f"line {n}" for n in range(120))
@@ -55,25 +61,25 @@ class Typist:
         self.withdrawn = asyncio.Event()
         self.out_of_lines = asyncio.Event()
         self.shown: list[str] = []
-        self.kept: list[Kept] = []
+        self.kept: list[LineDraft] = []
 
-    async def read(self, kept: Kept = NOTHING) -> str:
+    async def read(self, kept: LineDraft = NO_DRAFT) -> str:
         return await self.answer("> ")
 
-    async def answer(self, label: str, kept: Kept = NOTHING) -> str:
+    async def answer(self, label: str, kept: LineDraft = NO_DRAFT) -> str:
         self.labels.append(label)
         self.kept.append(kept)
         if not self.lines:
             self.out_of_lines.set()
             await self.withdrawn.wait()
             self.withdrawn.clear()
-            raise Withdrawn
+            raise ReadCancelled
         line = self.lines.popleft()
         if isinstance(line, BaseException):
             raise line
         return line
 
-    def set_aside(self) -> None: ...
+    def defer_typed(self) -> None: ...
 
     def withdraw(self) -> None:
         self.withdrawn.set()
@@ -90,9 +96,9 @@ class Typist:
 
 async def asked(requests, *lines):
     """Ask all of them; gives the questions and what was shown."""
-    questions, shown, typist = Questions(), [], Typist(*lines)
+    questions, shown, typist = PendingPrompts(), [], Typist(*lines)
     for one in requests:
-        questions.opened(one)
+        questions.add(one)
     while questions.waiting:
         await questions.ask_first(typist, Narrator(), shown.extend)
     return questions, shown, typist
@@ -100,7 +106,7 @@ async def asked(requests, *lines):
 
 @pytest.mark.promise("K5")
 def test_a_question_shows_who_asks_the_whole_command_the_rule_and_what_always_means():
-    text = "\n".join(question_lines(a_request(what=LONG), Narrator()))
+    text = "\n".join(prompt_lines(a_request(what=LONG), Narrator()))
     assert "tester wants to use Bash" in text
     assert all(f"    line {n}" in text for n in range(120))
     assert "default: it changes something" in text
@@ -110,19 +116,19 @@ def test_a_question_shows_who_asks_the_whole_command_the_rule_and_what_always_me
 
 @pytest.mark.promise("K5")
 def test_always_is_not_offered_where_nothing_could_be_stored():
-    lines = question_lines(a_request(always=""), Narrator())
+    lines = prompt_lines(a_request(always=""), Narrator())
     assert "always" not in "\n".join(lines)
-    assert question_label(a_request(always="")) == "allow? [y/n] "
-    assert read_reply(a_request(always=""), "a").meaning is Meaning.AGAIN
+    assert prompt_label(a_request(always="")) == "allow? [y/n] "
+    assert parse_reply(a_request(always=""), "a").meaning is ReplyMeaning.AGAIN
 
 
 def test_a_command_cannot_hide_what_it_does():
-    lines = question_lines(a_request(what="ls \x1b[8mrm -rf ~\x1b[0m"), Narrator())
+    lines = prompt_lines(a_request(what="ls \x1b[8mrm -rf ~\x1b[0m"), Narrator())
     assert lines[1] == "    ls \\x1b[8mrm -rf ~\\x1b[0m"
 
 
 def test_a_question_with_answers_numbers_them():
-    lines = question_lines(a_question(), Narrator(), waiting=2)
+    lines = prompt_lines(a_question(), Narrator(), waiting=2)
     assert lines[0] == "? tester asks   (2 more wait)"
     assert lines[2:4] == ["    1  PostgreSQL", "    2  SQLite"]
 
@@ -130,27 +136,27 @@ def test_a_question_with_answers_numbers_them():
 @pytest.mark.parametrize(
     ("line", "meaning", "text"),
     [
-        ("y", Meaning.ALLOW, ""),
-        (" YES ", Meaning.ALLOW, ""),
-        ("a", Meaning.ALWAYS, ""),
-        ("n", Meaning.DENY, ""),
-        ("n not to main", Meaning.DENY, "not to main"),
-        ("no, not to main", Meaning.DENY, "not to main"),
-        ("", Meaning.AGAIN, None),
-        ("yes please go on", Meaning.AGAIN, None),
-        ("sure", Meaning.AGAIN, None),
+        ("y", ReplyMeaning.ALLOW, ""),
+        (" YES ", ReplyMeaning.ALLOW, ""),
+        ("a", ReplyMeaning.ALWAYS, ""),
+        ("n", ReplyMeaning.DENY, ""),
+        ("n not to main", ReplyMeaning.DENY, "not to main"),
+        ("no, not to main", ReplyMeaning.DENY, "not to main"),
+        ("", ReplyMeaning.AGAIN, None),
+        ("yes please go on", ReplyMeaning.AGAIN, None),
+        ("sure", ReplyMeaning.AGAIN, None),
     ],
 )
 def test_what_a_line_means(line, meaning, text):
-    reply = read_reply(a_request(), line)
+    reply = parse_reply(a_request(), line)
     assert reply.meaning is meaning
     assert text is None or reply.text == text
 
 
 @given(st.text(max_size=20))
 def test_nothing_but_a_clear_yes_allows(line):
-    meaning = read_reply(a_request(), line).meaning
-    if meaning in {Meaning.ALLOW, Meaning.ALWAYS}:
+    meaning = parse_reply(a_request(), line).meaning
+    if meaning in {ReplyMeaning.ALLOW, ReplyMeaning.ALWAYS}:
         assert line.strip().lower().rstrip(",:") in {"y", "yes", "a", "always"}
 
 
@@ -159,11 +165,11 @@ def test_nothing_but_a_clear_yes_allows(line):
     [("1", "PostgreSQL"), ("2, 1", "SQLite, PostgreSQL"), ("3", "3"), ("neither", "neither"), ("1 or 2", "1 or 2")],
 )
 def test_an_answer_is_a_number_or_words(line, answer):
-    assert read_reply(a_question(), line) == Reply(Meaning.ANSWER, answer)
+    assert parse_reply(a_question(), line) == RequestReply(ReplyMeaning.ANSWER, answer)
 
 
 def test_an_empty_line_answers_no_question():
-    assert read_reply(a_question(), "  ").meaning is Meaning.AGAIN
+    assert parse_reply(a_question(), "  ").meaning is ReplyMeaning.AGAIN
 
 
 async def test_each_question_is_answered_in_turn_and_never_between():
@@ -193,8 +199,8 @@ async def test_always_is_handed_on():
 
 
 async def test_what_is_no_answer_asks_again_and_is_given_back():
-    answers, questions, shown = [], Questions(), []
-    questions.opened(a_request(answers))
+    answers, questions, shown = [], PendingPrompts(), []
+    questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
         stray = await questions.ask_first(Typist("the milk", "", "y"), Narrator(), shown.extend)
     assert stray == "the milk"
@@ -203,8 +209,8 @@ async def test_what_is_no_answer_asks_again_and_is_given_back():
 
 
 async def test_silence_is_no_answer():
-    answers, questions = [], Questions()
-    questions.opened(a_request(answers))
+    answers, questions = [], PendingPrompts()
+    questions.add(a_request(answers))
     task = asyncio.create_task(questions.ask_first(Typist(), Narrator(), lambda _lines: None))
     done, _ = await asyncio.wait({task}, timeout=0.05)
     assert not done
@@ -213,11 +219,11 @@ async def test_silence_is_no_answer():
 
 
 async def test_a_question_that_somebody_else_answered_goes_away():
-    answers, questions, typist = [], Questions(), Typist()
-    questions.opened(a_request(answers))
+    answers, questions, typist = [], PendingPrompts(), Typist()
+    questions.add(a_request(answers))
     task = asyncio.create_task(questions.ask_first(typist, Narrator(), lambda _lines: None))
     await asyncio.sleep(0)
-    assert questions.closed(RequestClosed(member="tester", request="perm-1", verdict="deny", by="cancelled"))
+    assert questions.remove(RequestClosed(member="tester", request="perm-1", verdict="deny", by="cancelled"))
     typist.withdraw()
     async with asyncio.timeout(WAIT_S):
         assert await task == ""
@@ -228,12 +234,12 @@ async def test_a_question_that_somebody_else_answered_goes_away():
 async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_other():
     answers, shown, typist = [], [], Typist()
     now = [100.0]
-    questions = Questions(clock=lambda: now[0])
-    questions.opened(a_request(answers, 1))
-    questions.opened(a_request(answers, 2, what="rm -rf build"))
+    questions = PendingPrompts(clock=lambda: now[0])
+    questions.add(a_request(answers, 1))
+    questions.add(a_request(answers, 2, what="rm -rf build"))
     first = asyncio.create_task(questions.ask_first(typist, Narrator(), shown.extend))
     await asyncio.sleep(0)
-    assert questions.closed(RequestClosed(member="tester", request="perm-1", verdict="allow", by="another terminal"))
+    assert questions.remove(RequestClosed(member="tester", request="perm-1", verdict="allow", by="another terminal"))
     typist.withdraw()
     async with asyncio.timeout(WAIT_S):
         await first
@@ -243,7 +249,7 @@ async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_oth
         await typist.out_of_lines.wait()
         assert "  the request before this one has just gone: once more, please" in shown
         assert answers == []
-        now[0] += SETTLES_S
+        now[0] += SETTLE_S
         typist.lines.append("y")
         typist.withdraw()
         await second
@@ -251,16 +257,16 @@ async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_oth
 
 
 async def test_what_is_put_off_waits_and_is_asked_again():
-    answers, shown, questions = [], [], Questions()
-    questions.opened(a_request(answers))
+    answers, shown, questions = [], [], PendingPrompts()
+    questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("l"), Narrator(), shown.extend)
         assert (questions.waiting, answers) == ([], [])
         assert questions.lines(Narrator()) == ["  perm-1  tester wants to use Bash: git push origin main"]
-        assert questions.again()
+        assert questions.restore_postponed()
         await questions.ask_first(Typist("y"), Narrator(), shown.extend)
     assert [answer.verdict for _, answer in answers] == ["allow"]
-    assert not questions.again()
+    assert not questions.restore_postponed()
     assert questions.lines(Narrator()) == ["  no request waits"]
 
 
@@ -279,7 +285,7 @@ async def test_a_command_is_edited_before_it_runs():
     request = a_request(answers, input={"command": "git push origin main", "timeout": 5})
     async with asyncio.timeout(WAIT_S):
         _, shown, typist = await asked([request], "e", "git push --dry-run")
-    assert typist.kept == [NOTHING, Kept("git push origin main", 20)]
+    assert typist.kept == [NO_DRAFT, LineDraft("git push origin main", 20)]
     assert answers == [
         ("perm-1", RequestAnswer(verdict="allow", input={"command": "git push --dry-run", "timeout": 5}))
     ]
@@ -295,21 +301,21 @@ async def test_an_edited_line_that_is_empty_goes_back_and_one_that_is_the_same_i
 
 
 async def test_a_request_that_is_answered_elsewhere_while_its_command_is_edited_goes_away():
-    answers, questions, typist = [], Questions(), Typist("e")
-    questions.opened(a_request(answers, input={"command": "git push origin main"}))
+    answers, questions, typist = [], PendingPrompts(), Typist("e")
+    questions.add(a_request(answers, input={"command": "git push origin main"}))
     task = asyncio.create_task(questions.ask_first(typist, Narrator(), lambda _lines: None))
     async with asyncio.timeout(WAIT_S):
         await typist.out_of_lines.wait()
         assert typist.labels[-1] == "run: "
-        questions.closed(RequestClosed(member="tester", request="perm-1", verdict="deny", by="another terminal"))
+        questions.remove(RequestClosed(member="tester", request="perm-1", verdict="deny", by="another terminal"))
         typist.withdraw()
         assert await task == ""
     assert answers == []
 
 
 def test_only_a_command_can_be_edited():
-    assert read_reply(a_request(tool="Write", input={"content": "x"}), "e").meaning is Meaning.AGAIN
-    assert "e edit" not in "\n".join(question_lines(a_request(tool="Write", input={}), Narrator()))
+    assert parse_reply(a_request(tool="Write", input={"content": "x"}), "e").meaning is ReplyMeaning.AGAIN
+    assert "e edit" not in "\n".join(prompt_lines(a_request(tool="Write", input={}), Narrator()))
 
 
 DIRECTORY = {"type": "addDirectories", "directories": ["/srv/data"], "destination": "session"}
@@ -325,15 +331,17 @@ RULE = {
 @pytest.mark.promise("G4", "K5")
 def test_what_may_be_granted_along_with_a_yes_has_a_key_and_says_what_it_means():
     request = a_request(suggestions=(DIRECTORY, MODE, {**MODE, "mode": "plan"}, RULE))
-    text = "\n".join(question_lines(request, Narrator()))
+    text = "\n".join(prompt_lines(request, Narrator()))
     assert "  d  yes, and may use /srv/data, until this session ends" in text
     assert "  m  yes, and edits of tester alone are not asked about, until it ends" in text
     assert "  m2 yes, and mode plan" in text
     assert "  r " not in text  # "always" stores it
-    assert read_reply(request, "D") == Reply(Meaning.ALLOW, updates=(DIRECTORY,))
-    assert read_reply(request, "m2") == Reply(Meaning.ALLOW, updates=({**MODE, "mode": "plan"},))
-    assert read_reply(request, "r").meaning is Meaning.AGAIN
-    assert read_reply(a_request(always="", suggestions=(RULE,)), "r") == Reply(Meaning.ALLOW, updates=(RULE,))
+    assert parse_reply(request, "D") == RequestReply(ReplyMeaning.ALLOW, updates=(DIRECTORY,))
+    assert parse_reply(request, "m2") == RequestReply(ReplyMeaning.ALLOW, updates=({**MODE, "mode": "plan"},))
+    assert parse_reply(request, "r").meaning is ReplyMeaning.AGAIN
+    assert parse_reply(a_request(always="", suggestions=(RULE,)), "r") == RequestReply(
+        ReplyMeaning.ALLOW, updates=(RULE,)
+    )
 
 
 @pytest.mark.promise("G4", "K5")
@@ -343,12 +351,12 @@ def test_what_may_be_granted_along_with_a_yes_has_a_key_and_says_what_it_means()
 def test_always_is_kept_in_the_file_that_is_named(place, destination):
     request = a_request(always="Bash(git push:*) (for every agent, until this session ends)")
     update = {"type": "addRules", "rules": ["Bash(git push:*)"], "behavior": "allow", "destination": destination}
-    assert "a always (a local, project or user: in a file)" in "\n".join(question_lines(request, Narrator()))
-    assert read_reply(request, f"a {place}") == Reply(Meaning.ALLOW, updates=(update,))
-    assert read_reply(request, "always session").meaning is Meaning.ALWAYS
-    assert read_reply(request, "a nowhere").meaning is Meaning.AGAIN
-    assert read_reply(a_request(), f"a {place}").meaning is Meaning.AGAIN
-    assert read_reply(a_request(always=""), f"a {place}").meaning is Meaning.AGAIN
+    assert "a always (a local, project or user: in a file)" in "\n".join(prompt_lines(request, Narrator()))
+    assert parse_reply(request, f"a {place}") == RequestReply(ReplyMeaning.ALLOW, updates=(update,))
+    assert parse_reply(request, "always session").meaning is ReplyMeaning.ALWAYS
+    assert parse_reply(request, "a nowhere").meaning is ReplyMeaning.AGAIN
+    assert parse_reply(a_request(), f"a {place}").meaning is ReplyMeaning.AGAIN
+    assert parse_reply(a_request(always=""), f"a {place}").meaning is ReplyMeaning.AGAIN
 
 
 @pytest.mark.parametrize(
@@ -364,7 +372,7 @@ def test_always_is_kept_in_the_file_that_is_named(place, destination):
     ],
 )
 def test_a_suggestion_that_is_not_understood_is_not_offered(odd):
-    assert offers_of(a_request(suggestions=(odd,))) == ()
+    assert suggested_grants(a_request(suggestions=(odd,))) == ()
 
 
 @pytest.mark.promise("K5")
@@ -391,13 +399,13 @@ def test_no_line_of_ours_is_wider_than_80_columns():
         always=always, suggestions=(DIRECTORY, MODE, RULE), input={"command": "x"}, deadline=1.0, owner="tester"
     )
     for request in (full, a_question(), a_request(kind="plan", always="")):
-        assert max(map(len, question_lines(request, Narrator(), 12))) <= 80
+        assert max(map(len, prompt_lines(request, Narrator(), 12))) <= 80
 
 
 @pytest.mark.promise("F44", "K5")
 def test_who_asks_is_the_whole_chain_and_until_when_is_said():
     request = a_request(member="tester › Explore: find the flags", owner="tester", deadline=1_700_000_000.0)
-    lines = question_lines(request, Narrator())
+    lines = prompt_lines(request, Narrator())
     assert lines[0] == "? tester › Explore: find the flags wants to use Bash"
     assert any(re.fullmatch(r"  until   \d\d:\d\d:\d\d, then it is denied", line) for line in lines)
 
@@ -421,18 +429,18 @@ def test_who_answered_elsewhere_is_said(by, said):
 
 
 async def test_leaving_at_a_question_leaves_it_open():
-    answers, questions = [], Questions()
-    questions.opened(a_request(answers))
+    answers, questions = [], PendingPrompts()
+    questions.add(a_request(answers))
     with pytest.raises(EOFError):
         await questions.ask_first(Typist(EOFError()), Narrator(), lambda _lines: None)
     assert len(questions.waiting) == 1
-    assert questions.asked is None
+    assert questions.current is None
     assert answers == []
 
 
 async def test_an_answer_that_comes_too_late_is_said():
-    shown, questions = [], Questions()
-    questions.opened(a_request(None))
+    shown, questions = [], PendingPrompts()
+    questions.add(a_request(None))
     await questions.ask_first(Typist("y"), Narrator(), shown.extend)
     assert shown[-1] == "  it was answered already, or is no longer open"
 
@@ -441,22 +449,22 @@ async def test_an_answer_that_comes_too_late_is_said():
 @pytest.mark.parametrize(
     ("typed", "ending"),
     [
-        (["w"], Ending.WAIT),
-        (["stop"], Ending.STOP),
-        (["l"], Ending.LEAVE),
-        ([""], Ending.STAY),
-        (["q", "s"], Ending.STOP),
-        ([EOFError()], Ending.LEAVE),
+        (["w"], LeaveChoice.WAIT),
+        (["stop"], LeaveChoice.STOP),
+        (["l"], LeaveChoice.LEAVE),
+        ([""], LeaveChoice.STAY),
+        (["q", "s"], LeaveChoice.STOP),
+        ([EOFError()], LeaveChoice.LEAVE),
     ],
 )
 async def test_leaving_while_somebody_works_is_a_choice(typed, ending):
     shown = []
     async with asyncio.timeout(WAIT_S):
-        assert await choose_ending(Typist(*typed), shown.extend, ["lead", "tester"]) is ending
+        assert await ask_how_to_leave(Typist(*typed), shown.extend, ["lead", "tester"]) is ending
     assert shown[0] == "lead, tester are at work:"
 
 
 async def test_leaving_while_nobody_works_is_no_question():
     typist = Typist()
-    assert await choose_ending(typist, lambda _lines: None, []) is Ending.QUIT
+    assert await ask_how_to_leave(typist, lambda _lines: None, []) is LeaveChoice.QUIT
     assert typist.labels == []

@@ -1,4 +1,4 @@
-"""One agent: its loop, the contract of a tool, its history and transcript, its prefix, its sub-agents.
+"""One agent: its loop, model calls, tool calls, conversation, transcript, prompt and background jobs.
 
-Knows `protocol`, `storage`, `models`, `permissions`, `mail`. Does not know any tool, any team or any screen.
+Depends on the packages below. Leaves teams, concrete tools and user interfaces to the packages above.
 """

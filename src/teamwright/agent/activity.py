@@ -10,10 +10,10 @@ import asyncio
 import time
 from dataclasses import field
 
-from teamwright.protocol.events import Emit, Underway
+from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.values import dataclass
 
-TELL_AFTER_S = 1.0
+NOTIFY_AFTER_S = 1.0
 """How long a call may last before it is told."""
 
 STALLED_AFTER_S = 120.0
@@ -23,25 +23,25 @@ STALLED_AFTER_S = 120.0
 class Watchdog:
     """The timer of a session. `tell_s` and `stalled_s` in seconds."""
 
-    def __init__(self, emit: Emit, *, tell_s: float = TELL_AFTER_S, stalled_s: float = STALLED_AFTER_S) -> None:
+    def __init__(self, emit: Emit, *, tell_s: float = NOTIFY_AFTER_S, stalled_s: float = STALLED_AFTER_S) -> None:
         self.emit = emit
-        self.tell_s = tell_s
+        self.notify_s = tell_s
         self.stalled_s = stalled_s
-        self._working: dict[Activity, None] = {}
+        self._working: dict[AgentActivity, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
 
-    def activity(self, member: str) -> Activity:
+    def activity(self, member: str) -> AgentActivity:
         """What this agent does, to be kept up by its loop and its toolbox."""
-        return Activity(member, self)
+        return AgentActivity(member, self)
 
-    def watch(self, activity: Activity, due: float) -> None:
+    def watch(self, activity: AgentActivity, due: float) -> None:
         """Look at this one at that time (of `time.monotonic`), if it is at work then."""
         self._working[activity] = None
         if self._timer is None or due < self._due:
             self._arm(due)
 
-    def forget(self, activity: Activity) -> None:
+    def forget(self, activity: AgentActivity) -> None:
         """It is not at work any more; without anybody at work there is no timer."""
         self._working.pop(activity, None)
         if not self._working:
@@ -57,84 +57,84 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
         self._due = due
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, due - time.monotonic()), self._look)
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, due - time.monotonic()), self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         now = time.monotonic()
-        due = [at for one in list(self._working) if (at := one.look(now)) is not None]
+        due = [at for one in list(self._working) if (at := one.check(now)) is not None]
         if due:
             self._arm(min(due))
 
 
 @dataclass(slots=True, eq=False)
-class Activity:
+class AgentActivity:
     """What one agent does now, and how long it has worked. Without a watchdog (a sub-agent) nothing is told."""
 
     member: str = ""
     watchdog: Watchdog | None = None
-    _doing: str = ""
-    _what: str = ""
+    _activity: str = ""
+    _detail: str = ""
     _model: str = ""
     _since: float = 0.0
-    _heard: float = 0.0
+    _last_output: float = 0.0
     _calls: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
     _at_work: bool = False
-    _told: bool = False
+    _notified: bool = False
     _stalled: bool = False
-    _began: float = 0.0
+    _turn_began: float = 0.0
     _worked: float = 0.0
 
     @property
     def worked_s(self) -> float:
         """How long its turns lasted, in seconds, with the one that runs."""
-        return self._worked + (time.monotonic() - self._began if self._at_work else 0.0)
+        return self._worked + (time.monotonic() - self._turn_began if self._at_work else 0.0)
 
     # ── kept up by the loop and the toolbox ───────────────────────────────────────────────────────────────────
 
-    def works(self) -> None:
+    def start_turn(self) -> None:
         """A turn begins: it is at work, between calls, until a call begins."""
         self._at_work = True
-        self._began = time.monotonic()
-        self._step("", "")
+        self._turn_began = time.monotonic()
+        self._start_step("", "")
 
-    def asks_model(self, model: str) -> None:
+    def start_model_call(self, model: str) -> None:
         """A model call begins."""
         self._model = model
-        self._step("model", model)
+        self._start_step("model", model)
 
-    def pauses(self, what: str) -> None:
+    def start_wait(self, what: str) -> None:
         """The model call has to wait before it may go on: for a rate limit, for another try."""
-        self._step("pause", what)
+        self._start_step("pause", what)
 
-    def hears(self) -> None:
+    def note_output(self) -> None:
         """Something came of the model: it is not stalled, and waits no longer."""
-        self._heard = time.monotonic()
-        if self._stalled or self._doing == "pause":
-            told = self._told
-            self._step("model", self._model)
+        self._last_output = time.monotonic()
+        if self._stalled or self._activity == "pause":
+            told = self._notified
+            self._start_step("model", self._model)
             if told:
-                self._tell()
+                self._notify()
 
-    def runs(self, call: str, what: str) -> None:
+    def start_tool_call(self, call: str, what: str) -> None:
         """A tool call begins."""
         now = time.monotonic()
         self._calls[call] = (what, now)
         if len(self._calls) == 1:
-            self._told = self._stalled = False
-            self._watch(now + self._tell_s)
+            self._notified = self._stalled = False
+            self._watch(now + self._notify_s)
 
-    def ran(self, call: str) -> None:
+    def end_tool_call(self, call: str) -> None:
         """A tool call ended; others of its round may go on, and are told anew."""
         self._calls.pop(call, None)
-        self._told = self._stalled = False
-        self._heard = time.monotonic()
+        self._notified = self._stalled = False
+        self._last_output = time.monotonic()
         if self._calls:
-            self._watch(self._heard)
+            self._watch(self._last_output)
         else:
-            self._step("", "")
+            self._start_step("", "")
 
-    def rests(self) -> None:
+    def end_turn(self) -> None:
         """The turn is over."""
         self._calls.clear()
         self._worked = self.worked_s
@@ -144,56 +144,56 @@ class Activity:
 
     # ── looked at by the watchdog ─────────────────────────────────────────────────────────────────────────────
 
-    def look(self, now: float) -> float | None:
+    def check(self, now: float) -> float | None:
         """Tell what has become due. Returns when to look again, None when nothing can become due by itself."""
         if self._calls:
             since = min(begun for _, begun in self._calls.values())
-            return self._tell_when(now, since)
-        if self._doing == "pause":
-            return self._tell_when(now, self._since)
-        if not self._stalled and now - self._heard >= self._stalled_s:
+            return self._notify_when_due(now, since)
+        if self._activity == "pause":
+            return self._notify_when_due(now, self._since)
+        if not self._stalled and now - self._last_output >= self._stalled_s:
             self._stalled = True
-            self._tell()
-        again = None if self._stalled else self._heard + self._stalled_s
-        if self._doing != "model" or self._stalled:
+            self._notify()
+        again = None if self._stalled else self._last_output + self._stalled_s
+        if self._activity != "model" or self._stalled:
             return again
-        soon = self._tell_when(now, self._since)
+        soon = self._notify_when_due(now, self._since)
         return again if soon is None else soon
 
-    def _tell_when(self, now: float, since: float) -> float | None:
-        if self._told:
+    def _notify_when_due(self, now: float, since: float) -> float | None:
+        if self._notified:
             return None
-        if now - since < self._tell_s:
-            return since + self._tell_s
-        self._tell()
+        if now - since < self._notify_s:
+            return since + self._notify_s
+        self._notify()
         return None
 
-    def _step(self, doing: str, what: str) -> None:
-        self._doing, self._what = doing, what
-        self._told = self._stalled = False
-        self._since = self._heard = now = time.monotonic()
+    def _start_step(self, doing: str, what: str) -> None:
+        self._activity, self._detail = doing, what
+        self._notified = self._stalled = False
+        self._since = self._last_output = now = time.monotonic()
         # Early for what begins with no call yet: a look says when the next one is, and a timer set anew costs more.
-        self._watch(now + min(self._tell_s, self._stalled_s))
+        self._watch(now + min(self._notify_s, self._stalled_s))
 
     def _watch(self, due: float) -> None:
         if self.watchdog is not None and self._at_work:
             self.watchdog.watch(self, due)
 
-    def _tell(self) -> None:
-        self._told = True
+    def _notify(self) -> None:
+        self._notified = True
         if self.watchdog is None:
             return
-        doing, what, since = self._doing, self._what, self._since
+        doing, what, since = self._activity, self._detail, self._since
         if self._calls:
             what, since = min(self._calls.values(), key=lambda call: call[1])
             doing = "tool"
         began = time.time() - (time.monotonic() - since)
-        event = Underway(member=self.member, doing=doing, what=what, since=round(began, 3), stalled=self._stalled)
+        event = Progress(member=self.member, doing=doing, what=what, since=round(began, 3), stalled=self._stalled)
         self.watchdog.emit(event)
 
     @property
-    def _tell_s(self) -> float:
-        return TELL_AFTER_S if self.watchdog is None else self.watchdog.tell_s
+    def _notify_s(self) -> float:
+        return NOTIFY_AFTER_S if self.watchdog is None else self.watchdog.notify_s
 
     @property
     def _stalled_s(self) -> float:

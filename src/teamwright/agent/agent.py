@@ -11,36 +11,44 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol
 
-from teamwright.agent.activity import Activity
-from teamwright.agent.compacting.state import Compaction
+from teamwright.agent.activity import AgentActivity
+from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
+from teamwright.agent.compaction.compaction_state import Compaction
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.hooked import UNHOOKED, AgentHooks
 from teamwright.agent.plan_mode import PlanMode
-from teamwright.agent.reminders import Remind, nothing
+from teamwright.agent.reminders import Remind, no_reminder
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
-from teamwright.models.effort import Effort, taken
+from teamwright.models.effort import Effort, supported_effort
 from teamwright.models.model import Failure, Meter, Model, Prefix, Reply
 from teamwright.permissions.decide import Policy
-from teamwright.protocol.blocks import Block
-from teamwright.protocol.envelope import RuntimeTags
-from teamwright.protocol.events import ESTIMATED, FAILED, Attended, Emit, RoundEnded, Spoken, always
-from teamwright.protocol.usage import UNUSED, Usage
+from teamwright.protocol.events import (
+    ESTIMATED_COUNT,
+    FAILED_ATTEMPTS,
+    AssistantText,
+    Emit,
+    HasListeners,
+    ModelCallEnded,
+    always_true,
+)
+from teamwright.protocol.message_xml import RuntimeTags
+from teamwright.protocol.messages import Block
+from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Steered:
+class SteeringInput:
     """What arrived between rounds: texts and the ids they carry; `seen` is called once the transcript has them."""
 
     texts: tuple[Block, ...]
     ids: tuple[str, ...]
-    seen: Callable[[], Awaitable[None]] | None = None
+    on_delivered: Callable[[], Awaitable[None]] | None = None
 
 
 class Steering(Protocol):
     """The port through which mail and notices reach a busy agent."""
 
-    async def between_rounds(self) -> Steered | None:
+    async def next_input(self) -> SteeringInput | None:
         """What to tell before the next model call, or None. Cheap when there is nothing."""
         ...
 
@@ -48,7 +56,7 @@ class Steering(Protocol):
 class NoSteering:
     """For agents that nobody writes to."""
 
-    async def between_rounds(self) -> Steered | None:
+    async def next_input(self) -> SteeringInput | None:
         """Nothing, ever."""
         return None
 
@@ -63,35 +71,35 @@ class TurnEnd:
 
     stop: str
     text: str = ""
-    usage: Usage = UNUSED
-    rounds: int = 0
+    usage: Usage = NO_USAGE
+    model_calls: int = 0
     failure: Failure | None = None
     limit: str = ""
-    tools: int = 0
+    tool_calls: int = 0
     reason: str = ""
-    end: str = ""
+    answer_end: str = ""
     """How the newest answer ended (`models.ends.End`); empty where there was none."""
 
     @property
-    def why(self) -> str:
+    def explanation(self) -> str:
         """Why it is not done; empty when it is."""
         if self.failure is not None:
             return self.failure.sentence
         reason = self.reason or f"the cap on {self.limit} is spent"
-        return f"budget_exceeded: {reason}" if self.capped else reason if self.stop == "limit" else ""
+        return f"budget_exceeded: {reason}" if self.is_capped else reason if self.stop == "limit" else ""
 
     @property
-    def capped(self) -> bool:
+    def is_capped(self) -> bool:
         """True when a cap ended it that a larger budget would raise."""
-        return self.stop == "limit" and self.limit != REPEATS
+        return self.stop == "limit" and self.limit != REPEATED_CALLS
 
 
-def never() -> bool:
+def always_false() -> bool:
     """Never so."""
     return False
 
 
-REPEATS = "repeats"
+REPEATED_CALLS = "repeats"
 """The limit of a turn that ended because it repeated itself; no budget gives it more."""
 
 _NO_PREFIX = Prefix("", b"")
@@ -113,51 +121,53 @@ class Agent:
     meter: Meter
     emit: Emit
     steering: Steering = field(default_factory=NoSteering)
-    rounds_left: int | None = None
+    model_calls_left: int | None = None
     parent_call: str | None = None
-    attended: Attended = always
-    activity: Activity = field(default_factory=Activity)
-    remind: Remind = nothing
+    has_listeners: HasListeners = always_true
+    activity: AgentActivity = field(default_factory=AgentActivity)
+    remind: Remind = no_reminder
     caller: str = ""
-    hooks: AgentHooks = field(default_factory=lambda: UNHOOKED)
+    hooks: AgentHooks = field(default_factory=lambda: NO_HOOKS)
     policy: Policy = field(default_factory=Policy)
     plan: PlanMode | None = None
     compaction: Compaction = field(default_factory=Compaction)
     effort: Effort | None = None
-    waits_long: Callable[[], bool] = never
+    wants_hour_cache: Callable[[], bool] = always_false
     """True while its turns are far apart: its prompt is then cached for an hour, where the service offers that."""
-    watched: Callable[[], Sequence[Path]] = tuple
+    watched_directories: Callable[[], Sequence[Path]] = tuple
     """Directories beside its own in which a change counts for its work: those of tasks."""
-    _later: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    _deferred_changes: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     @property
     def prefix(self) -> Prefix:
         """The prefix of its next request."""
         prefix = self.conversation.prefix
-        return replace(prefix, lasting=True) if self.model.card.hour_cache and self.waits_long() else prefix
+        return (
+            replace(prefix, wants_hour_cache=True) if self.model.card.hour_cache and self.wants_hour_cache() else prefix
+        )
 
     @property
     def tags(self) -> RuntimeTags:
         """The tags in which the runtime speaks to it."""
         return self.conversation.tags
 
-    def between_calls(self, change: Callable[[], None]) -> bool:
+    def change_between_calls(self, change: Callable[[], None]) -> bool:
         """Make a change that no model call may see half of: now, or before its next one while it is in a turn.
 
         Whether it was made. Raises what the change raises, when it is made now.
         """
-        if self.compaction.turn.locked():
-            self._later.append(change)
+        if self.compaction.turn_lock.locked():
+            self._deferred_changes.append(change)
             return False
         change()
         return True
 
-    def catch_up(self) -> None:
+    def apply_deferred_changes(self) -> None:
         """Make the changes that wait, between two model calls."""
-        while self._later:
-            self._later.pop(0)()
+        while self._deferred_changes:
+            self._deferred_changes.pop(0)()
 
-    def spent(self) -> Agent:
+    def without_history(self) -> Agent:
         """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""
         lived = self.conversation
         conversation = Conversation(lived.path, _NO_PREFIX, lived.header, lines=lived.lines)
@@ -165,15 +175,15 @@ class Agent:
         return Agent(self.name, self.agent_id, *told, effort=self.effort)
 
     @property
-    def shown_effort(self) -> str:
+    def effort_text(self) -> str:
         """Its effort as people read it, empty where its model decides."""
-        effort = taken(self.model.card, self.effort)
+        effort = supported_effort(self.model.card, self.effort)
         return "" if effort is None else str(effort)
 
-    def ended_round(self, answer: Reply, calls: int, task: str, *, aside: str = "") -> None:
+    def report_model_call(self, answer: Reply, calls: int, task: str, *, aside: str = "") -> None:
         """Tell what an answer cost, and to whom it was booked. `aside`: what it was asked beside its work."""
         used, model, caller = answer.usage, answer.model, self.caller
-        made = RoundEnded(
+        made = ModelCallEnded(
             member=self.name,
             usage=used,
             model=model,
@@ -181,25 +191,27 @@ class Agent:
             caller=caller,
             task=task,
             aside=aside,
-            counted=ESTIMATED if answer.estimated else "",
+            counted=ESTIMATED_COUNT if answer.is_estimated else "",
             ms=answer.ms,
         )
         self.emit(made)
 
-    def lost_tries(self, answer: Reply | Failure, task: str) -> None:
+    def report_failed_attempts(self, answer: Reply | Failure, task: str) -> None:
         """Tell what broken tries of a call had used: it is paid, and no round."""
-        if answer.lost.requests:
+        if answer.failed_usage.requests:
             model = answer.model if isinstance(answer, Reply) else self.model.card.wire
-            made = RoundEnded(member=self.name, usage=answer.lost, model=model, tools=0, caller=self.caller, task=task)
-            self.emit(replace(made, aside=FAILED))
+            made = ModelCallEnded(
+                member=self.name, usage=answer.failed_usage, model=model, tools=0, caller=self.caller, task=task
+            )
+            self.emit(replace(made, aside=FAILED_ATTEMPTS))
 
-    def say(self, role: str, content: Sequence[Block], answer: Reply | None = None) -> None:
+    def emit_message(self, role: str, content: Sequence[Block], answer: Reply | None = None) -> None:
         """Tell surfaces of a line that was stored, without the key of the runtime's tags. `answer`: a model's."""
-        if not self.attended():
+        if not self.has_listeners():
             return
-        content = self.tags.bare(content)
+        content = self.tags.without_key(content)
         self.emit(
-            Spoken(
+            AssistantText(
                 member=self.name,
                 agent_id=self.agent_id,
                 message={"role": role, "content": content},

@@ -26,13 +26,13 @@ MAX_TOTAL = 160_000
 MAX_DEPTH = 5
 """Imports of imports."""
 
-NAMES = ("AGENTS.md", "CLAUDE.md")
-LOCAL = "CLAUDE.local.md"
+FILE_NAMES = ("AGENTS.md", "CLAUDE.md")
+LOCAL_FILE_NAME = "CLAUDE.local.md"
 
-_OUTSIDE = frozenset({".md", ".mdc", ".txt", ".rst"})
+_TEXT_SUFFIXES = frozenset({".md", ".mdc", ".txt", ".rst"})
 """What a trusted repository may import from outside it: texts, never keys or settings."""
 
-_AFTER = ".,;:!?)"
+_TRAILING_MARKS = ".,;:!?)"
 """What may stand behind an import, and is not a part of it."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -54,11 +54,11 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class SkippedInstruction:
     """A file, or an import at a line of one, whose text is not given, and why."""
 
     path: Path
-    why: str
+    reason: str
     verdict: Literal["ignored", "needs trust", "broken"] = "ignored"
     line: int = 0
 
@@ -71,8 +71,8 @@ class Instructions:
     """
 
     found: list[Instruction]
-    bare: list[Path]
-    passed: list[Passed]
+    import_only: list[Path]
+    skipped: list[SkippedInstruction]
     scoped: list[ScopedRule]
 
 
@@ -91,12 +91,12 @@ def read_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trus
     if compat:
         reader.read(Path(os.path.expanduser("~/.claude/CLAUDE.md")), own=True)
         reader.read_own_rules()
-    places = list(_way_down(reader.root, Path(os.path.realpath(cwd))))
+    places = list(_directories_between(reader.root, Path(os.path.realpath(cwd))))
     for place in places:
         reader.read_directory(place)
     for place in places if compat else ():
-        reader.read(place / LOCAL)
-    return reader.all
+        reader.read(place / LOCAL_FILE_NAME)
+    return reader.result
 
 
 class NestedInstructions:
@@ -107,7 +107,7 @@ class NestedInstructions:
         self._reader = _Reader(repo_root, compat, trusted)
         self._visited = set[Path]()
 
-    def nested_for(self, path: Path) -> str:
+    def text_for(self, path: Path) -> str:
         """What to tell the agent that touches this path; empty when it was told or there is nothing."""
         if not self._visited:
             self._begin()  # most agents touch nothing: those that are made pay nothing
@@ -124,21 +124,21 @@ class NestedInstructions:
         """Read the instructions of directories that are new on the way to this one, given by its real path."""
         if not place.is_relative_to(self._reader.root):
             return
-        for directory in _way_down(self._reader.root, place):
+        for directory in _directories_between(self._reader.root, place):
             if directory == place or directory not in self._visited:
                 self._visited.add(directory)
                 self._reader.read_directory(directory)
 
     @property
-    def read(self) -> Instructions:
+    def result(self) -> Instructions:
         """What was read of deeper directories so far, and what was passed over."""
-        return self._reader.all
+        return self._reader.result
 
     def _begin(self) -> None:
         self._reader.root = Path(os.path.realpath(self._reader.root))
         for instruction in self._known:
             self._reader.remember(instruction)
-        places = list(_way_down(self._reader.root, Path(os.path.realpath(self._cwd))))
+        places = list(_directories_between(self._reader.root, Path(os.path.realpath(self._cwd))))
         self._visited |= set(places)
         if self._reader.compat:
             self._reader.read_own_rules()
@@ -154,19 +154,19 @@ class _Reader:
     compat: bool
     trusted: bool
     found: list[Instruction] = field(default_factory=list[Instruction])
-    bare: list[Path] = field(default_factory=list[Path])
-    passed: list[Passed] = field(default_factory=list[Passed])
+    import_only: list[Path] = field(default_factory=list[Path])
+    skipped: list[SkippedInstruction] = field(default_factory=list[SkippedInstruction])
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
     _paths: dict[str, Path] = field(default_factory=dict[str, Path])
     _digests: dict[bytes, Path] = field(default_factory=dict[bytes, Path])
     _total: int = 0
 
     @property
-    def all(self) -> Instructions:
-        return Instructions(self.found, self.bare, self.passed, self.scoped)
+    def result(self) -> Instructions:
+        return Instructions(self.found, self.import_only, self.skipped, self.scoped)
 
     def read_directory(self, directory: Path) -> None:
-        for name in NAMES if self.compat else NAMES[:1]:
+        for name in FILE_NAMES if self.compat else FILE_NAMES[:1]:
             self.read(directory / name)
         if self.compat:
             self.read(directory / FOLDER / "CLAUDE.md", about=f"{directory} and below")
@@ -185,7 +185,9 @@ class _Reader:
         for path in rule_files(place):
             if path in known or os.path.realpath(path) in self._paths:
                 continue
-            text = _text(path) if own or self._refused(Path(os.path.realpath(path)), own, 1) is None else None
+            text = (
+                _read_text(path) if own or self._refusal_reason(Path(os.path.realpath(path)), own, 1) is None else None
+            )
             patterns, _ = scope_of(text or "")
             if patterns:
                 self.scoped.append(ScopedRule(path, Path(os.path.realpath(base)), patterns, own))
@@ -203,7 +205,7 @@ class _Reader:
             return one.matches(real)
         except re.error as problem:
             self._paths[os.path.realpath(one.path)] = one.path
-            self.passed.append(Passed(one.path, f"a pattern of paths cannot be read: {problem}", "broken"))
+            self.skipped.append(SkippedInstruction(one.path, f"a pattern of paths cannot be read: {problem}", "broken"))
             return False
 
     def remember(self, instruction: Instruction) -> None:
@@ -216,25 +218,27 @@ class _Reader:
         real = os.path.realpath(path)
         if (other := self._paths.get(real)) is not None:
             if other != path and depth == 0:
-                self.passed.append(Passed(path, f"it is {other}, which is read already"))
+                self.skipped.append(SkippedInstruction(path, f"it is {other}, which is read already"))
             return
-        if why := self._refused(Path(real), own, depth + rule):
+        if why := self._refusal_reason(Path(real), own, depth + rule):
             if os.path.lexists(path):
-                self.passed.append(Passed(path, *why))
+                self.skipped.append(SkippedInstruction(path, *why))
             return
-        text = _text(Path(real))
+        text = _read_text(Path(real))
         text = scope_of(text)[1] if rule and text is not None else text
         if text is None:
             if os.path.lexists(path):
-                self.passed.append(_textless(path))
+                self.skipped.append(_explain_no_text(path))
             return
         self._paths[real] = path
         targets = self._targets(path, text, Path(real).parent, depth)
         digest = _digest(text)
         if digest in self._digests:
-            self.passed.append(Passed(path, f"it says what {self._digests[digest]} says, which is read already"))
+            self.skipped.append(
+                SkippedInstruction(path, f"it says what {self._digests[digest]} says, which is read already")
+            )
         elif targets and _only_imports(text):
-            self.bare.append(path)
+            self.import_only.append(path)
         else:
             self._digests[digest] = path
             self._add(path, text, about)
@@ -247,18 +251,22 @@ class _Reader:
         for name, line in _imports(text):
             target = _target(name, base)
             if target is None:
-                if Path(name.rstrip(_AFTER)).suffix.lower() in _OUTSIDE and "://" not in name:
-                    self.passed.append(Passed(path, f"@{name}: there is no such file", "broken", line))
+                if Path(name.rstrip(_TRAILING_MARKS)).suffix.lower() in _TEXT_SUFFIXES and "://" not in name:
+                    self.skipped.append(SkippedInstruction(path, f"@{name}: there is no such file", "broken", line))
             elif depth >= MAX_DEPTH:
-                self.passed.append(Passed(path, f"@{name}: imports are followed {MAX_DEPTH} deep", line=line))
+                self.skipped.append(
+                    SkippedInstruction(path, f"@{name}: imports are followed {MAX_DEPTH} deep", line=line)
+                )
             else:
                 found.append(target)
         return found
 
-    def _refused(self, real: Path, own: bool, depth: int) -> tuple[str, Literal["ignored", "needs trust"]] | None:
+    def _refusal_reason(
+        self, real: Path, own: bool, depth: int
+    ) -> tuple[str, Literal["ignored", "needs trust"]] | None:
         if own or real.is_relative_to(self.root):
             return None
-        if real.suffix.lower() not in _OUTSIDE or not (depth > 0 or real.name in {*NAMES, LOCAL}):
+        if real.suffix.lower() not in _TEXT_SUFFIXES or not (depth > 0 or real.name in {*FILE_NAMES, LOCAL_FILE_NAME}):
             return "it leads out of the repository, and not to a text", "ignored"
         return None if self.trusted else ("it leads out of the repository", "needs trust")
 
@@ -274,7 +282,7 @@ class _Reader:
         self.found.append(Instruction(path, text, warning, about))
 
 
-def _way_down(root: Path, leaf: Path) -> Iterator[Path]:
+def _directories_between(root: Path, leaf: Path) -> Iterator[Path]:
     """The directories from the root to the leaf, both included; the leaf alone when it is not below."""
     if not leaf.is_relative_to(root):
         yield leaf
@@ -286,21 +294,23 @@ def _way_down(root: Path, leaf: Path) -> Iterator[Path]:
         yield place
 
 
-def _textless(path: Path) -> Passed:
+def _explain_no_text(path: Path) -> SkippedInstruction:
     """Why a file that is there has no text: somebody meant it to be read, so that nothing but an empty one is fine."""
     try:
         if not os.path.exists(path):
-            return Passed(path, "it is a link that leads nowhere", "broken")
+            return SkippedInstruction(path, "it is a link that leads nowhere", "broken")
         if not path.is_file():
-            return Passed(path, "it is a directory" if path.is_dir() else "it is no plain file", "broken")
+            return SkippedInstruction(path, "it is a directory" if path.is_dir() else "it is no plain file", "broken")
         with open(path, "rb") as file:
             binary = b"\0" in file.read(4 * MAX_TOTAL)
-        return Passed(path, "it is no text", "broken") if binary else Passed(path, "it is empty")
+        return (
+            SkippedInstruction(path, "it is no text", "broken") if binary else SkippedInstruction(path, "it is empty")
+        )
     except OSError as problem:
-        return Passed(path, problem.strerror or "it cannot be opened", "broken")
+        return SkippedInstruction(path, problem.strerror or "it cannot be opened", "broken")
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     """The file's text; None when it is no plain file of text."""
     try:
         if not path.is_file():
@@ -335,7 +345,7 @@ def _without_code(text: str) -> Iterator[tuple[int, str]]:
 
 def _target(name: str, base: Path) -> Path | None:
     """The file that an import names, or None: a mention or an address is not an import."""
-    for form in (name, name.rstrip(_AFTER)):
+    for form in (name, name.rstrip(_TRAILING_MARKS)):
         path = Path(os.path.normpath(os.path.join(base, os.path.expanduser(form))))
         try:
             if path.is_file():

@@ -17,15 +17,15 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import Journal, read_lines
 
-JOBS = "jobs.jsonl"
+JOBS_FILE = "jobs.jsonl"
 """Name of the journal in a session's directory."""
 
 VERSION = 1
 
-State = Literal["running", "completed", "failed", "stopped", "killed"]
+JobState = Literal["running", "completed", "failed", "stopped", "killed"]
 """`killed`: it ended with the program that ran it, and nobody saw how."""
 
-ENDED: Mapping[str, State] = {"completed": "completed", "failed": "failed", "stopped": "stopped"}
+END_STATES: Mapping[str, JobState] = {"completed": "completed", "failed": "failed", "stopped": "stopped"}
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Job:
     pid: int
     started_ms: int
     description: str = ""
-    state: State = "running"
+    state: JobState = "running"
     exit_code: int | None = None
     seconds: float = 0.0
 
@@ -49,7 +49,7 @@ class Job:
         return f"job-{self.id}"
 
 
-def left_out(command: str) -> str:
+def omit_command(command: str) -> str:
     """The default for `shown`: no command goes to the disk."""
     return ""
 
@@ -60,39 +60,39 @@ class JobJournal:
     `shown` makes of a command what may stand in the file, without secrets.
     """
 
-    def __init__(self, session: Path, shown: Callable[[str], str] = left_out) -> None:
-        self.path = session / JOBS
-        self.used: set[str] = set()
+    def __init__(self, session: Path, redact: Callable[[str], str] = omit_command) -> None:
+        self.path = session / JOBS_FILE
+        self.used_ids: set[str] = set()
         """Ids of all jobs that this session ever had; none is given twice."""
-        self._shown = shown
+        self._redact = redact
         self._journal: Journal | None = None
-        self._lost = _read(self.path, self.used)
+        self._unreported = _read(self.path, self.used_ids)
 
-    def lost(self) -> list[Job]:
-        """Jobs of earlier lives of the session that are not settled, oldest first; see `lost_jobs`."""
-        return list(self._lost.values())
+    def unreported(self) -> list[Job]:
+        """Jobs of earlier lives of the session that are not settled, oldest first; see `unreported_jobs`."""
+        return list(self._unreported.values())
 
-    def begun(self, job: Job) -> None:
+    def record_start(self, job: Job) -> None:
         """Note that a job runs."""
-        self.used.add(job.id)
+        self.used_ids.add(job.id)
         self._note(
             job.id,
             "begun",
             owner=job.owner,
             description=job.description[:200],
-            command=self._shown(job.command)[:200],
+            command=self._redact(job.command)[:200],
             file=str(job.file),
             pid=job.pid,
         )
 
-    def ended(self, job: Job) -> None:
+    def record_end(self, job: Job) -> None:
         """Note how a job has ended."""
         self._note(job.id, "ended", state=job.state, exit_code=job.exit_code)
 
-    def settle(self, ids: Iterable[str]) -> None:
+    def mark_reported(self, ids: Iterable[str]) -> None:
         """These jobs are over for good: whoever waited was told, or nobody is there who waits."""
         for name in ids:
-            self._lost.pop(name, None)
+            self._unreported.pop(name, None)
             self._note(name, "settled")
 
     def close(self) -> None:
@@ -109,35 +109,35 @@ class JobJournal:
             self._journal.append(line.encode("utf-8", "replace"))
 
 
-def lost_jobs(session: Path) -> list[Job]:
+def unreported_jobs(session: Path) -> list[Job]:
     """Background jobs in a session's directory that are not settled, oldest first. Changes nothing.
 
     One that nobody saw end is `killed`; the others ended, and their owner may not have been told. For a session that
     no process drives: of one that is driven, running jobs look killed.
     """
-    return list(_read(session / JOBS, set()).values())
+    return list(_read(session / JOBS_FILE, set()).values())
 
 
-def every_job(session: Path) -> list[Job]:
+def all_jobs(session: Path) -> list[Job]:
     """All background jobs that a session ever had, oldest first, settled or not. Changes nothing."""
     found: dict[str, Job] = {}
     jobs: dict[str, Job] = {}
-    for fact in _facts(session / JOBS):
+    for fact in _entries(session / JOBS_FILE):
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            _take(fact, jobs, set())
+            _apply_entry(fact, jobs, set())
             found.update(jobs)
     return list(found.values())
 
 
 def _read(path: Path, used: set[str]) -> dict[str, Job]:
     open_jobs: dict[str, Job] = {}
-    for fact in _facts(path):
+    for fact in _entries(path):
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            _take(fact, open_jobs, used)
+            _apply_entry(fact, open_jobs, used)
     return open_jobs
 
 
-def _facts(path: Path) -> Iterator[dict[str, Any]]:
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
     """The lines that can be read; what cannot be read tells nothing."""
     with contextlib.suppress(OSError):
         for line in read_lines(path):
@@ -148,7 +148,7 @@ def _facts(path: Path) -> Iterator[dict[str, Any]]:
                 yield cast("dict[str, Any]", fact)
 
 
-def _take(fact: dict[str, Any], open_jobs: dict[str, Job], used: set[str]) -> None:
+def _apply_entry(fact: dict[str, Any], open_jobs: dict[str, Job], used: set[str]) -> None:
     name = str(fact["id"])
     used.add(name)
     match fact["type"]:
@@ -165,7 +165,7 @@ def _take(fact: dict[str, Any], open_jobs: dict[str, Job], used: set[str]) -> No
             )
         case "ended" if name in open_jobs:
             job, code = open_jobs[name], fact.get("exit_code")
-            job.state = ENDED[fact["state"]]
+            job.state = END_STATES[fact["state"]]
             job.exit_code = None if code is None else int(code)
             job.seconds = (int(fact["at"]) - job.started_ms) / 1000
         case "settled":

@@ -14,23 +14,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from teamwright.permissions.bounds import check_rules
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import Rule
-from teamwright.permissions.verdict import Mode, Update
+from teamwright.permissions.grant_bounds import check_rules
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.verdict import Mode, PermissionUpdate
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
-from teamwright.storage.plain import read_plain
-from teamwright.storage.plan_file import drop_if_empty, keep_plan, read_plan, reserve_plan, write_plan
+from teamwright.storage.plan_file import create_plan_file, read_plan, remove_if_empty, reserve_plan, write_plan
+from teamwright.storage.read_bounded import read_plain
 
 VERSION = 1
 
-_RECORD_MOST = 1_000_000
+_MAX_RECORD_BYTES = 1_000_000
 """Bytes of a record that is still believed."""
 
 
-class Leaving(StrEnum):
+class PlanExit(StrEnum):
     """How plan mode is left."""
 
     FREELY = "freely"
@@ -52,7 +52,7 @@ class PlanRecord:
     on: bool = False
     file: str = ""
     before: str = ""
-    leaving: str = Leaving.FREELY
+    leaving: str = PlanExit.FREELY
     waits: str = ""
     left_by: str = ""
     granted: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class PlanRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class PlanSubmission:
     """A plan as it was handed in by the call of this name; `rules` are what it would like to be granted with it.
 
     `again`: a kill cut the call off before.
@@ -74,24 +74,24 @@ class Submission:
     rules: tuple[str, ...] = ()
     call: str = ""
     tool_use_id: str = ""
-    again: bool = False
+    is_rerun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlanOutcome:
     """What became of a plan. `approved` None: it waits under `request` for `whom`; `why` is the reason of a no."""
 
     approved: bool | None
     by: str = ""
-    why: str = ""
+    reason: str = ""
     request: str = ""
-    whom: str = ""
+    approver: str = ""
 
 
-class Approval(Protocol):
+class PlanApproval(Protocol):
     """The port for whoever approves plans: filled in `app`."""
 
-    async def submit(self, member: str, mode: PlanMode, given: Submission) -> Outcome:
+    async def submit(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
         """Hand in a plan that needs an approval. Raises TeamwrightError when that cannot be; then nothing was asked."""
         ...
 
@@ -110,29 +110,29 @@ class PlanMode:
         plans: Path,
         record: Path | None,
         *,
-        entered: Leaving = Leaving.FREELY,
-        otherwise: Mode = Mode.BUBBLE,
-        gate: Policy | None = None,
+        own_exit: PlanExit = PlanExit.FREELY,
+        mode_after: Mode = Mode.BUBBLE,
+        deciding_policy: Policy | None = None,
     ) -> None:
         self.policy = policy
-        self.tell: Callable[[Mode, str], None] = _nobody
+        self.on_mode_change: Callable[[Mode, str], None] = _ignore_mode_change
         """Told of each change of mode, and who made it; filled when the agent is born."""
-        self._gate = gate or policy
+        self._deciding_policy = deciding_policy or policy
         self._plans = plans
-        self._path = record
-        self._entered = entered
-        self._otherwise = otherwise
+        self._record_path = record
+        self._own_exit = own_exit
+        self._mode_after = mode_after
         self._record = PlanRecord()
 
     @property
-    def on(self) -> bool:
+    def is_on(self) -> bool:
         """Whether this agent itself is in plan mode."""
         return self.policy.mode is Mode.PLAN
 
     @property
-    def inherited(self) -> bool:
+    def is_inherited(self) -> bool:
         """Whether whoever started it plans: then it changes nothing either."""
-        return self.policy.held_to_plan
+        return self.policy.is_caller_planning
 
     @property
     def file(self) -> Path:
@@ -140,48 +140,48 @@ class PlanMode:
         return Path(self._record.file)
 
     @property
-    def leaving(self) -> Leaving:
+    def exit_rule(self) -> PlanExit:
         """How it is left."""
-        return Leaving(self._record.leaving)
+        return PlanExit(self._record.leaving)
 
     @property
-    def waits(self) -> str:
+    def pending_request(self) -> str:
         """The request that waits for an answer; empty when none does."""
         return self._record.waits
 
     @property
-    def left_by(self) -> str:
+    def ended_by_call(self) -> str:
         """The call that ended plan mode last."""
         return self._record.left_by
 
     # ── entering and leaving ─────────────────────────────────────────────────────────────────────────────────────
 
-    def enter(self, leaving: Leaving | None = None, by: str = "") -> Path:
+    def enter(self, exit_rule: PlanExit | None = None, by: str = "") -> Path:
         """Plan from now on; `by` is who said so, if it was another. Returns where the plan is to be written.
 
         Who planned by itself needs an approval from then on, if that is how it is to leave. Raises StorageError; then
         nothing changed.
         """
-        if not (self.on and self._record.on):
-            was_on = self.on
-            before, usual = (self._otherwise, Leaving.APPROVED) if was_on else (self.policy.mode, self._entered)
-            self._begin(before, leaving or usual)
+        if not (self.is_on and self._record.on):
+            was_on = self.is_on
+            before, usual = (self._mode_after, PlanExit.APPROVED) if was_on else (self.policy.mode, self._own_exit)
+            self._begin(before, exit_rule or usual)
             if not was_on:
                 self.policy.mode = Mode.PLAN
-                self.tell(Mode.PLAN, by)
-        elif leaving is Leaving.APPROVED and self.leaving is Leaving.FREELY:
-            self._keep(replace(self._record, leaving=leaving))
+                self.on_mode_change(Mode.PLAN, by)
+        elif exit_rule is PlanExit.APPROVED and self.exit_rule is PlanExit.FREELY:
+            self._save(replace(self._record, leaving=exit_rule))
         return self.file
 
-    def _begin(self, before: Mode, leaving: Leaving) -> None:
+    def _begin(self, before: Mode, leaving: PlanExit) -> None:
         path = reserve_plan(self._plans)
         record = replace(self._record, on=True, file=str(path), before=str(before), waits="", left_by="")
-        self._keep(replace(record, leaving=leaving))
-        self._gate.plan_file = path
+        self._save(replace(record, leaving=leaving))
+        self._deciding_policy.plan_file = path
 
-    def waits_for(self, request: str) -> None:
+    def set_pending_request(self, request: str) -> None:
         """The plan was handed in under this request; empty: none waits any more. Raises StorageError."""
-        self._keep(replace(self._record, waits=request))
+        self._save(replace(self._record, waits=request))
 
     def leave(self, mode: Mode | None = None, *, by: str = "", call: str = "", granted: Sequence[str] = ()) -> Mode:
         """Plan no longer: the mode of before holds again, or this one; returns what now decides. Raises StorageError.
@@ -189,22 +189,22 @@ class PlanMode:
         `by` approved it, `call` names the call that ended it; `granted` are rules of this agent alone. A mode that
         somebody changed meanwhile stays as it is.
         """
-        record, was_on = self._record, self.on
-        after = mode or Mode(record.before or self._otherwise)
+        record, was_on = self._record, self.is_on
+        after = mode or Mode(record.before or self._mode_after)
         rules = tuple(dict.fromkeys((*record.granted, *granted)))
-        self._keep(replace(record, on=False, waits="", left_by=call, before=str(after), granted=rules))
-        self._grant()
+        self._save(replace(record, on=False, waits="", left_by=call, before=str(after), granted=rules))
+        self._apply_granted_rules()
         if was_on:
             self.policy.mode = after
-            self.tell(self.policy.lasting_mode, by)
-        return self.policy.lasting_mode
+            self.on_mode_change(self.policy.effective_mode, by)
+        return self.policy.effective_mode
 
-    def changed(self, before: Mode | None = None) -> None:
+    def follow_mode_change(self, before: Mode | None = None) -> None:
         """Somebody changed the mode, from this one: plan mode is over by that, or begins. Raises StorageError."""
-        if self.on and not self._record.on:
-            self._begin(before or self._otherwise, Leaving.APPROVED)
-        elif self._record.on and not self.on:
-            self._keep(replace(self._record, on=False, waits="", before=str(self.policy.mode)))
+        if self.is_on and not self._record.on:
+            self._begin(before or self._mode_after, PlanExit.APPROVED)
+        elif self._record.on and not self.is_on:
+            self._save(replace(self._record, on=False, waits="", before=str(self.policy.mode)))
 
     # ── the plan ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -216,60 +216,60 @@ class PlanMode:
         """Put the plan into its file. Raises StorageError."""
         write_plan(self.file, text)
 
-    def drop_unused(self) -> None:
+    def remove_unused_file(self) -> None:
         """Remove a plan file in which nothing was ever written; it is made again with the next process."""
         if self._record.file:
-            drop_if_empty(self.file)
+            remove_if_empty(self.file)
 
     # ── the next process ─────────────────────────────────────────────────────────────────────────────────────────
 
     def restore(self) -> bool:
         """Be in what the record says; False without one. Raises StorageError."""
-        record = None if self._path is None else read_record(self._path)
+        record = None if self._record_path is None else read_record(self._record_path)
         if record is None:
             return False
         if record.on and not record.file:
-            self.enter(Leaving.APPROVED)
+            self.enter(PlanExit.APPROVED)
             return True
         self._record = record
-        self._grant()
+        self._apply_granted_rules()
         if record.file:
-            self._gate.plan_file = self.file
+            self._deciding_policy.plan_file = self.file
         if record.on:
-            keep_plan(self.file)
-            if not self.on and self.policy.mode is not Mode.BUBBLE:
+            create_plan_file(self.file)
+            if not self.is_on and self.policy.mode is not Mode.BUBBLE:
                 self._record = replace(record, before=str(self.policy.mode))
             self.policy.mode = Mode.PLAN
-        elif self.on and record.before:
+        elif self.is_on and record.before:
             self.policy.mode = Mode(record.before)
         return True
 
-    def forget(self) -> None:
+    def remove_record(self) -> None:
         """Another life begins under the name: what is kept of an earlier one is not this one's. Raises StorageError."""
-        if self._path is not None:
+        if self._record_path is not None:
             try:
-                self._path.unlink(missing_ok=True)
+                self._record_path.unlink(missing_ok=True)
             except OSError as problem:
-                raise storage_error(problem, self._path) from problem
+                raise storage_error(problem, self._record_path) from problem
 
-    def _grant(self) -> None:
-        self._gate.granted = tuple(rule for text in self._record.granted for rule in self._rules(text))
+    def _apply_granted_rules(self) -> None:
+        self._deciding_policy.granted = tuple(rule for text in self._record.granted for rule in self._rules(text))
 
     def _rules(self, text: str) -> tuple[Rule, ...]:
         """The text as a rule; none for words that are no rule, and for a rule that reaches too far."""
-        update = Update("addRules", rules=(text,))
+        update = PermissionUpdate("addRules", rules=(text,))
         try:
             return check_rules(update, self.policy.scope, "granted with the plan", by_user=False)
         except UsageError:
             return ()
 
-    def _keep(self, record: PlanRecord) -> None:
-        if self._path is not None and record != self._record:
-            write_atomic(self._path, record.encode())
+    def _save(self, record: PlanRecord) -> None:
+        if self._record_path is not None and record != self._record:
+            write_atomic(self._record_path, record.encode())
         self._record = record
 
 
-def _nobody(_mode: Mode, _by: str) -> None:
+def _ignore_mode_change(_mode: Mode, _by: str) -> None:
     """Nobody is told."""
 
 
@@ -279,25 +279,25 @@ def read_record(path: Path) -> PlanRecord | None:
     One that is damaged says that the agent plans, and needs an approval: the stricter of what it may have said.
     """
     try:
-        raw = read_plain(path, _RECORD_MOST)
+        raw = read_plain(path, _MAX_RECORD_BYTES)
     except FileNotFoundError:
         return None
     except OSError as problem:
         raise storage_error(problem, path) from problem
     try:
         data = cast("dict[str, Any]", json.loads(raw))
-        return _record(data)
+        return _parse_record(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return PlanRecord(on=True, leaving=Leaving.APPROVED)
+        return PlanRecord(on=True, leaving=PlanExit.APPROVED)
 
 
-def _record(data: Mapping[str, Any]) -> PlanRecord:
+def _parse_record(data: Mapping[str, Any]) -> PlanRecord:
     before = str(data["before"])
     return PlanRecord(
         on=data["on"] is True,
         file=str(data["file"]),
         before=str(Mode(before)) if before else "",
-        leaving=str(Leaving(data["leaving"])),
+        leaving=str(PlanExit(data["leaving"])),
         waits=str(data.get("waits", "")),
         left_by=str(data.get("left_by", "")),
         granted=tuple(str(rule) for rule in data.get("granted", ())),

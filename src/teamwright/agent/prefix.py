@@ -13,31 +13,55 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from teamwright.agent.agent import Agent
+from teamwright.agent.agent_type import LEAD_ONLY
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.definition import LEAD_ONLY
-from teamwright.agent.forking.origin import read_conversation
+from teamwright.agent.fork import read_conversation
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import Toolbox
 from teamwright.agent.transcript import set_aside_lost_lines
 from teamwright.models.effort import Effort
-from teamwright.models.model import ModelCard, Prefix
-from teamwright.models.prefix import Shared, prefix_for
-from teamwright.models.settings import ModelSettings
-from teamwright.protocol.blocks import Block, encode
+from teamwright.models.model import Model, ModelCard, Prefix
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.prefix_builder import SharedPrefix, build_prefix
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.messages import Block, encode
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_new
 from teamwright.storage.jsonl import Journal
 
+
+def switch_prefix(agent: Agent, why: str, model: Model | None = None) -> bool:
+    """Go on with the prefix that this agent would be born with today, with that model. Whether it is another one.
+
+    `why` (`model`, `reload`) goes into the transcript. Raises StorageError.
+    """
+    compaction, conversation = agent.compaction, agent.conversation
+    before = agent.model
+    if model is not None:
+        agent.model = model
+        agent.toolbox.workplace.accepts_images = model.card.images
+    try:
+        prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix()
+        if prefix.digest == conversation.prefix.digest:
+            return False
+        conversation.switch_prefix(prefix, {"why": why, "model": agent.model.card.name})
+    except BaseException:
+        agent.model = before
+        raise
+    compaction.measured_context, compaction.retry_at = (0, 0), 0
+    return True
+
+
 SCHEMA = 1
-KEPT = 16
+MAX_CACHED = 16
 """Prefixes that are remembered; beyond them the oldest is made anew."""
 
 _Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class PrefixModel:
     """What a prefix is made for: a model, what the user says of models, how hard to think."""
 
     card: ModelCard
@@ -46,43 +70,45 @@ class Birth:
 
 
 @dataclass(slots=True)
-class Births:
+class PrefixCache:
     """The prefixes that a session's agents began with."""
 
-    _made: dict[_Key, tuple[Prefix, tuple[object, ...]]] = field(
+    _prefixes: dict[_Key, tuple[Prefix, tuple[object, ...]]] = field(
         default_factory=dict["_Key", "tuple[Prefix, tuple[object, ...]]"]
     )
 
-    def prefix(self, directory: Path, birth: Birth, system: Sequence[Block], toolbox: Toolbox) -> Prefix:
+    def prefix(self, directory: Path, model: PrefixModel, system: Sequence[Block], toolbox: Toolbox) -> Prefix:
         """The prefix of an agent with these words and tools; it is in the directory. Raises StorageError."""
-        key = _key(directory, birth, system, toolbox.offered)
-        found = self._made.get(key)
+        key = _key(directory, model, system, toolbox.offered_tools)
+        found = self._prefixes.get(key)
         if found is not None:
             return found[0]
         shared = shared_parts(system, toolbox)
-        made = prefix_for(birth.card, birth.settings, system, toolbox.schemas, effort=birth.effort, shared=shared)
+        made = build_prefix(model.card, model.settings, system, toolbox.schemas, effort=model.effort, shared=shared)
         store_prefix(directory, made)
-        if len(self._made) >= KEPT:
-            del self._made[next(iter(self._made))]
+        if len(self._prefixes) >= MAX_CACHED:
+            del self._prefixes[next(iter(self._prefixes))]
         # What the key names by its identity must not go, or another thing could get its number.
-        self._made[key] = made, (birth, *(tool.schema for tool in toolbox.tools))
+        self._prefixes[key] = made, (model, *(tool.schema for tool in toolbox.tools))
         return made
 
 
-def shared_parts(system: Sequence[Block], toolbox: Toolbox) -> Shared:
+def shared_parts(system: Sequence[Block], toolbox: Toolbox) -> SharedPrefix:
     """Return the parts of a prefix that other agents share: the first system block, and the tools of all agents."""
-    names = [tool.name for tool in toolbox.offered]
-    return Shared(min(1, len(system)) or None, next((n for n, name in enumerate(names) if name in LEAD_ONLY), None))
+    names = [tool.name for tool in toolbox.offered_tools]
+    return SharedPrefix(
+        min(1, len(system)) or None, next((n for n, name in enumerate(names) if name in LEAD_ONLY), None)
+    )
 
 
-def _key(directory: Path, birth: Birth, system: Sequence[Block], tools: Sequence[AnyTool]) -> _Key:
+def _key(directory: Path, birth: PrefixModel, system: Sequence[Block], tools: Sequence[AnyTool]) -> _Key:
     said = tuple([tuple(block.items()) for block in system])
-    return directory, birth.card, id(birth.settings), birth.effort, said, tuple([_of(tool) for tool in tools])
+    return directory, birth.card, id(birth.settings), birth.effort, said, tuple([_tool_key(tool) for tool in tools])
 
 
-def _of(tool: AnyTool) -> _Key:
+def _tool_key(tool: AnyTool) -> _Key:
     schema = tool.input_type if tool.schema is None else id(tool.schema)
-    return tool.name, tool.description, schema, tuple(tool.hidden)
+    return tool.name, tool.description, schema, tuple(tool.hidden_parameters)
 
 
 def store_prefix(directory: Path, prefix: Prefix) -> None:
@@ -101,8 +127,8 @@ def load_conversation(path: Path, prefixes: Path) -> Conversation:
     lost = set_aside_lost_lines(path)
     history = read_conversation(path)
     prefix = load_prefix(prefixes, history.prefix)
-    made = Conversation.of(path, prefix, Journal.open(path), history)
-    made.lost = lost
+    made = Conversation.from_history(path, prefix, Journal.open(path), history)
+    made.lost_lines = lost
     return made
 
 
@@ -111,7 +137,7 @@ def load_prefix(directory: Path, digest: str) -> Prefix:
     path = directory / f"{digest}.json"
     try:
         body = cast("dict[str, Any]", json.loads(path.read_bytes()))
-        prefix = Prefix.sealed(body["model"], body["head"].encode(), body["betas"])
+        prefix = Prefix.from_bytes(body["model"], body["head"].encode(), body["betas"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise StorageError("damaged-file", f"the prefix {path} cannot be read") from problem
     if prefix.digest != digest:

@@ -18,12 +18,12 @@ Remind: TypeAlias = Callable[[bool], str]
 """The reminder behind what is told now; empty: none. It is given whether a turn begins, else results are told."""
 
 
-def nothing(_begins: bool) -> str:
+def no_reminder(_begins: bool) -> str:
     """For agents that are reminded of nothing."""
     return ""
 
 
-class Role(StrEnum):
+class ReminderRole(StrEnum):
     """Whose mode it is."""
 
     LEAD = "lead"
@@ -31,15 +31,15 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ReminderTexts:
     """`begins`: when the mode or a turn begins; `goes_on`: with the results of each round; `over`: once, afterwards."""
 
-    begins: str
-    goes_on: str
-    over: str = ""
+    at_start: str
+    each_call: str
+    at_end: str = ""
 
 
-MEANING: Mapping[Mode, str] = {
+MODE_MEANINGS: Mapping[Mode, str] = {
     Mode.DEFAULT: "reading inside the directories is allowed, the rest asks",
     Mode.ACCEPT_EDITS: "as default, and files inside the directories may be changed",
     Mode.PLAN: "only what changes nothing, until a plan was approved",
@@ -50,8 +50,8 @@ MEANING: Mapping[Mode, str] = {
 }
 """A line a mode, for people and for models."""
 
-WORDS: Mapping[tuple[Role, Mode], Words] = {
-    (Role.LEAD, Mode.DELEGATE): Words(
+REMINDERS: Mapping[tuple[ReminderRole, Mode], ReminderTexts] = {
+    (ReminderRole.LEAD, Mode.DELEGATE): ReminderTexts(
         "You are in delegate mode: you coordinate, your teammates do the work.\n"
         "What works: TeamCreate, TeamDelete, Agent with a name, SendMessage, the Task tools, ListAgents, "
         "AskUserQuestion. Everything else is refused, reading files too. Give each piece of work to a teammate: as a "
@@ -59,13 +59,13 @@ WORDS: Mapping[tuple[Role, Mode], Words] = {
         "Delegate mode: coordinate. Teammates do all other work.",
         "Delegate mode has ended. All your tools work again.",
     ),
-    (Role.LEAD, Mode.PLAN): Words(
+    (ReminderRole.LEAD, Mode.PLAN): ReminderTexts(
         "You are in plan mode: read, search and think; change nothing.\n"
         "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
         "Plan mode: read and think; change nothing.",
         "Plan mode has ended.",
     ),
-    (Role.MEMBER, Mode.PLAN): Words(
+    (ReminderRole.MEMBER, Mode.PLAN): ReminderTexts(
         "You are in plan mode: read, search and think; change nothing.\n"
         "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
         "Plan mode: read and think; change nothing.",
@@ -75,9 +75,9 @@ WORDS: Mapping[tuple[Role, Mode], Words] = {
 """What is told of a mode to whom. A mode without words is told once, when it changes."""
 
 
-def news_of(mode: Mode) -> str:
+def mode_notice(mode: Mode) -> str:
     """What is said once of a mode that begins."""
-    return f"The permission mode is {mode} now: {MEANING[mode]}."
+    return f"The permission mode is {mode} now: {MODE_MEANINGS[mode]}."
 
 
 class ModeReminder:
@@ -87,30 +87,32 @@ class ModeReminder:
     members hear of them by mail.
     """
 
-    def __init__(self, mode: Callable[[], Mode], role: Role, told: Mode | None, *, news: bool) -> None:
+    def __init__(
+        self, mode: Callable[[], Mode], role: ReminderRole, known_mode: Mode | None, *, announces: bool
+    ) -> None:
         self._mode = mode
         self._role = role
-        self._told = told
-        self._news = news
-        self._whole = True
+        self._known_mode = known_mode
+        self._announces = announces
+        self._full_text_next = True
 
     def __call__(self, begins: bool) -> str:
         """See Remind."""
-        mode, before = self._mode(), self._told
-        words = WORDS.get((self._role, mode))
+        mode, before = self._mode(), self._known_mode
+        words = REMINDERS.get((self._role, mode))
         if mode is before and words is None:
             return ""
-        self._told = mode
-        lines = self._changed(before, mode, known=words is not None) if mode is not before else []
+        self._known_mode = mode
+        lines = self._change_lines(before, mode, known=words is not None) if mode is not before else []
         if words is not None:
-            whole = begins or self._whole or mode is not before
-            lines.append(words.begins if whole else words.goes_on)
-        self._whole = False
+            whole = begins or self._full_text_next or mode is not before
+            lines.append(words.at_start if whole else words.each_call)
+        self._full_text_next = False
         return "\n".join(lines)
 
-    def _changed(self, before: Mode | None, mode: Mode, *, known: bool) -> list[str]:
-        if not self._news:
+    def _change_lines(self, before: Mode | None, mode: Mode, *, known: bool) -> list[str]:
+        if not self._announces:
             return []
-        old = WORDS.get((self._role, before)) if before is not None else None
-        lines = [old.over] if old is not None and old.over else []
-        return lines if known else [*lines, news_of(mode)]
+        old = REMINDERS.get((self._role, before)) if before is not None else None
+        lines = [old.at_end] if old is not None and old.at_end else []
+        return lines if known else [*lines, mode_notice(mode)]

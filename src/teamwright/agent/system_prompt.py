@@ -11,15 +11,15 @@ from datetime import date
 from functools import lru_cache
 from pathlib import Path
 
-from teamwright.agent.definition import AgentDefinition, prompt
+from teamwright.agent.agent_type import AgentType, load_prompt
 from teamwright.agent.instructions import Instruction
-from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.envelope import REMINDER
+from teamwright.protocol.message_xml import REMINDER
+from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PromptEnvironment:
     """What an agent is told of the place: directory, allowed directories, branch (None outside git), platform."""
 
     cwd: Path
@@ -30,9 +30,9 @@ class Surroundings:
 
     def text(self) -> str:
         """The part as text."""
-        return _place(self, date.today())
+        return _environment_text(self, date.today())
 
-    def on(self, today: date) -> str:
+    def text_on(self, today: date) -> str:
         """The part as it is on that day."""
         others = ", ".join(str(root) for root in self.roots if root != self.cwd)
         git = f"a git repository, branch {self.branch}" if self.branch is not None else "not a git repository"
@@ -49,17 +49,17 @@ class Surroundings:
 
 def lead_part(teams: bool) -> str:
     """The lead's own part; empty when teams are switched off."""
-    return prompt("lead") if teams else ""
+    return load_prompt("lead") if teams else ""
 
 
-def member_part(name: str, team: str) -> str:
+def teammate_part(name: str, team: str) -> str:
     """The part of a teammate."""
-    return prompt("member").replace("{name}", name).replace("{team}", team)
+    return load_prompt("member").replace("{name}", name).replace("{team}", team)
 
 
 def tags_part(key: str) -> str:
     """What marks the runtime's own words; empty for a conversation without a key."""
-    return prompt("tags").replace("{tag}", f'<{REMINDER} key="{key}">').replace("{key}", key) if key else ""
+    return load_prompt("tags").replace("{tag}", f'<{REMINDER} key="{key}">').replace("{key}", key) if key else ""
 
 
 def instructions_part(instructions: Sequence[Instruction]) -> str:
@@ -76,16 +76,16 @@ def compose(shared: Sequence[str], own: Sequence[str]) -> list[Block]:
 
     Empty parts are left out. Services cache equal beginnings, so a name or a role is never in the first block.
     """
-    return [text_block(text) for text in (_joined(tuple(shared)), _joined(tuple(own))) if text]
+    return [text_block(text) for text in (_join_parts(tuple(shared)), _join_parts(tuple(own))) if text]
 
 
 @lru_cache(maxsize=8)
-def _place(place: Surroundings, today: date) -> str:
-    return place.on(today)
+def _environment_text(place: PromptEnvironment, today: date) -> str:
+    return place.text_on(today)
 
 
 @lru_cache(maxsize=32)
-def _joined(parts: tuple[str, ...]) -> str:
+def _join_parts(parts: tuple[str, ...]) -> str:
     """The same for all agents of a kind."""
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
@@ -94,27 +94,27 @@ def _joined(parts: tuple[str, ...]) -> str:
 class SessionPart:
     """The part of the prompt that all agents of a session have: limits, the place, the runtime's key, instructions."""
 
-    place: Surroundings
+    environment: PromptEnvironment
     key: str
     instructions: Sequence[Instruction]
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The part as texts, in order."""
-        return prompt("limits"), self.place.text(), tags_part(self.key), instructions_part(self.instructions)
+        return load_prompt("limits"), self.environment.text(), tags_part(self.key), instructions_part(self.instructions)
 
 
-def teammate_prompt(name: str, team: str, definition: AgentDefinition, session: SessionPart) -> list[Block]:
+def teammate_prompt(name: str, team: str, definition: AgentType, session: SessionPart) -> list[Block]:
     """Return base and the session's part; then the team part and the definition's body under its own heading."""
     body = f"# Your role: {definition.name}\n{definition.prompt}" if definition.prompt else ""
-    return compose((prompt("base"), *session.texts), (member_part(name, team), body))
+    return compose((load_prompt("base"), *session.texts), (teammate_part(name, team), body))
 
 
-def subagent_prompt(definition: AgentDefinition, session: SessionPart) -> list[Block]:
+def subagent_prompt(definition: AgentType, session: SessionPart) -> list[Block]:
     """Return base, or the definition's body in its place, and the session's part; then the sub-agent's part."""
-    return compose((definition.prompt or prompt("base"), *session.texts), (prompt("subagent"),))
+    return compose((definition.prompt or load_prompt("base"), *session.texts), (load_prompt("subagent"),))
 
 
 def lead_prompt(teams: bool, session: SessionPart, appended: str = "") -> list[Block]:
     """Return base and the session's part; then the lead's part and what the user appended."""
-    return compose((prompt("base"), *session.texts), (lead_part(teams), appended))
+    return compose((load_prompt("base"), *session.texts), (lead_part(teams), appended))

@@ -6,6 +6,8 @@ loop. A bad call and a failed tool are results for the model to read, never exce
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -15,11 +17,66 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from teamwright.agent.workplace import Workplace
-from teamwright.permissions.left_out import NOTHING_LEFT_OUT, LeftOut
+from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import HARMLESS, Access
-from teamwright.protocol.blocks import Block
+from teamwright.protocol.messages import Block
 from teamwright.protocol.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file as this agent last saw it: the SHA-256 of its bytes, its mtime and size then, who changed it last."""
+
+    digest: str
+    mtime_ns: int
+    size: int
+
+
+@dataclass(slots=True)
+class LastWriters:
+    """The last writer of each file in this process, shared by all agents of a run: real path → (member, digest)."""
+
+    by_path: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+
+
+@dataclass(slots=True)
+class Workplace:
+    """One agent's place. `cwd` moves with `cd` in the shell; `roots` are the allowed directories by real path.
+
+    `scratch` is a directory of the session for long outputs; `history` keeps former contents of edited files by
+    hash; `env` is added to the environment of commands.
+    """
+
+    cwd: Path
+    roots: tuple[Path, ...]
+    scratch: Path
+    edit_history: Path
+    seen_files: dict[str, SeenFile] = field(default_factory=dict[str, SeenFile])
+    last_writers: LastWriters = field(default_factory=LastWriters)
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    accepts_images: bool = True
+    nested_instructions: Callable[[Path], str] | None = None
+    """What the instructions of a directory say to an agent that touches a path in it for the first time."""
+
+    def resolve(self, path: str) -> Path:
+        """The path as given by a model, made absolute against `cwd`; `~` is expanded; links are kept."""
+        return Path(os.path.normpath(os.path.join(self.cwd, os.path.expanduser(path))))
+
+    def is_allowed(self, path: Path) -> bool:
+        """Whether the real path lies in an allowed directory."""
+        real = Path(os.path.realpath(path))
+        return any(real.is_relative_to(root) for root in self.roots)
+
+    def note_seen(self, path: Path, content: bytes) -> SeenFile:
+        """Remember that this agent has seen these bytes of the file."""
+        stat = os.stat(path)
+        reading = SeenFile(hashlib.sha256(content).hexdigest(), stat.st_mtime_ns, stat.st_size)
+        self.seen_files[os.path.realpath(path)] = reading
+        return reading
+
+    def last_seen(self, path: Path) -> SeenFile | None:
+        """How this agent last saw the file, or None."""
+        return self.seen_files.get(os.path.realpath(path))
 
 
 class ToolInput(BaseModel):
@@ -47,7 +104,7 @@ class ToolResult:
     ends_turn: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: tuple[str, ...] = ()
-    unfit: str = ""
+    invalid: str = ""
 
     @classmethod
     def error(cls, what: str, do: str = "") -> ToolResult:
@@ -59,24 +116,24 @@ class ToolResult:
 class ToolContext:
     """What a tool is handed with each call. `call` is `cN`; `tool_use_id` the model's own id of the call.
 
-    `again` says that a kill cut the call off before. `key_of` makes `key`, which most calls never need.
+    `again` says that a kill cut the call off before. `parse_server_key` makes `key`, which most calls never need.
     """
 
     member: str
     workplace: Workplace
     call: str = ""
     tool_use_id: str = ""
-    again: bool = False
-    key_of: Callable[[str], str] = str
-    may: Callable[[str, Access], bool] = lambda _tool, _access: False
+    is_rerun: bool = False
+    make_key: Callable[[str], str] = str
+    may_call: Callable[[str, Access], bool] = lambda _tool, _access: False
     """Whether its caller has that tool, and such a call of it would run without a question."""
-    left_out: Callable[[str, Path], LeftOut] = lambda _tool, _directory: NOTHING_LEFT_OUT
+    excluded_paths: Callable[[str, Path], ExcludedPaths] = lambda _tool, _directory: NOTHING_EXCLUDED
     """What a tool of this name must leave out when it shows what is below a directory; the gate fills it."""
 
     @property
     def key(self) -> str:
         """Names the call for good: a process that goes on after a kill runs it under the same one."""
-        return self.key_of(self.tool_use_id)
+        return self.make_key(self.tool_use_id)
 
 
 Input = TypeVar("Input", bound=ToolInput)
@@ -93,30 +150,30 @@ class Tool(Generic[Input]):
     aliases: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
     """What the model is told of the input, where somebody else says it: `input_type` then takes any object."""
-    hidden: Mapping[str, str] = {}
+    hidden_parameters: Mapping[str, str] = {}
     """Parameters that cannot be honoured now, and why: they are not in the schema, and passing one is refused."""
 
-    offered: bool = True
+    is_offered: bool = True
     """True when the prefix names it. Other tools can still be called, from an older conversation."""
 
     @property
     def description(self) -> str:
         """What the model is told of the tool: the `.md` beside the module, read once a process."""
-        return read_beside(type(self))
+        return read_description(type(self))
 
-    def stands_for(self, call: Input) -> tuple[AnyTool, Mapping[str, Any]] | None:
+    def target_call(self, call: Input) -> tuple[AnyTool, Mapping[str, Any]] | None:
         """The tool that is really called, with its arguments: rules, hooks and people see that one. Default: this."""
         return None
 
-    def read_only(self, call: Input) -> bool:
+    def is_read_only(self, call: Input) -> bool:
         """Whether the call changes nothing: such calls of a round run together."""
         return False
 
-    def repeats(self, call: Input) -> bool:
+    def can_rerun(self, call: Input) -> bool:
         """Whether a call that a kill cut off may simply be run again: it only reads, or does its work once a key."""
-        return self.read_only(call)
+        return self.is_read_only(call)
 
-    def waits(self, call: Input) -> bool:
+    def is_wait(self, call: Input) -> bool:
         """Return True for a call that waits for an outside event: repeated calls are then no loop."""
         return False
 
@@ -128,7 +185,7 @@ class Tool(Generic[Input]):
         """What a person is shown before saying yes: the whole command or diff. Default: the summary."""
         return self.summary(call)
 
-    async def learn(self, call: Input, ctx: ToolContext) -> bool:
+    async def find_facts(self, call: Input, ctx: ToolContext) -> bool:
         """Find out what the call is to be decided by; whether `access` says more now. Default: it knows all."""
         return False
 
@@ -145,7 +202,7 @@ AnyTool = Tool[Any]
 
 
 @cache
-def read_beside(cls: type[Any]) -> str:
+def read_description(cls: type[Any]) -> str:
     """The text of the `.md` beside the module of this class, with the module's stem."""
     path = Path(cast("str", sys.modules[cls.__module__].__file__)).with_suffix(".md")
     return path.read_text(encoding="utf-8").strip()

@@ -14,17 +14,16 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from teamwright.agent.activity import Activity
-from teamwright.agent.definition import ELSEWHERE, LEAD_ONLY
-from teamwright.agent.schema import tool_schema, unread_arguments, validate
-from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult
-from teamwright.agent.workplace import Workplace
+from teamwright.agent.activity import AgentActivity
+from teamwright.agent.agent_type import LEAD_ONLY, OTHER_PRODUCTS_TOOLS
+from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult, Workplace
+from teamwright.agent.tool_schema import tool_schema, unread_arguments, validate
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.blocks import UNPARSED, Block, ToolCall, text_of, tool_result_block
-from teamwright.protocol.envelope import UNKEYED, RuntimeTags
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import Attended, Emit, TeamEvent, ToolCalled, ToolStarted, always
+from teamwright.protocol.events import Emit, HasListeners, TeamEvent, ToolCalled, ToolStarted, always_true
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
+from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block, ToolCall, message_text, tool_result_block
 from teamwright.protocol.values import dataclass
 from teamwright.storage.counter import Counter
 
@@ -34,7 +33,7 @@ OUTPUT_IN_LOG = 4_000
 END_IN_EVENT = 600
 """Characters of the end of a longer output: an event has them beside its beginning."""
 
-NUMBERS_KNOWN = 1_000
+MAX_KNOWN_NUMBERS = 1_000
 """Calls whose numbers are in memory."""
 
 
@@ -47,41 +46,41 @@ class CallNumbers:
     """
 
     count: int = 0
-    by_use: dict[str, str] = field(default_factory=dict[str, str])
-    earlier: Callable[[str], str] | None = None
-    shared: Counter | None = None
+    by_tool_use_id: dict[str, str] = field(default_factory=dict[str, str])
+    find_earlier: Callable[[str], str] | None = None
+    counter: Counter | None = None
     """Counts for several processes of a run; without it only this one counts."""
 
     def share(self, path: Path) -> None:
         """Count together with other processes of the run from now on. Raises StorageError."""
-        if self.shared is None:
-            self.shared = Counter(path, self.count)
+        if self.counter is None:
+            self.counter = Counter(path, self.count)
 
-    def of(self, tool_use_id: str) -> str:
+    def number_for(self, tool_use_id: str) -> str:
         """The number that a call had; empty when it has none."""
-        found = self.by_use.get(tool_use_id, "")
-        if not found and self.earlier is not None:
-            found = self._remember(tool_use_id, self.earlier(tool_use_id))
+        found = self.by_tool_use_id.get(tool_use_id, "")
+        if not found and self.find_earlier is not None:
+            found = self._remember(tool_use_id, self.find_earlier(tool_use_id))
         return found
 
-    def number(self, tool_use_id: str) -> str:
+    def next_number(self, tool_use_id: str) -> str:
         """The next number, remembered for this call."""
-        self.count = self.count + 1 if self.shared is None else self.shared.next()
+        self.count = self.count + 1 if self.counter is None else self.counter.next()
         return self._remember(tool_use_id, f"c{self.count}")
 
-    def elsewhere(self, tool_use_id: str, number: str) -> None:
+    def record(self, tool_use_id: str, number: str) -> None:
         """Another process of the run gave a call this number."""
         self._remember(tool_use_id, number)
 
     def _remember(self, tool_use_id: str, number: str) -> str:
-        self.by_use[tool_use_id] = number
-        if len(self.by_use) > NUMBERS_KNOWN:
-            del self.by_use[next(iter(self.by_use))]
+        self.by_tool_use_id[tool_use_id] = number
+        if len(self.by_tool_use_id) > MAX_KNOWN_NUMBERS:
+            del self.by_tool_use_id[next(iter(self.by_tool_use_id))]
         return number
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedCall:
     """A call that was found and validated, on its way through the steps.
 
     `hook_answer` is what a hook said of it before the gate decides: `allow` answers a question that the gate would
@@ -97,16 +96,16 @@ class Prepared:
     denied: bool = False
     hook_answer: str = ""
     hook_reason: str = ""
-    revised: bool = False
+    is_revised: bool = False
     note: str = ""
 
 
-Step: TypeAlias = Callable[[Prepared], Awaitable[ToolResult]]
-Gate: TypeAlias = Callable[[Prepared], Awaitable[ToolResult | None]]
+Step: TypeAlias = Callable[[PreparedCall], Awaitable[ToolResult]]
+CallGate: TypeAlias = Callable[[PreparedCall], Awaitable[ToolResult | None]]
 """Decides on a prepared call: None lets it run, a result is the refusal."""
 
 
-async def run_tool(call: Prepared) -> ToolResult:
+async def run_tool(call: PreparedCall) -> ToolResult:
     """The innermost step: the tool itself. Errors of ours become results."""
     try:
         return await call.tool.run(call.input, call.ctx)
@@ -114,24 +113,24 @@ async def run_tool(call: Prepared) -> ToolResult:
         return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
 
 
-def revise(call: Prepared, given: Mapping[str, Any]) -> ToolResult | None:
+def revise_input(call: PreparedCall, input: Mapping[str, Any]) -> ToolResult | None:
     """Give the call another input, which is validated and looked at like the first. What is wrong with it, or None."""
-    checked = validate(call.tool, dict(given))
+    checked = validate(call.tool, dict(input))
     if isinstance(checked, ToolResult):
         return checked
     try:
         access = call.tool.access(checked, call.ctx)
     except TeamwrightError as problem:
         return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
-    call.input, call.access, call.summary, call.revised = checked, access, call.tool.summary(checked), True
+    call.input, call.access, call.summary, call.is_revised = checked, access, call.tool.summary(checked), True
     return None
 
 
-def gated(gate: Gate, inner: Step) -> Step:
+def with_gate(gate: CallGate, inner: Step) -> Step:
     """A step that asks the gate first."""
 
-    async def step(call: Prepared) -> ToolResult:
-        if await call.tool.learn(call.input, call.ctx):
+    async def step(call: PreparedCall) -> ToolResult:
+        if await call.tool.find_facts(call.input, call.ctx):
             call.access = call.tool.access(call.input, call.ctx)
         refusal = await gate(call)
         if refusal is not None:
@@ -143,10 +142,10 @@ def gated(gate: Gate, inner: Step) -> Step:
     return step
 
 
-def instructed(nested: Callable[[Path], str], inner: Step) -> Step:
+def with_instructions(nested: Callable[[Path], str], inner: Step) -> Step:
     """A step that adds the instructions of a directory to the first result that touches something in it."""
 
-    async def step(call: Prepared) -> ToolResult:
+    async def step(call: PreparedCall) -> ToolResult:
         result = await inner(call)
         if not (call.access.reads or call.access.writes):
             return result
@@ -158,7 +157,7 @@ def instructed(nested: Callable[[Path], str], inner: Step) -> Step:
 
 def offered_tools(tools: Sequence[AnyTool]) -> list[AnyTool]:
     """The tools that a prefix names: those of the lead alone come last, so that all others begin every agent's list."""
-    return sorted((tool for tool in tools if tool.offered), key=lambda tool: tool.name in LEAD_ONLY)
+    return sorted((tool for tool in tools if tool.is_offered), key=lambda tool: tool.name in LEAD_ONLY)
 
 
 class Toolbox:
@@ -170,36 +169,41 @@ class Toolbox:
         tools: Sequence[AnyTool],
         workplace: Workplace,
         *,
-        gate: Gate,
+        gate: CallGate,
         numbers: CallNumbers,
         emit: Emit,
     ) -> None:
         self.member = member
         self.workplace = workplace
-        self.hand(tools)
-        self.lets: Callable[[str, Access], bool] = lambda _tool, _access: False
+        self.set_tools(tools)
+        self.allows: Callable[[str, Access], bool] = lambda _tool, _access: False
         """Whether a call of that tool would run without a question; filled with the gate's."""
         self._numbers = numbers
         self._emit = emit
-        self.attended: Attended = always
+        self.has_listeners: HasListeners = always_true
         """Whether events of calls that begin are wanted by anybody."""
-        self.find_more: Callable[[str], AnyTool | None] = lambda _name: None
+        self.find_unlisted: Callable[[str], AnyTool | None] = lambda _name: None
         """Finds tools that the prefix does not name; filled where there are any."""
-        self.activity = Activity()
-        self.key_of: Callable[[str], str] = str
+        self.activity = AgentActivity()
+        self.make_key: Callable[[str], str] = str
         """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
-        self.tags = UNKEYED
+        self.tags = NO_KEY_TAGS
         """The tags for notes beside a result; filled when the toolbox gets its conversation."""
-        self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
+        self._step = with_gate(
+            gate,
+            run_tool
+            if workplace.nested_instructions is None
+            else with_instructions(workplace.nested_instructions, run_tool),
+        )
 
-    def hand(self, tools: Sequence[AnyTool]) -> None:
+    def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Have these tools from now on. In an agent's life only where a new prefix begins, which names them."""
         self.tools = tuple(tools)
         self._by_name: dict[str, AnyTool] = {tool.name: tool for tool in tools}
         self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
 
-    def _may(self, tool: str, access: Access) -> bool:
-        return tool in self.names and self.lets(tool, access)
+    def _may_call(self, tool: str, access: Access) -> bool:
+        return tool in self.names and self.allows(tool, access)
 
     @property
     def names(self) -> frozenset[str]:
@@ -207,16 +211,16 @@ class Toolbox:
         return frozenset(tool.name for tool in self.tools)
 
     @property
-    def offered(self) -> list[AnyTool]:
+    def offered_tools(self) -> list[AnyTool]:
         """The tools that the prefix names, in order."""
         return offered_tools(self.tools)
 
     @property
     def schemas(self) -> list[Mapping[str, Any]]:
         """What the model is told of the tools, in order."""
-        return [tool_schema(tool) for tool in self.offered]
+        return [tool_schema(tool) for tool in self.offered_tools]
 
-    def put_around(self, wrap: Callable[[Step], Step]) -> None:
+    def wrap_steps(self, wrap: Callable[[Step], Step]) -> None:
         """Put a step around all others: what happens before a call is decided on, and after it ran."""
         self._step = wrap(self._step)
 
@@ -233,40 +237,40 @@ class Toolbox:
                 for call in group:
                     together.create_task(self._run_into(call, done))
 
-    def repeats(self, call: ToolCall) -> bool:
+    def can_rerun(self, call: ToolCall) -> bool:
         """Whether a call that a kill cut off may be run again (see Tool.repeats)."""
         prepared = self._prepare(call, "")
-        return not isinstance(prepared, ToolResult) and prepared.tool.repeats(prepared.input)
+        return not isinstance(prepared, ToolResult) and prepared.tool.can_rerun(prepared.input)
 
-    def waits(self, call: ToolCall) -> bool:
+    def is_wait(self, call: ToolCall) -> bool:
         """Return True for a call that waits for an outside event (see Tool.waits)."""
         prepared = self._prepare(call, "")
-        return not isinstance(prepared, ToolResult) and prepared.tool.waits(prepared.input)
+        return not isinstance(prepared, ToolResult) and prepared.tool.is_wait(prepared.input)
 
-    async def run_again(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
+    async def rerun(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
         """Run those of the calls, which a kill cut off, that may be run again: one after another, as they were made."""
         for call in calls:
-            if self.repeats(call):
+            if self.can_rerun(call):
                 await self._run_into(call, done, again=True)
 
     async def _run_into(
         self, call: ToolCall, done: dict[str, tuple[Block, ToolResult]], *, again: bool = False
     ) -> None:
-        result = await self.run_one(call, again=again)
+        result = await self.run_call(call, again=again)
         content = _with_notes(self.tags, result)
         done[call.id] = (tool_result_block(call.id, content, is_error=result.is_error), result)
 
-    async def run_one(self, call: ToolCall, *, again: bool = False) -> ToolResult:
+    async def run_call(self, call: ToolCall, *, again: bool = False) -> ToolResult:
         """Find, validate, decide, run one call. Raises nothing but `CancelledError`."""
-        number = self._numbers.number(call.id)
+        number = self._numbers.next_number(call.id)
         prepared = self._prepare(call, number, again=again)
         if isinstance(prepared, ToolResult):
             self._emit_called(number, call, call.name, prepared, "failed", 0.0)
             return prepared
-        if self.attended():
+        if self.has_listeners():
             self._emit(ToolStarted(member=self.member, call=number, tool=prepared.tool.name, summary=prepared.summary))
         started = time.perf_counter()
-        self.activity.runs(number, f"{prepared.tool.name} {prepared.summary}")
+        self.activity.start_tool_call(number, f"{prepared.tool.name} {prepared.summary}")
         try:
             result = await self._step(prepared)
         except asyncio.CancelledError as problem:
@@ -274,41 +278,41 @@ class Toolbox:
             if task is None or task.cancelling():
                 raise
             # Nobody ended us: something that the tool waited for was cancelled.
-            result = _broke(call, problem)
+            result = _crash_result(call, problem)
         except (Exception, SystemExit) as problem:
             # A mistake of a tool of ours, or of a user's function: the model is told, siblings go on.
-            result = _broke(call, problem)
+            result = _crash_result(call, problem)
         finally:
-            self.activity.ran(number)
+            self.activity.end_tool_call(number)
         outcome = "denied" if prepared.denied else "failed" if result.is_error else "done"
-        if prepared.revised:
+        if prepared.is_revised:
             call = replace(call, input=prepared.input.model_dump(exclude_unset=True))
         self._emit_called(number, call, prepared.summary, result, outcome, time.perf_counter() - started)
         return result
 
-    def _prepare(self, call: ToolCall, number: str, *, again: bool = False) -> Prepared | ToolResult:
-        tool = self._by_name.get(call.name) or self.find_more(call.name)
+    def _prepare(self, call: ToolCall, number: str, *, again: bool = False) -> PreparedCall | ToolResult:
+        tool = self._by_name.get(call.name) or self.find_unlisted(call.name)
         if tool is None:
-            close, instead = nearest(call.name, self._by_name), ELSEWHERE.get(call.name, "")
+            close, instead = nearest(call.name, self._by_name), OTHER_PRODUCTS_TOOLS.get(call.name, "")
             hint = f"{instead}. " if instead else f"Did you mean {close}? " if close else ""
             what, do = f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
-            return replace(ToolResult.error(what, do), unfit="tool")
-        if UNPARSED in call.input:
-            return replace(unread_arguments(tool, str(call.input[UNPARSED])), unfit="json")
+            return replace(ToolResult.error(what, do), invalid="tool")
+        if UNPARSED_ARGUMENTS in call.input:
+            return replace(unread_arguments(tool, str(call.input[UNPARSED_ARGUMENTS])), invalid="json")
         checked = validate(tool, call.input)
-        if not isinstance(checked, ToolResult) and (meant := tool.stands_for(checked)) is not None:
+        if not isinstance(checked, ToolResult) and (meant := tool.target_call(checked)) is not None:
             tool, given = meant
             checked = validate(tool, dict(given))
         if isinstance(checked, ToolResult):
-            return replace(checked, unfit="input")
-        ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.key_of, self._may)
+            return replace(checked, invalid="input")
+        ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.make_key, self._may_call)
         try:
-            return Prepared(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
+            return PreparedCall(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
         except TeamwrightError as problem:
             return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
         except Exception as problem:
             # What was given cannot even be looked at: a path with a NUL, a mistake of a user's tool.
-            return _broke(call, problem)
+            return _crash_result(call, problem)
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """Neighbouring calls that may run together: all read only, or files that differ."""
@@ -332,14 +336,14 @@ class Toolbox:
         prepared = self._prepare(call, "")
         if isinstance(prepared, ToolResult):
             return True, None
-        if prepared.tool.read_only(prepared.input):
+        if prepared.tool.is_read_only(prepared.input):
             return True, None
         return False, {str(path) for path in prepared.access.writes} or None
 
     def _emit_called(
         self, number: str, call: ToolCall, summary: str, result: ToolResult, outcome: str, seconds: float
     ) -> None:
-        content = result.content if isinstance(result.content, str) else text_of(result.content)
+        content = result.content if isinstance(result.content, str) else message_text(result.content)
         ended = {"end": content[-END_IN_EVENT:]} if len(content) > OUTPUT_IN_LOG else {}
         self._emit(
             ToolCalled(
@@ -357,15 +361,17 @@ class Toolbox:
         )
 
 
-async def _refuse(call: Prepared) -> ToolResult:
+async def _refuse(call: PreparedCall) -> ToolResult:
     return ToolResult.error("This agent has ended.", "Nothing was done.")
 
 
-def _unheard(event: TeamEvent) -> None:
+def _ignore_event(event: TeamEvent) -> None:
     """Nobody is told."""
 
 
-NO_TOOLS = Toolbox("", (), Workplace(Path(), (), Path(), Path()), gate=_refuse, numbers=CallNumbers(), emit=_unheard)
+NO_TOOLS = Toolbox(
+    "", (), Workplace(Path(), (), Path(), Path()), gate=_refuse, numbers=CallNumbers(), emit=_ignore_event
+)
 """The toolbox of agents that are over: nothing in it, and nothing remembered of what was read."""
 
 
@@ -379,5 +385,5 @@ def _with_notes(tags: RuntimeTags, result: ToolResult) -> str | Sequence[Block]:
     return [*result.content, *map(tags.note, result.notes)]
 
 
-def _broke(call: ToolCall, problem: BaseException) -> ToolResult:
+def _crash_result(call: ToolCall, problem: BaseException) -> ToolResult:
     return ToolResult.error(f"{call.name} broke: {type(problem).__name__}: {problem}", "Try another way.")

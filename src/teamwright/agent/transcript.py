@@ -15,30 +15,30 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.protocol.blocks import Block, encode, text_block, tool_calls
-from teamwright.protocol.clock import iso
+from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.message_gaps import bridge_gaps
+from teamwright.protocol.messages import Block, encode, text_block, tool_calls
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward, read_lines
 from teamwright.storage.lost_lines import LOST, LostLines, set_aside_damaged_lines
 
 SCHEMA = 1
 """Version of the transcript's lines."""
-FORKS = 2
+FORK_SCHEMA = 2
 """The version of a fork's transcript: its history begins in another file. What is newer than that is not read."""
 
 TAG_KEY = "tag_key"
 """Under which key the first line has the key of the runtime's tags."""
 
-MESSAGE = b',"message":'
+MESSAGE_KEY = b',"message":'
 """What stands before the message of a line, which is its last part."""
-USER = b'{"role":"user"'
+USER_MESSAGE = b'{"role":"user"'
 """How a message begins that the agent was told."""
-ANSWER = b'{"type":"assistant"'
+ASSISTANT_LINE = b'{"type":"assistant"'
 """How a line begins that has an answer of the agent."""
-INJECTED = b'"injected":'
-_SAID = (b'{"type":"user"', ANSWER)
+INJECTED_KEY = b'"injected":'
+_MESSAGE_LINES = (b'{"type":"user"', ASSISTANT_LINE)
 _INTERRUPT = b'{"type":"interrupt"'
 _QUEUED = b'{"type":"queued"'
 _COMPACT = b'{"type":"compact"'
@@ -48,12 +48,12 @@ _MESSAGES = b',"messages":['
 _PAUSED = b'"stop_reason":"pause_turn"'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
-TOLD_MOST = 1_064
+MAX_LISTED_IDS = 1_064
 """Ids that a boundary lists, as many as an inbox has unread; older ones are looked for in the lines before it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Boundary:
+class CompactBoundary:
     """What a compaction left. The conversation goes on with `messages`, encoded: a summary, and what it does not cover.
 
     `place` is the number of lines before it that count, `covered` the number of messages that the summary stands for,
@@ -61,50 +61,50 @@ class Boundary:
     are others; `queued` what waits still; `prefix` the digest of the one that is sent from now on.
     """
 
-    place: int
+    line_count: int
     messages: tuple[bytes, ...]
-    covered: int = 0
-    answers: int = 0
-    owes: bool = False
+    summarized_count: int = 0
+    answer_count: int = 0
+    owes_answer: bool = False
     interrupted: bool = False
-    told: tuple[str, ...] = ()
-    older: bool = False
+    delivered_ids: tuple[str, ...] = ()
+    has_older_ids: bool = False
     queued: Mapping[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
     prefix: str = ""
 
-    def line(self, about: Mapping[str, Any]) -> bytes:
+    def encode_line(self, about: Mapping[str, Any]) -> bytes:
         """The line; `about` goes along with it for readers."""
         sizes = ",".join(str(len(message)) for message in self.messages).encode()
         known = {
-            "at": iso(),
+            "at": iso_time(),
             **about,
-            "place": self.place,
-            "covered": self.covered,
-            "answers": self.answers,
-            "owes": self.owes,
+            "place": self.line_count,
+            "covered": self.summarized_count,
+            "answers": self.answer_count,
+            "owes": self.owes_answer,
             "interrupted": self.interrupted,
             "prefix": self.prefix,
-            "told": self.told,
-            "older": self.older,
+            "told": self.delivered_ids,
+            "older": self.has_older_ids,
             "queued": self.queued,
         }
         head = _COMPACT + b',"sizes":[' + sizes + b"]," + encode(known)[1:-1]
         return b"".join((head, _MESSAGES, b",".join(self.messages), b"]}"))
 
     @classmethod
-    def parse(cls, line: bytes) -> Boundary:
+    def parse(cls, line: bytes) -> CompactBoundary:
         """The boundary in a line. Raises StorageError (`damaged-file`)."""
         try:
-            head, messages = _parts(line)
+            head, messages = _split_boundary(line)
             return cls(
-                place=int(head["place"]),
+                line_count=int(head["place"]),
                 messages=messages,
-                covered=int(head["covered"]),
-                answers=int(head["answers"]),
-                owes=head["owes"] is True,
+                summarized_count=int(head["covered"]),
+                answer_count=int(head["answers"]),
+                owes_answer=head["owes"] is True,
                 interrupted=head["interrupted"] is True,
-                told=tuple(head["told"]),
-                older=head["older"] is True,
+                delivered_ids=tuple(head["told"]),
+                has_older_ids=head["older"] is True,
                 queued={str(id): list(content) for id, content in head["queued"].items()},
                 prefix=str(head["prefix"]),
             )
@@ -112,7 +112,7 @@ class Boundary:
             raise StorageError("damaged-file", "a line of a compaction cannot be read") from problem
 
 
-def _parts(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
+def _split_boundary(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
     """What a boundary says of itself, and its messages as they were encoded, byte for byte."""
     found = _SIZES.match(line)
     if found is None:
@@ -131,7 +131,7 @@ def _parts(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
 
 def queued_line(id: str, blocks: Sequence[Block]) -> bytes:
     """The line of a message that the agent is told later; whoever appends it is the transcript's one writer."""
-    return encode({"type": "queued", "at": iso(), "id": id, "content": list(blocks)})
+    return encode({"type": "queued", "at": iso_time(), "id": id, "content": list(blocks)})
 
 
 @dataclass(slots=True)
@@ -146,20 +146,20 @@ class History:
     items: list[bytes] = field(default_factory=list[bytes])
     lines: int = 0
     queued: dict[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
-    boundary: Boundary | None = None
-    owes: bool = False
-    unanswered: bool = False
+    boundary: CompactBoundary | None = None
+    owes_answer: bool = False
+    has_unanswered: bool = False
     interrupted: bool = False
-    reported: tuple[int, int] = (0, 0)
-    moved: str = ""
+    reported_tokens: tuple[int, int] = (0, 0)
+    later_prefix: str = ""
     """The prefix that was begun behind the last compaction, if one was."""
-    inherited: int = 0
+    inherited_count: int = 0
 
     @property
     def prefix(self) -> str:
         """The digest of the prefix that is sent."""
         compacted = self.boundary.prefix if self.boundary is not None else ""
-        return self.moved or compacted or str(self.header.get("prefix", ""))
+        return self.later_prefix or compacted or str(self.header.get("prefix", ""))
 
 
 def read_history(path: Path, upto: int | None = None) -> History:
@@ -171,18 +171,18 @@ def read_history(path: Path, upto: int | None = None) -> History:
     made = History()
     for line in read_backward(path, upto):
         if line.startswith(_COMPACT):
-            made.boundary = Boundary.parse(line)
+            made.boundary = CompactBoundary.parse(line)
             break
         later.append(line)
     if made.boundary is not None:
         made.header = read_header(path) or {}
-        _go_on_from(made, made.boundary)
+        _apply_boundary(made, made.boundary)
     elif later:
         made.header, made.lines = parse_header(later.pop(), path), 1
     paused, gaps = _read_steps(made, later, path)
     if gaps:
-        made.items, made.reported = bridge_gaps(made.items, gaps), (0, 0)
-    _owed(made, path, paused=paused)
+        made.items, made.reported_tokens = bridge_gaps(made.items, gaps), (0, 0)
+    _set_owes_answer(made, path, paused=paused)
     return made
 
 
@@ -192,22 +192,22 @@ def _read_steps(made: History, later: list[bytes], path: Path) -> tuple[bool, li
     while later:  # the newest is first: memory is given back line by line
         line = later.pop()
         if line.startswith(_QUEUED):
-            _wait(line, made.queued)
+            _add_queued(line, made.queued)
             continue
         if line.startswith(_PREFIX):
-            _begin(line, made, path)
+            _apply_prefix_line(line, made, path)
             continue
         made.lines += 1
         made.interrupted = line.startswith(_INTERRUPT)
         if line.startswith(LOST):
             gaps.append(len(made.items))
-        at = line.find(MESSAGE)
+        at = line.find(MESSAGE_KEY)
         if at > 0:
-            made.items.append(line[at + len(MESSAGE) : -1])
-            made.owes = paused = _PAUSED in line[:at]
-            _forget_told(line, at, made.queued)
-            if line.startswith(ANSWER):
-                made.reported = len(made.items), _reported(line[:at])
+            made.items.append(line[at + len(MESSAGE_KEY) : -1])
+            made.owes_answer = paused = _PAUSED in line[:at]
+            _remove_delivered(line, at, made.queued)
+            if line.startswith(ASSISTANT_LINE):
+                made.reported_tokens = len(made.items), _reported_tokens(line[:at])
     return paused, gaps
 
 
@@ -223,44 +223,44 @@ def _is_whole(line: bytes) -> bool:
     try:
         body = json.loads(line)
         if line.startswith(_COMPACT):
-            Boundary.parse(line)
+            CompactBoundary.parse(line)
         message = body.get("message")
-        if line.startswith(_SAID) and MESSAGE in line:
+        if line.startswith(_MESSAGE_LINES) and MESSAGE_KEY in line:
             return message["role"] in {"user", "assistant"} and all(block["type"] for block in message["content"])
         return isinstance(body["type"], str) and body["type"] not in {"user", "assistant"}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StorageError):
         return False
 
 
-def _go_on_from(made: History, boundary: Boundary) -> None:
-    made.items, made.lines = list(boundary.messages), boundary.place
+def _apply_boundary(made: History, boundary: CompactBoundary) -> None:
+    made.items, made.lines = list(boundary.messages), boundary.line_count
     made.queued = dict(boundary.queued)
-    made.owes, made.interrupted = boundary.owes, boundary.interrupted
+    made.owes_answer, made.interrupted = boundary.owes_answer, boundary.interrupted
 
 
-def _begin(line: bytes, made: History, path: Path) -> None:
+def _apply_prefix_line(line: bytes, made: History, path: Path) -> None:
     """Another prefix from here on: thinking of before is not sent again, and nothing was counted with it yet."""
     try:
-        made.moved = str(json.loads(line)["prefix"])
+        made.later_prefix = str(json.loads(line)["prefix"])
     except (ValueError, KeyError, TypeError) as problem:
         raise StorageError("damaged-file", f"{path}: a line of a new prefix cannot be read") from problem
-    made.items, made.reported = [without_thoughts(item) for item in made.items], (0, 0)
+    made.items, made.reported_tokens = [without_thinking(item) for item in made.items], (0, 0)
 
 
-def _owed(made: History, path: Path, *, paused: bool) -> None:
+def _set_owes_answer(made: History, path: Path, *, paused: bool) -> None:
     """Whether an answer is owed, by the messages behind the last compaction; without any that one knows."""
     boundary, items = made.boundary, made.items
     if boundary is None or len(items) > len(boundary.messages):
         try:
-            last = bool(items) and not items[-1].startswith(USER)
-            made.unanswered = last and bool(tool_calls(cast("list[Block]", json.loads(items[-1])["content"])))
+            last = bool(items) and not items[-1].startswith(USER_MESSAGE)
+            made.has_unanswered = last and bool(tool_calls(cast("list[Block]", json.loads(items[-1])["content"])))
         except (ValueError, KeyError, TypeError) as problem:
             raise StorageError("damaged-file", f"{path} ends with a line that cannot be read") from problem
-        made.owes = bool(items) and (not last or made.unanswered or paused)
-    made.owes = made.owes and not made.interrupted
+        made.owes_answer = bool(items) and (not last or made.has_unanswered or paused)
+    made.owes_answer = made.owes_answer and not made.interrupted
 
 
-def _reported(head: bytes) -> int:
+def _reported_tokens(head: bytes) -> int:
     """The tokens that an answer came to, by the beginning of its line; 0 when it does not say."""
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         usage: Mapping[str, Any] = json.loads(head + b"}")["usage"]
@@ -268,16 +268,16 @@ def _reported(head: bytes) -> int:
     return 0
 
 
-def _wait(line: bytes, queued: dict[str, list[Block]]) -> None:
+def _add_queued(line: bytes, queued: dict[str, list[Block]]) -> None:
     """Note a message that waits, from its line; one that cannot be read was never whole."""
     with suppress(ValueError, KeyError, TypeError):
         body = cast("dict[str, Any]", json.loads(line))
         queued[str(body["id"])] = list(body["content"])
 
 
-def _forget_told(line: bytes, at: int, queued: dict[str, list[Block]]) -> None:
+def _remove_delivered(line: bytes, at: int, queued: dict[str, list[Block]]) -> None:
     """What this line told does not wait any longer."""
-    if queued and INJECTED in line[:at]:
+    if queued and INJECTED_KEY in line[:at]:
         for id in _ids(line):
             queued.pop(id, None)
 
@@ -285,53 +285,53 @@ def _forget_told(line: bytes, at: int, queued: dict[str, list[Block]]) -> None:
 # ── looked up ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def ids_held(transcript: Path, ids: Collection[str]) -> set[str]:
+def find_delivered_ids(transcript: Path, ids: Collection[str]) -> set[str]:
     """Which of these ids were told, by that transcript; looked up backward, and only as far as needed."""
     wanted = set(ids)
     found: set[str] = set()
     for line in read_backward(transcript) if wanted else ():
         if line.startswith(_COMPACT):
-            boundary = Boundary.parse(line)
-            found |= wanted.intersection(boundary.told)
-            if not boundary.older:
+            boundary = CompactBoundary.parse(line)
+            found |= wanted.intersection(boundary.delivered_ids)
+            if not boundary.has_older_ids:
                 break
-        elif INJECTED in line[: line.find(MESSAGE)]:
+        elif INJECTED_KEY in line[: line.find(MESSAGE_KEY)]:
             found |= wanted.intersection(_ids(line))
         if found == wanted:
             break
     return found
 
 
-def told_before(transcript: Path) -> tuple[tuple[str, ...], bool]:
+def newest_delivered_ids(transcript: Path) -> tuple[tuple[str, ...], bool]:
     """The newest ids that were told by now, oldest first, for a boundary; and whether there are older ones."""
     newest: dict[str, None] = {}
     older = False
     for line in read_backward(transcript):
         if line.startswith(_COMPACT):
-            boundary = Boundary.parse(line)
-            newest |= dict.fromkeys(reversed(boundary.told))
-            older = boundary.older
+            boundary = CompactBoundary.parse(line)
+            newest |= dict.fromkeys(reversed(boundary.delivered_ids))
+            older = boundary.has_older_ids
             break
-        if INJECTED in line[: line.find(MESSAGE)]:
+        if INJECTED_KEY in line[: line.find(MESSAGE_KEY)]:
             newest |= dict.fromkeys(reversed(_ids(line)))
-    kept = list(newest)[:TOLD_MOST]
+    kept = list(newest)[:MAX_LISTED_IDS]
     return tuple(reversed(kept)), older or len(newest) > len(kept)
 
 
 def messages_backward(transcript: Path, upto: int | None = None) -> Iterator[bytes]:
     """All encoded messages as they were told and said, the newest first, whatever was compacted. `upto` in bytes."""
     for line in read_backward(transcript, upto):
-        if line.startswith(_SAID) and (at := line.find(MESSAGE)) > 0:
-            yield line[at + len(MESSAGE) : -1]
+        if line.startswith(_MESSAGE_LINES) and (at := line.find(MESSAGE_KEY)) > 0:
+            yield line[at + len(MESSAGE_KEY) : -1]
 
 
-def calls_without_result(transcript: Path) -> int:
+def count_calls_without_result(transcript: Path) -> int:
     """How many calls of the newest answer have no result: what a kill in the middle of a round leaves."""
     steps = (line for line in read_backward(transcript) if not line.startswith((_QUEUED, _COMPACT, _PREFIX)))
     last = next(steps, b"")
-    at = last.find(MESSAGE)
-    item = last[at + len(MESSAGE) : -1] if at > 0 else USER
-    return 0 if item.startswith(USER) else len(tool_calls(cast("list[Block]", json.loads(item)["content"])))
+    at = last.find(MESSAGE_KEY)
+    item = last[at + len(MESSAGE_KEY) : -1] if at > 0 else USER_MESSAGE
+    return 0 if item.startswith(USER_MESSAGE) else len(tool_calls(cast("list[Block]", json.loads(item)["content"])))
 
 
 def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:
@@ -343,7 +343,7 @@ def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:
             raise KeyError("type")
     except (ValueError, KeyError, TypeError) as problem:
         raise StorageError("damaged-file", f"{path} does not begin like a transcript") from problem
-    if version > FORKS:
+    if version > FORK_SCHEMA:
         raise StorageError("damaged-file", f"{path} was written by a newer version (format {version})")
     return header
 
@@ -354,14 +354,14 @@ def read_header(path: Path) -> Mapping[str, Any] | None:
     return None if first is None else parse_header(first, path)
 
 
-def key_in(header: Mapping[str, Any]) -> str:
+def header_tag_key(header: Mapping[str, Any]) -> str:
     """The key of the runtime's tags in a transcript; empty in one of an earlier version."""
     return str(header.get(TAG_KEY) or "")
 
 
-def without_thoughts(item: bytes) -> bytes:
+def without_thinking(item: bytes) -> bytes:
     """An answer as it is kept: thinking is bound to what stood before it, and that is no more."""
-    if item.startswith(USER) or b"thinking" not in item:
+    if item.startswith(USER_MESSAGE) or b"thinking" not in item:
         return item
     message = cast("dict[str, Any]", json.loads(item))
     content = cast("list[Block]", message["content"])

@@ -1,4 +1,4 @@
-"""Hooks: a user's own commands that run when something happens, and may refuse it, change it, or add to it.
+"""Hooks: commands of the user that run at an event and may refuse, change or extend it.
 
-Below it: `protocol` and `storage`. Does not know permissions, agents or teams: whoever fires a hook does.
+Reads definitions, runs commands and joins their answers. Leaves the time of an event to the packages above.
 """

@@ -14,12 +14,12 @@ from teamwright.protocol.values import dataclass
 
 LEAD, TEAMMATE, SUBAGENT = "lead", "teammate", "subagent"
 
-RESPONSE_MOST = 100_000
+MAX_RESPONSE = 100_000
 """Characters of a tool's result that a hook is told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class HookAgent:
     """Whose event it is. `transcript` is the session's, `own` the agent's; `parent` the name or id of its caller.
 
     `kind` is lead, teammate or subagent; `generation` counts the lives of the name.
@@ -42,21 +42,21 @@ class Who:
         return f"{self.kind}:{self.agent_id or self.session}:{self.generation}"
 
 
-def common(who: Who, cwd: Path, mode: str) -> dict[str, Any]:
+def common_fields(agent: HookAgent, cwd: Path, mode: str) -> dict[str, Any]:
     """What every event has."""
     made: dict[str, Any] = {
-        "session_id": who.session,
-        "transcript_path": str(who.transcript),
+        "session_id": agent.session,
+        "transcript_path": str(agent.transcript),
         "cwd": str(cwd),
         "permission_mode": mode,
-        "kind": who.kind,
-        "parent": who.parent,
-        "generation": who.generation,
+        "kind": agent.kind,
+        "parent": agent.parent,
+        "generation": agent.generation,
     }
-    if who.kind != LEAD:
-        made |= {"agent_id": who.agent_id, "agent_type": who.agent_type}
-    if who.kind == TEAMMATE:
-        made |= {"teammate_name": who.name, "team_name": who.team}
+    if agent.kind != LEAD:
+        made |= {"agent_id": agent.agent_id, "agent_type": agent.agent_type}
+    if agent.kind == TEAMMATE:
+        made |= {"teammate_name": agent.name, "team_name": agent.team}
     return made
 
 
@@ -75,54 +75,58 @@ def user_prompt_submit(prompt: str) -> dict[str, Any]:
     return {"prompt": prompt}
 
 
-def pre_tool_use(tool: str, given: Mapping[str, Any], use: str) -> dict[str, Any]:
+def pre_tool_use(tool: str, input: Mapping[str, Any], tool_use_id: str) -> dict[str, Any]:
     """A validated call that is about to be decided on; `use` is the model's own id of it."""
-    return {"tool_name": tool, "tool_input": dict(given), "tool_use_id": use}
+    return {"tool_name": tool, "tool_input": dict(input), "tool_use_id": tool_use_id}
 
 
-def post_tool_use(tool: str, given: Mapping[str, Any], use: str, response: Mapping[str, Any]) -> dict[str, Any]:
+def post_tool_use(tool: str, input: Mapping[str, Any], tool_use_id: str, response: Mapping[str, Any]) -> dict[str, Any]:
     """A call that went well, with what it gave back."""
-    return {**pre_tool_use(tool, given, use), "tool_response": dict(response)}
+    return {**pre_tool_use(tool, input, tool_use_id), "tool_response": dict(response)}
 
 
-def tool_failure(tool: str, given: Mapping[str, Any], use: str, error: str, *, interrupted: bool) -> dict[str, Any]:
+def tool_failure(
+    tool: str, input: Mapping[str, Any], tool_use_id: str, error: str, *, interrupted: bool
+) -> dict[str, Any]:
     """A call that ran and failed, with what the model reads of it; or that an interrupt cut off."""
-    return {**pre_tool_use(tool, given, use), "error": error[:RESPONSE_MOST], "is_interrupt": interrupted}
+    return {**pre_tool_use(tool, input, tool_use_id), "error": error[:MAX_RESPONSE], "is_interrupt": interrupted}
 
 
-def tool_response(tool: str, given: Mapping[str, Any], content: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def tool_response(tool: str, input: Mapping[str, Any], content: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """A result as hooks read it: its text, what it tells programs, and the names that hooks look for."""
-    text = content[:RESPONSE_MOST]
+    text = content[:MAX_RESPONSE]
     made: dict[str, Any] = {**facts, "content": text, "success": True}
-    if "file_path" in given:
-        made["filePath"] = given["file_path"]
+    if "file_path" in input:
+        made["filePath"] = input["file_path"]
     if tool == "Bash":
         made |= {"stdout": text, "stderr": "", "interrupted": False}
     return made
 
 
 def permission_request(
-    tool: str, given: Mapping[str, Any], use: str, suggestions: Sequence[Mapping[str, Any]]
+    tool: str, input: Mapping[str, Any], tool_use_id: str, suggestions: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Somebody would have to be asked; `suggestions` is what may be granted along with a yes, as on the wire."""
-    return {**pre_tool_use(tool, given, use), "permission_suggestions": [dict(one) for one in suggestions]}
+    return {**pre_tool_use(tool, input, tool_use_id), "permission_suggestions": [dict(one) for one in suggestions]}
 
 
-def stop(said: str, *, again: bool) -> dict[str, Any]:
+def stop(text: str, *, is_repeated: bool) -> dict[str, Any]:
     """The lead has answered, or a teammate is about to rest. `again`: it went on because a hook had asked for it."""
-    return {"stop_hook_active": again, "last_assistant_message": said}
+    return {"stop_hook_active": is_repeated, "last_assistant_message": text}
 
 
-def subagent_start(who: Who) -> dict[str, Any]:
+def subagent_start(agent: HookAgent) -> dict[str, Any]:
     """An agent begins to run in this process."""
-    return {"agent_transcript_path": str(who.own or "")}
+    return {"agent_transcript_path": str(agent.own or "")}
 
 
-def subagent_stop(who: Who, said: str, outcome: str, detail: str = "", *, again: bool = False) -> dict[str, Any]:
+def subagent_stop(
+    agent: HookAgent, text: str, outcome: str, detail: str = "", *, is_repeated: bool = False
+) -> dict[str, Any]:
     """An agent's end. `outcome` is done, failed, limit, cancelled, killed, suspended or crashed."""
     return {
-        **stop(said, again=again),
-        "agent_transcript_path": str(who.own or ""),
+        **stop(text, is_repeated=is_repeated),
+        "agent_transcript_path": str(agent.own or ""),
         "outcome": outcome,
         "detail": detail,
     }

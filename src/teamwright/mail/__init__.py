@@ -1,4 +1,4 @@
-"""Mail: inbox files, requests that are answered once, and the salvage of damaged files.
+"""Mail: inbox files, sending, unread quotas and the repair of damaged inboxes.
 
-Mechanism without policy: knows `protocol` and `storage`; who may write to whom is the roster's business, above.
+Depends on storage. Leaves conversations and wake-ups to `teams`.
 """

@@ -11,26 +11,95 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from teamwright.mail.box import RETRIES, RETRY_S, Box, OnDamage
-from teamwright.mail.layout import Item, split
-from teamwright.mail.post import Letter, Post
-from teamwright.mail.proof import Prover
-from teamwright.mail.traffic import OnArrival, OnLoss, Traffic
-from teamwright.mail.upkeep import flag, stamp_strangers
-from teamwright.protocol.clock import iso
+from teamwright.mail.entry_proof import EntrySigner
+from teamwright.mail.inbox_events import InboxEvents, OnArrival, OnLoss
+from teamwright.mail.inbox_layout import InboxItem, split_array
+from teamwright.mail.locked_inbox import RETRIES, RETRY_S, LockedInbox, OnDamage
+from teamwright.mail.outbox import Outbox, OutgoingEntry
+from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError, UsageError
 from teamwright.protocol.ids import message_id
-from teamwright.protocol.mail import Entry, parse_entry
-from teamwright.storage.array import NotAnArray, Stamp, read_stamped, stamp_of
-from teamwright.storage.jsonl import read_backward
-from teamwright.storage.perloop import PerLoop
+from teamwright.protocol.mail import InboxEntry, parse_entry
+from teamwright.storage.json_array import ArrayFile, FileStamp, NotAnArray, encode_array, file_stamp, read_with_stamp
+from teamwright.storage.jsonl import Journal, read_backward
+from teamwright.storage.loop_cache import LoopCache
+
+MAX_CONSUMED = 100
+CONSUMED_TO_KEEP = 50
+"""Past 100 consumed entries those beyond the newest 50 go to the archive."""
+
+
+def add_missing_ids(file: ArrayFile) -> tuple[FileStamp | None, list[InboxItem]]:
+    """Give every unread entry without an id one. Returns the file's state and its elements."""
+    if file.stamp is None:
+        return None, []
+    items = split_array(file.read())
+    if all(item.msg_id for item in items if item.is_unread):
+        return file.stamp, items
+    items = [item.with_id(message_id()) if item.is_unread and not item.msg_id else item for item in items]
+    file.replace(encode_array([item.raw for item in items]))
+    return file.final_stamp(), items
+
+
+def set_read_flags(file: ArrayFile, ids: Collection[str], archive: Path) -> tuple[FileStamp | None, list[InboxItem]]:
+    """Flag the entries of these ids as read; ids that are not there are fine. Returns state and elements.
+
+    In place where that is safe; the file is renamed whole when it is not, and when enough is consumed to archive.
+    """
+    if file.stamp is None:
+        return None, []
+    content = file.read()
+    items = split_array(content)
+    hits = _matching_items(items, ids)
+    if len(hits) < len(ids) and items and items[-1].is_rest:
+        items = split_array(content, whole=True)
+        hits = _matching_items(items, ids)
+    consumed = sum(item.is_consumed for item in items) + len(hits)
+    if not hits and consumed <= MAX_CONSUMED:
+        return file.stamp, items
+    flagged = [item.with_read_flag() if item.is_unread and item.msg_id in ids else item for item in items]
+    changes = [change for item in hits if (change := item.read_flag_patch())]
+    if len(changes) != len(hits) or not file.patch(changes):
+        file.replace(encode_array([item.raw for item in flagged]))
+    if consumed > MAX_CONSUMED:
+        _archive_consumed(file, flagged, archive)
+    return file.final_stamp(), flagged
+
+
+def _matching_items(items: Sequence[InboxItem], ids: Collection[str]) -> list[InboxItem]:
+    return [item for item in items if item.is_unread and item.msg_id in ids]
+
+
+def _archive_consumed(file: ArrayFile, items: list[InboxItem], archive: Path) -> None:
+    """Archive, then shorten. On a full disk the array stays long: the flags, which are set, matter more."""
+    try:
+        file.replace(encode_array([item.raw for item in _write_archive(items, archive)]))
+    except StorageError as problem:
+        if problem.slug != "disk-full":
+            raise
+
+
+def _write_archive(items: list[InboxItem], archive: Path) -> list[InboxItem]:
+    """Write the older consumed elements to the archive; returns the others, in order."""
+    consumed = [item for item in items if item.is_consumed]
+    moved = {id(item): item.raw for item in consumed[:-CONSUMED_TO_KEEP]}
+    # After a kill between archive and rename the same elements come again.
+    known = set(islice(read_backward(archive), len(moved)))
+    journal = Journal.open(archive)
+    try:
+        journal.append(*[raw for raw in moved.values() if b'"msg_id":' not in raw or raw not in known])
+    finally:
+        journal.close()
+    return [item for item in items if id(item) not in moved]
+
 
 R = TypeVar("R")
 
-LONGEST_TEXT = 256_000
+MAX_TEXT_BYTES = 256_000
 """Bytes of UTF-8 that one message may have; longer text belongs in a file."""
 
 
@@ -43,72 +112,76 @@ class Inbox:
     def __init__(self, path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> None:
         self.path = path
         self.archive = archive
-        self.prover = Prover(guard)
-        self._box = Box(path, guard, on_damage)
-        self._post = Post(self._box, self._took, self._replaced)
-        self._stamp: Stamp | None = None
-        self._unread: list[Entry] = []  # of the state `_stamp`, with ids
-        self.more = False
+        self.signer = EntrySigner(guard)
+        self._file = LockedInbox(path, guard, on_damage)
+        self._outbox = Outbox(self._file, self._note_appended, self._note_replaced)
+        self._stamp: FileStamp | None = None
+        self._unread: list[InboxEntry] = []  # of the state `_stamp`, with ids
+        self.has_more = False
         """Whether others wait behind those that `unread` gave."""
-        self._traffic: Traffic | None = None
+        self._events: InboxEvents | None = None
 
-    def tell_damage(self, on_damage: OnDamage) -> None:
+    def set_damage_listener(self, on_damage: OnDamage) -> None:
         """Whom to tell after a repair: the inbox, the copy of its damaged bytes, how many entries were saved."""
-        self._box.on_damage = on_damage
+        self._file.on_damage = on_damage
 
-    def listen(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
+    def set_listeners(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
         """Be told from now on, at each reading, of entries that others put in, and of own ones that went unseen.
 
         For who owns the inbox in this process; with None nobody is told any more.
         """
-        self._traffic = None
+        self._events = None
         if on_arrival is not None and on_loss is not None:
             try:
-                known = {entry.msg_id for entry in peek(self.path, beginning=True) if entry.msg_id and not entry.read}
+                known = {
+                    entry.msg_id
+                    for entry in read_entries(self.path, only_first=True)
+                    if entry.msg_id and not entry.read
+                }
             except StorageError:
                 known = set[str]()  # its owner will repair it
-            self._traffic = Traffic(on_arrival, on_loss, known)
+            self._events = InboxEvents(on_arrival, on_loss, known)
 
-    async def send(self, entry: Entry, *, runtime: bool = False) -> str:
+    async def send(self, entry: InboxEntry, *, runtime: bool = False) -> str:
         """Put an entry into the inbox and return its id once it is there; a missing id or time is filled in.
 
         `runtime` opens the room that is kept for the runtime's own notices. Raises UsageError for a text over
         256 kB, InboxFull when too much lies unread, LockLost when it stays unknown whether the entry arrived.
         """
-        if len(entry.text) > LONGEST_TEXT // 4 and len(entry.text.encode("utf-8", "replace")) > LONGEST_TEXT:
+        if len(entry.text) > MAX_TEXT_BYTES // 4 and len(entry.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
             raise UsageError(
                 "usage",
-                f"the message is longer than {LONGEST_TEXT // 1000} kB",
+                f"the message is longer than {MAX_TEXT_BYTES // 1000} kB",
                 do=["write it to a file and send the file's path"],
                 note="nothing was sent",
             )
         msg_id, whole = entry.msg_id or message_id(), entry
         if not entry.msg_id or not entry.timestamp or entry.read:
-            time_ = entry.timestamp or iso()
-            whole = Entry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)
-        whole = self.prover.signed(whole)
-        letter = Letter(whole, whole.encode(), runtime=runtime)
-        if (traffic := self._traffic) is None:
-            await self._post.send(letter)
+            time_ = entry.timestamp or iso_time()
+            whole = InboxEntry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)
+        whole = self.signer.sign(whole)
+        letter = OutgoingEntry(whole, whole.encode(), runtime=runtime)
+        if (traffic := self._events) is None:
+            await self._outbox.send(letter)
             return msg_id
-        traffic.sending(whole, quiet=letter.idle)
+        traffic.note_sending(whole, quiet=letter.is_contentless)
         try:
-            await self._post.send(letter)
+            await self._outbox.send(letter)
         except BaseException as problem:
-            traffic.failed(msg_id, surely=isinstance(problem, InboxFull | LockTimeout))
+            traffic.note_failed(msg_id, is_certain=isinstance(problem, InboxFull | LockTimeout))
             raise
-        traffic.sent(msg_id)
+        traffic.note_sent(msg_id)
         return msg_id
 
-    async def has(self, msg_id: str) -> bool:
+    async def contains(self, msg_id: str) -> bool:
         """Whether an entry of this id is here or in the archive, read or not. Reads both: for after a kill."""
         wanted = b'"msg_id":%s' % json.dumps(msg_id).encode()
-        _, items = await self._box.look()
-        if any(wanted in item.raw or (item.rest and _has(item.raw, msg_id)) for item in items):
+        _, items = await self._file.read()
+        if any(wanted in item.raw or (item.is_rest and _contains_id(item.raw, msg_id)) for item in items):
             return True
         return any(wanted in line for line in read_backward(self.archive))
 
-    async def unread(self) -> list[Entry]:
+    async def unread(self) -> list[InboxEntry]:
         """What waits for the owner, in order, each with an id; strangers' entries are given theirs on the disk first.
 
         Of very many entries, which only other programs write, the first 1,064: the others follow when these are read.
@@ -116,15 +189,15 @@ class Inbox:
         An entry that claims a sender of the runtime without its proof has an unverified one (see `proof`).
         Costs one look at the file's state when nothing changed. For the inbox's owner only.
         """
-        now = stamp_of(self.path)
+        now = file_stamp(self.path)
         if now is None:
-            if self._traffic is not None:
-                self._traffic.look((), ())
+            if self._events is not None:
+                self._events.compare((), ())
             return []
         if now != self._stamp:
-            stamp, items = await self._box.look()
-            if not all(item.msg_id for item in items if item.unread):
-                stamp, items = await self._box.change_surely(stamp_strangers)
+            stamp, items = await self._file.read()
+            if not all(item.msg_id for item in items if item.is_unread):
+                stamp, items = await self._file.change_with_retry(add_missing_ids)
             self._remember(stamp, items)
         return list(self._unread)
 
@@ -135,78 +208,80 @@ class Inbox:
         """
         if not ids:
             return
-        if self._traffic is not None:
-            self._traffic.seen(ids)
-        if stamp_of(self.path) is None:
+        if self._events is not None:
+            self._events.note_seen(ids)
+        if file_stamp(self.path) is None:
             return  # somebody removed it: nothing to flag, and nothing is made anew
-        stamp, items = await self._box.change_surely(partial(flag, ids=frozenset(ids), archive=self.archive))
-        if all(item.msg_id for item in items if item.unread):
+        stamp, items = await self._file.change_with_retry(
+            partial(set_read_flags, ids=frozenset(ids), archive=self.archive)
+        )
+        if all(item.msg_id for item in items if item.is_unread):
             self._remember(stamp, items)
-        if self.more:
+        if self.has_more:
             self._stamp = None  # what follows is parsed now
 
-    def _remember(self, stamp: Stamp | None, items: Sequence[Item]) -> None:
-        self._stamp, self.more = stamp, bool(items) and items[-1].rest
-        self._unread = [self.prover.checked(item.entry) for item in items if item.unread]
-        if self._traffic is not None:
-            self._traffic.look(self._unread, items)
+    def _remember(self, stamp: FileStamp | None, items: Sequence[InboxItem]) -> None:
+        self._stamp, self.has_more = stamp, bool(items) and items[-1].is_rest
+        self._unread = [self.signer.check(item.entry) for item in items if item.is_unread]
+        if self._events is not None:
+            self._events.compare(self._unread, items)
 
-    def _took(self, before: Stamp | None, after: Stamp, letters: Sequence[Letter]) -> None:
+    def _note_appended(self, before: FileStamp | None, after: FileStamp, letters: Sequence[OutgoingEntry]) -> None:
         """Letters of this process were appended: what is known of the file stays right without reading it."""
-        if self._stamp is not None and self._stamp == before and not self.more:
+        if self._stamp is not None and self._stamp == before and not self.has_more:
             self._stamp = after
-            self._unread += [_as_stored(letter) for letter in letters]
+            self._unread += [_stored_entry(letter) for letter in letters]
 
-    def _replaced(self, ids: Sequence[str]) -> None:
+    def _note_replaced(self, ids: Sequence[str]) -> None:
         """Notices were replaced by newer ones on purpose: they are not lost."""
-        if self._traffic is not None:
+        if self._events is not None:
             for msg_id in ids:
-                self._traffic.failed(msg_id, surely=True)
+                self._events.note_failed(msg_id, is_certain=True)
 
 
-def _has(raw: bytes, msg_id: str) -> bool:
+def _contains_id(raw: bytes, msg_id: str) -> bool:
     """Whether an element of another program's layout has this id."""
     return re.search(rb'"msg_id":\s*%s' % re.escape(json.dumps(msg_id).encode()), raw) is not None
 
 
-def _as_stored(letter: Letter) -> Entry:
+def _stored_entry(letter: OutgoingEntry) -> InboxEntry:
     """The entry as it will be read: what JSON or UTF-8 cannot hold was changed on the way."""
     entry = letter.entry
     plain = entry.text.isascii() and not entry.extra and (entry.summary or "").isascii()
     return entry if plain else parse_entry(json.loads(letter.raw))
 
 
-_INBOXES: PerLoop[Inbox] = PerLoop(256)
+_INBOXES: LoopCache[Inbox] = LoopCache(256)
 
 
 def inbox_for(path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> Inbox:
     """The one inbox of this path in the running loop. Raises RuntimeError when no loop runs."""
     found = _INBOXES.get(str(path), lambda: Inbox(path, guard, archive))
     if on_damage is not None:
-        found.tell_damage(on_damage)
+        found.set_damage_listener(on_damage)
     return found
 
 
-def peek(path: Path, *, beginning: bool = False) -> list[Entry]:
+def read_entries(path: Path, *, only_first: bool = False) -> list[InboxEntry]:
     """All entries in the file, read and unread, for onlookers: no lock is taken and nothing is changed.
 
     Of very many entries with `beginning` only the first. Raises StorageError (`damaged-file`) when what is there is no
     array, also 6 ms later.
     """
-    return _look(path, lambda items: [item.entry for item in items], beginning=beginning)
+    return _read_without_lock(path, lambda items: [item.entry for item in items], beginning=only_first)
 
 
-def counts(path: Path) -> tuple[int, int]:
-    """How many entries are unread, and how many there are. As `peek`."""
-    return _look(path, lambda items: (sum(item.unread for item in items), len(items)))
+def count_entries(path: Path) -> tuple[int, int]:
+    """How many entries are unread, and how many there are. As `read_entries`."""
+    return _read_without_lock(path, lambda items: (sum(item.is_unread for item in items), len(items)))
 
 
-def _look(path: Path, view: Callable[[list[Item]], R], *, beginning: bool = False) -> R:
+def _read_without_lock(path: Path, view: Callable[[list[InboxItem]], R], *, beginning: bool = False) -> R:
     for left in range(RETRIES, -1, -1):
-        found = read_stamped(path)
+        found = read_with_stamp(path)
         try:
-            items = split(found[1], whole=not beginning) if found is not None else []
-            return view([item for item in items if item.unread or item.consumed])
+            items = split_array(found[1], whole=not beginning) if found is not None else []
+            return view([item for item in items if item.is_unread or item.is_consumed])
         except NotAnArray:
             time.sleep(RETRY_S if left else 0)
     raise StorageError("damaged-file", f"{path} is not an inbox now", note="its owner will repair it")

@@ -9,92 +9,92 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from teamwright.mcp.http import Http
-from teamwright.mcp.listing import MOST_TOOLS
-from teamwright.mcp.peer import Clock, Message, Peer
-from teamwright.mcp.trouble import METHOD_UNKNOWN, UNSUPPORTED_VERSION, Refused, ServerTrouble, plain_line
+from teamwright.mcp.errors import METHOD_NOT_FOUND, UNSUPPORTED_VERSION, McpRequestError, McpServerError, plain_line
+from teamwright.mcp.http_transport import HttpTransport
+from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, Message
+from teamwright.mcp.tool_listing import MAX_TOOLS
 from teamwright.protocol.values import dataclass
 
-NEWEST = "2025-11-25"
-HANDSHAKE = (NEWEST, "2025-06-18", "2025-03-26", "2024-11-05")
+NEWEST_VERSION = "2025-11-25"
+HANDSHAKE_VERSIONS = (NEWEST_VERSION, "2025-06-18", "2025-03-26", "2024-11-05")
 """Versions that begin with a handshake, the newest first."""
 
-WITHOUT_HANDSHAKE = "2026-07-28"
+VERSION_WITHOUT_HANDSHAKE = "2026-07-28"
 
-_MOST_PAGES = 50
+_MAX_PAGES = 50
 _META = "io.modelcontextprotocol/"
 
 
 @dataclass(slots=True)
-class Client:
+class McpClient:
     """One server that answers. `about` is what it says of itself."""
 
-    peer: Peer
+    peer: JsonRpcPeer
     own_version: str
     version: str = ""
-    about: str = ""
+    server_info: str = ""
     _has_tools: bool = True
 
-    async def greet(self, clock: Clock) -> None:
-        """Agree on a version. Raises ServerTrouble."""
-        hello: Message = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": self._info}
+    async def initialize(self, deadline: CallDeadline) -> None:
+        """Agree on a version. Raises McpServerError."""
+        hello: Message = {"protocolVersion": NEWEST_VERSION, "capabilities": {}, "clientInfo": self._info}
         try:
-            said = await self.peer.ask("initialize", hello, clock)
-        except Refused as problem:
-            if problem.code not in {UNSUPPORTED_VERSION, METHOD_UNKNOWN}:
+            said = await self.peer.request("initialize", hello, deadline)
+        except McpRequestError as problem:
+            if problem.code not in {UNSUPPORTED_VERSION, METHOD_NOT_FOUND}:
                 raise
-            await self._discover(clock)
+            await self._discover(deadline)
             return
         version = said.get("protocolVersion")
-        if version not in HANDSHAKE:
-            raise ServerTrouble(f"speaks another version of the protocol ({plain_line(str(version), 40)})", dead=True)
+        if version not in HANDSHAKE_VERSIONS:
+            raise McpServerError(f"speaks another version of the protocol ({plain_line(str(version), 40)})", dead=True)
         self._agree(str(version), said)
-        self.peer.tell("notifications/initialized", {})
+        self.peer.notify("notifications/initialized", {})
 
-    async def tools(self, clock: Clock) -> list[object]:
-        """The entries of its list, page by page, as they came. Raises ServerTrouble."""
+    async def list_tools(self, deadline: CallDeadline) -> list[object]:
+        """The entries of its list, page by page, as they came. Raises McpServerError."""
         found: list[object] = []
         cursor: object = None
-        for _ in range(_MOST_PAGES if self._has_tools else 0):
-            page = await self.peer.ask("tools/list", {"cursor": cursor} if cursor else {}, clock)
+        for _ in range(_MAX_PAGES if self._has_tools else 0):
+            page = await self.peer.request("tools/list", {"cursor": cursor} if cursor else {}, deadline)
             listed = page.get("tools")
             found += cast("list[object]", listed) if isinstance(listed, list) else []
             before, cursor = cursor, page.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor or cursor == before or len(found) >= MOST_TOOLS:
+            if not isinstance(cursor, str) or not cursor or cursor == before or len(found) >= MAX_TOOLS:
                 break
-        return found[:MOST_TOOLS]
+        return found[:MAX_TOOLS]
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], clock: Clock) -> Message:
-        """The result of a call as it came. Raises ServerTrouble, Refused; cancelled, the server is told."""
+    async def call_tool(self, tool: str, arguments: Mapping[str, Any], deadline: CallDeadline) -> Message:
+        """The result of a call as it came. Raises McpServerError, Refused; cancelled, the server is told."""
         said = {"name": tool, "arguments": dict(arguments)}
-        result = await self.peer.ask("tools/call", said, clock, progress=True)
+        result = await self.peer.request("tools/call", said, deadline, progress=True)
         if result.get("resultType", "complete") != "complete":
-            raise ServerTrouble("wants more input in the middle of a call, which is not supported")
+            raise McpServerError("wants more input in the middle of a call, which is not supported")
         return result
 
-    async def _discover(self, clock: Clock) -> None:
+    async def _discover(self, clock: CallDeadline) -> None:
         self.peer.meta = {
-            f"{_META}protocolVersion": WITHOUT_HANDSHAKE,
+            f"{_META}protocolVersion": VERSION_WITHOUT_HANDSHAKE,
             f"{_META}clientInfo": self._info,
             f"{_META}clientCapabilities": {},
         }
-        if isinstance(self.peer.transport, Http):
-            self.peer.transport.modern, self.peer.transport.version = True, WITHOUT_HANDSHAKE
-        said = await self.peer.ask("server/discover", {}, clock)
+        if isinstance(self.peer.transport, HttpTransport):
+            self.peer.transport.without_handshake, self.peer.transport.version = True, VERSION_WITHOUT_HANDSHAKE
+        said = await self.peer.request("server/discover", {}, clock)
         versions = said.get("supportedVersions")
-        if not isinstance(versions, list) or WITHOUT_HANDSHAKE not in versions:
-            raise ServerTrouble("speaks no version of the protocol that we know", dead=True)
-        self._agree(WITHOUT_HANDSHAKE, said)
+        if not isinstance(versions, list) or VERSION_WITHOUT_HANDSHAKE not in versions:
+            raise McpServerError("speaks no version of the protocol that we know", dead=True)
+        self._agree(VERSION_WITHOUT_HANDSHAKE, said)
 
     def _agree(self, version: str, said: Message) -> None:
         self.version = version
-        if isinstance(self.peer.transport, Http):
+        if isinstance(self.peer.transport, HttpTransport):
             self.peer.transport.version = version
         capabilities, info = said.get("capabilities"), said.get("serverInfo")
         self._has_tools = isinstance(capabilities, dict) and "tools" in capabilities
         if isinstance(info, dict):
             told = cast("Message", info)
-            self.about = plain_line(f"{told.get('name', '')} {told.get('version', '')}", 80)
+            self.server_info = plain_line(f"{told.get('name', '')} {told.get('version', '')}", 80)
 
     @property
     def _info(self) -> Mapping[str, str]:

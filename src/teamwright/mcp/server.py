@@ -1,7 +1,7 @@
 """One server over a session: started at its first use, shared, started again a bounded number of times, ended once.
 
 Whoever starts it, the start belongs to the server: a caller that is cancelled ends nothing but its own wait. What
-goes wrong is reported once; callers get it as ServerTrouble. Knows no tool of ours.
+goes wrong is reported once; callers get it as McpServerError. Knows no tool of ours.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeAlias
 
-from teamwright.mcp.client import Client
-from teamwright.mcp.config import ServerConfig
-from teamwright.mcp.listing import Listings, ServedTool, read_tools
-from teamwright.mcp.peer import Clock, Message, Peer
-from teamwright.mcp.stdio import Stdio, Surroundings
-from teamwright.mcp.trouble import Refused, ServerTrouble
+from teamwright.mcp.client import McpClient
+from teamwright.mcp.errors import McpRequestError, McpServerError
+from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, Message
+from teamwright.mcp.server_config import ServerConfig
+from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
+from teamwright.mcp.tool_listing import ListingStore, ServedTool, parse_tools
 from teamwright.protocol.values import dataclass
 
-Report: TypeAlias = Callable[[str, str], None]
+ReportProblem: TypeAlias = Callable[[str, str], None]
 """Told what a person should know of a server: a sentence and `info` or `warning`."""
 
-MOST_IN_A_ROW = 3
+MAX_FAILED_STARTS = 3
 """Starts that came to nothing, or were not followed by an answer to a call, after which it is not started again."""
 
-MOST_STARTS = 20
+MAX_STARTS = 20
 """Starts of one server in one session, whatever it does."""
 
-LONGEST_CALL = 6
+MAX_CALL_FACTOR = 6
 """A call that shows progress may last so many times as long as one that is silent."""
 
-MOST_RELISTED = 20
+MAX_RELISTED = 20
 
 
-async def at_once() -> None:
+async def wait_for_nothing() -> None:
     """The default for `Around.before`: nothing has to happen first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerTimeouts:
     """Seconds: for a start with greeting and list, for a call without a sign of it."""
 
     start_s: float = 30.0
@@ -47,94 +47,94 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ServerContext:
     """What all servers of a session share. `before` is waited for before anything is started.
 
     `changed` is called when the state of a server is another one.
     """
 
-    surroundings: Surroundings
-    listings: Listings
-    report: Report
+    environment: ServerEnvironment
+    listings: ListingStore
+    report: ReportProblem
     version: str
-    limits: Limits = field(default_factory=Limits)
-    before: Callable[[], Awaitable[object]] = at_once
-    changed: Callable[[], None] = lambda: None
+    limits: ServerTimeouts = field(default_factory=ServerTimeouts)
+    before_start: Callable[[], Awaitable[object]] = wait_for_nothing
+    on_change: Callable[[], None] = lambda: None
 
 
-class Server:
+class McpServer:
     """One server. `state` is asleep, starting, running, failed or closed; `problem` says why it failed.
 
     `tools` is its list as known now, None when nobody knows it yet.
     """
 
-    def __init__(self, config: ServerConfig, around: Around) -> None:
+    def __init__(self, config: ServerConfig, around: ServerContext) -> None:
         self.config = config
         self.tools = around.listings.load(config.digest, config.key)
         self.state = "asleep"
         self.problem = ""
         self.pid = 0
-        self.begun = 0.0
+        self.started_at = 0.0
         """When its last start began, of the loop's clock; 0.0 before the first."""
-        self._around = around
-        self._client: Client | None = None
-        self._starting: asyncio.Task[Client | ServerTrouble] | None = None
+        self._context = around
+        self._client: McpClient | None = None
+        self._starting: asyncio.Task[McpClient | McpServerError] | None = None
         self._endings: set[asyncio.Task[None]] = set()
         self._relisting: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
-        self._starts = self._in_a_row = self._relisted = 0
+        self._starts = self._failed_starts = self._relisted = 0
 
     @property
     def name(self) -> str:
         """As its configuration calls it."""
         return self.config.name
 
-    def find(self, full_name: str) -> ServedTool | None:
+    def find_tool(self, full_name: str) -> ServedTool | None:
         """The tool of that full name, if its list is known and has it."""
         return next((tool for tool in self.tools or () if tool.name == full_name), None)
 
     @property
-    def begin_again(self) -> bool:
+    def can_restart(self) -> bool:
         """Whether a call may start it once more."""
         return not self._refusal()
 
-    def begin(self) -> asyncio.Task[Client | ServerTrouble] | None:
+    def start(self) -> asyncio.Task[McpClient | McpServerError] | None:
         """Start it, if that has not begun; the start that runs, None when it is running or must not be started."""
         if self._client is None and self._starting is None and not self._refusal():
-            self.begun = asyncio.get_running_loop().time()
-            self._starting = asyncio.create_task(self._start(), name=f"start of mcp {self.config.key}")
+            self.started_at = asyncio.get_running_loop().time()
+            self._starting = asyncio.create_task(self._run_start(), name=f"start of mcp {self.config.key}")
         return self._starting
 
-    async def ready(self) -> Client:
-        """The conversation with it, started if need be. Raises ServerTrouble."""
+    async def connect(self) -> McpClient:
+        """The conversation with it, started if need be. Raises McpServerError."""
         if self._client is not None:
             return self._client
-        starting = self.begin()
+        starting = self.start()
         if starting is None:
-            raise ServerTrouble(self._refusal(), dead=True)
+            raise McpServerError(self._refusal(), dead=True)
         made = await asyncio.shield(starting)
-        if isinstance(made, ServerTrouble):
+        if isinstance(made, McpServerError):
             raise made
         return made
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Message:
-        """The result of a call as the server gave it. Raises ServerTrouble, Refused.
+    async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> Message:
+        """The result of a call as the server gave it. Raises McpServerError, Refused.
 
         A call that a dying server had is not made again: nobody knows how far it came.
         """
-        client = await self.ready()
-        limit = self.config.call_s or self._around.limits.call_s
+        client = await self.connect()
+        limit = self.config.call_timeout_s or self._context.limits.call_s
         try:
-            result = await client.call(tool, arguments, Clock(limit, LONGEST_CALL * limit))
-        except Refused:
-            self._in_a_row = 0
+            result = await client.call_tool(tool, arguments, CallDeadline(limit, MAX_CALL_FACTOR * limit))
+        except McpRequestError:
+            self._failed_starts = 0
             raise
-        self._in_a_row = 0
+        self._failed_starts = 0
         return result
 
     async def close(self) -> None:
         """End it for good. Cancelled, it is killed."""
-        self._become("closed")
+        self._set_state("closed")
         client, self._client = self._client, None
         running = [task for task in (self._starting, self._relisting) if task is not None]
         for task in running:
@@ -149,111 +149,113 @@ class Server:
     def _refusal(self) -> str:
         if self.state == "closed":
             return "is closed with the session"
-        if self._in_a_row >= MOST_IN_A_ROW or self._starts >= MOST_STARTS:
-            return f"failed {self._in_a_row or self._starts} times and is not started again in this session: " + (
+        if self._failed_starts >= MAX_FAILED_STARTS or self._starts >= MAX_STARTS:
+            return f"failed {self._failed_starts or self._starts} times and is not started again in this session: " + (
                 self.problem or "it gave no answer"
             )
         return ""
 
-    async def _start(self) -> Client | ServerTrouble:
+    async def _run_start(self) -> McpClient | McpServerError:
         self._starts += 1
-        self._in_a_row += 1
-        self._become("starting")
-        peer = Peer(self._heard, self._broken)
-        trouble: ServerTrouble
+        self._failed_starts += 1
+        self._set_state("starting")
+        peer = JsonRpcPeer(self._take_notification, self._transport_failed)
+        trouble: McpServerError
         try:
-            await self._around.before()
-            async with asyncio.timeout(self._around.limits.start_s):
-                client = await self._connected(peer)
-            if peer.broken:
-                raise ServerTrouble(peer.broken, dead=True)
+            await self._context.before_start()
+            async with asyncio.timeout(self._context.limits.start_s):
+                client = await self._connect_peer(peer)
+            if peer.broken_reason:
+                raise McpServerError(peer.broken_reason, dead=True)
             self._client = client
-            self._become("running")
+            self._set_state("running")
             return client
         except TimeoutError:
-            trouble = ServerTrouble(f"was not ready in {self._around.limits.start_s:g} s", dead=True)
-        except ServerTrouble as problem:
+            trouble = McpServerError(f"was not ready in {self._context.limits.start_s:g} s", dead=True)
+        except McpServerError as problem:
             trouble = problem
         finally:
             self._starting = None
             if self._client is None:
-                await self._ended(peer)
-        self._failed(trouble.what)
+                await self._close_peer(peer)
+        self._fail(trouble.what)
         return trouble
 
-    async def _connected(self, peer: Peer) -> Client:
-        whole = Clock(self._around.limits.start_s, self._around.limits.start_s)
+    async def _connect_peer(self, peer: JsonRpcPeer) -> McpClient:
+        whole = CallDeadline(self._context.limits.start_s, self._context.limits.start_s)
         if self.config.kind == "stdio":
-            process = Stdio.start(self.config, self._around.surroundings, peer, self._garbage)
+            process = StdioTransport.start(self.config, self._context.environment, peer, self._report_garbage)
             self.pid = process.pid
         else:
-            from teamwright.mcp.http import Http
+            from teamwright.mcp.http_transport import HttpTransport
 
-            Http(self.config, peer)
-        client = Client(peer, self._around.version)
-        await client.greet(whole)
-        self._listed(await client.tools(whole))
+            HttpTransport(self.config, peer)
+        client = McpClient(peer, self._context.version)
+        await client.initialize(whole)
+        self._set_tools(await client.list_tools(whole))
         return client
 
-    def _listed(self, entries: list[object]) -> None:
-        tools, refused = read_tools(self.config.key, entries)
+    def _set_tools(self, entries: list[object]) -> None:
+        tools, refused = parse_tools(self.config.key, entries)
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-            self._report("tools", f"cannot offer {self.config.masked(refused[0])}{more}", "warning")
+            self._report("tools", f"cannot offer {self.config.mask_secrets(refused[0])}{more}", "warning")
         if tools != self.tools:
-            self._around.listings.keep(self.config.digest, self.name, tools)
+            self._context.listings.save(self.config.digest, self.name, tools)
         self.tools = tools
 
     # ── what comes by itself ──────────────────────────────────────────────────────────────────────────────────
 
-    def _heard(self, method: str, params: Mapping[str, Any]) -> None:
-        if method != "notifications/tools/list_changed" or self._client is None or self._relisted >= MOST_RELISTED:
+    def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        if method != "notifications/tools/list_changed" or self._client is None or self._relisted >= MAX_RELISTED:
             return
         if self._relisting is None:
             self._relisted += 1
             self._relisting = asyncio.create_task(self._relist(self._client), name=f"list of mcp {self.config.key}")
 
-    async def _relist(self, client: Client) -> None:
+    async def _relist(self, client: McpClient) -> None:
         """Agents that are born from now on see the new list; prefixes that are there stay as they are."""
         try:
-            self._listed(await client.tools(Clock(self._around.limits.start_s, self._around.limits.start_s)))
-        except ServerTrouble as problem:
+            self._set_tools(
+                await client.list_tools(CallDeadline(self._context.limits.start_s, self._context.limits.start_s))
+            )
+        except McpServerError as problem:
             self._report("list", f"has a new list of tools that it did not give: {problem.what}", "warning")
         finally:
             self._relisting = None
 
-    def _broken(self, why: str) -> None:
+    def _transport_failed(self, why: str) -> None:
         """The transport is of no use any more; who was waiting was told by the peer."""
         client, self._client = self._client, None
         if client is None or self.state == "closed":
             return  # the start that runs sees it, or nobody needs it any more
-        ending = asyncio.create_task(self._ended(client.peer), name=f"end of mcp {self.config.key}")
+        ending = asyncio.create_task(self._close_peer(client.peer), name=f"end of mcp {self.config.key}")
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
-        self._failed(why)
+        self._fail(why)
 
-    async def _ended(self, peer: Peer) -> None:
+    async def _close_peer(self, peer: JsonRpcPeer) -> None:
         self.pid = 0
         if peer.transport is not None:
             await peer.transport.close()
 
-    def _garbage(self, line: str) -> None:
-        text = f"prints what is no message to its stdout, which is left out: {self.config.masked(line)}"
+    def _report_garbage(self, line: str) -> None:
+        text = f"prints what is no message to its stdout, which is left out: {self.config.mask_secrets(line)}"
         self._report("garbage", text, "info")
 
-    def _failed(self, why: str) -> None:
-        self.problem = self.config.masked(why)
+    def _fail(self, why: str) -> None:
+        self.problem = self.config.mask_secrets(why)
         if self.state != "closed":
-            self._become("failed")
+            self._set_state("failed")
             self._report(why, self.problem, "warning")
 
     def _report(self, what: str, text: str, level: str) -> None:
         """Once for each thing that can be said, however often it happens."""
-        if what not in self._reported and len(self._reported) < MOST_STARTS:
+        if what not in self._reported and len(self._reported) < MAX_STARTS:
             self._reported.add(what)
-            self._around.report(f'the MCP server "{self.name}" {text}', level)
+            self._context.report(f'the MCP server "{self.name}" {text}', level)
 
-    def _become(self, state: str) -> None:
+    def _set_state(self, state: str) -> None:
         if self.state != "closed" and self.state != state:
             self.state = state
-            self._around.changed()
+            self._context.on_change()

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from teamwright.mcp.config import ServerConfig
-from teamwright.mcp.listing import ServedTool
-from teamwright.mcp.names import key_of
-from teamwright.mcp.server import Around, Server
+from teamwright.mcp.server import McpServer, ServerContext
+from teamwright.mcp.server_config import ServerConfig
+from teamwright.mcp.tool_listing import ServedTool, parse_server_key
 from teamwright.protocol.values import dataclass
 
 WAIT_S = 3.0
@@ -22,31 +21,31 @@ REQUIRED_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PrefixRoom:
     """How much of servers' tools stands in a prefix: how many, and how many bytes. The rest is called by name."""
 
     tools: int = 60
     size: int = 24_000
 
 
-class Servers:
+class McpServerPool:
     """The servers of one session. `add` refuses a second one of the same name in tools."""
 
-    def __init__(self, around: Around) -> None:
-        self.around = around
-        self._by_key: dict[str, Server] = {}
-        self._own: dict[str, Server] = {}
+    def __init__(self, around: ServerContext) -> None:
+        self.context = around
+        self._by_key: dict[str, McpServer] = {}
+        self._own_servers: dict[str, McpServer] = {}
         self._closed = False
 
     @property
-    def shared(self) -> tuple[Server, ...]:
+    def shared(self) -> tuple[McpServer, ...]:
         """Those that every agent may use."""
         return tuple(self._by_key.values())
 
     @property
-    def all(self) -> tuple[Server, ...]:
+    def all(self) -> tuple[McpServer, ...]:
         """Also those of single kinds of agents."""
-        return (*self._by_key.values(), *self._own.values())
+        return (*self._by_key.values(), *self._own_servers.values())
 
     def add(self, configs: Iterable[ServerConfig]) -> list[str]:
         """Servers for every agent; lines about those whose names cannot be told apart."""
@@ -54,13 +53,13 @@ class Servers:
         for config in configs:
             taken = self._by_key.get(config.key)
             if taken is None:
-                self._by_key[config.key] = Server(config, self.around)
+                self._by_key[config.key] = McpServer(config, self.context)
             else:
                 text = f"{config.source}: the MCP server {config.name!r} is left out: its tools would be called as"
                 refused.append(f"{text} those of {taken.name!r} of {taken.config.source}")
         return refused
 
-    async def exchange(self, configs: Sequence[ServerConfig]) -> list[str]:
+    async def replace_all(self, configs: Sequence[ServerConfig]) -> list[str]:
         """These servers for every agent: what is the same runs on, what is not wanted any more ends.
 
         Lines about those whose names cannot be told apart.
@@ -74,33 +73,33 @@ class Servers:
         self._by_key = {key: self._by_key[key] for key in dict.fromkeys(config.key for config in configs)}
         return refused
 
-    def _same(self, config: ServerConfig) -> Server | None:
+    def _same(self, config: ServerConfig) -> McpServer | None:
         known = self._by_key.get(config.key)
         return known if known is not None and known.config == config else None
 
-    def own(self, config: ServerConfig) -> Server:
+    def own_server(self, config: ServerConfig) -> McpServer:
         """The server of a kind of agent: one process for all that say the same."""
         same = self._by_key.get(config.key)
         if same is not None and same.config.digest == config.digest:
             return same
-        found = self._own.get(config.key + config.digest)
+        found = self._own_servers.get(config.key + config.digest)
         if found is None:
-            found = self._own[config.key + config.digest] = Server(config, self.around)
+            found = self._own_servers[config.key + config.digest] = McpServer(config, self.context)
         return found
 
-    def named(self, name: str) -> Server | None:
+    def find(self, name: str) -> McpServer | None:
         """The shared server of that name."""
         return next((server for server in self._by_key.values() if name in {server.name, server.config.key}), None)
 
-    async def seen(self, servers: Iterable[Server], wait_s: float = WAIT_S) -> None:
+    async def wait_for_tools(self, servers: Iterable[McpServer], wait_s: float = WAIT_S) -> None:
         """Wait until the tools of these are known, but no longer than so many seconds from each one's start."""
         now = asyncio.get_running_loop().time
         waited: set[asyncio.Task[object]] = set()
         until = now()
         for server in servers:
-            if server.tools is None and not self._closed and (starting := server.begin()) is not None:
+            if server.tools is None and not self._closed and (starting := server.start()) is not None:
                 waited.add(starting)
-                until = max(until, server.begun + wait_s)
+                until = max(until, server.started_at + wait_s)
         if waited and until > now():
             await asyncio.wait(waited, timeout=until - now())
 
@@ -113,28 +112,30 @@ class Servers:
                 raise problem
 
 
-def server_of(servers: Sequence[Server], full_name: str) -> Server | None:
+def find_server(servers: Sequence[McpServer], full_name: str) -> McpServer | None:
     """Which of the servers a full name of a tool belongs to."""
-    key = key_of(full_name)
+    key = parse_server_key(full_name)
     return next((server for server in servers if server.config.key == key), None) if key else None
 
 
-def fitting(servers: Sequence[Server], allowed: Callable[[str], bool], room: Room) -> list[tuple[Server, ServedTool]]:
+def select_for_prefix(
+    servers: Sequence[McpServer], allowed: Callable[[str], bool], room: PrefixRoom
+) -> list[tuple[McpServer, ServedTool]]:
     """What stands in a prefix: each server gets an equal share first, then what is left goes in their order."""
     wanted = [(s, [tool for tool in s.tools or () if allowed(tool.name)]) for s in servers]
     wanted = [(server, tools) for server, tools in wanted if tools]
     if not wanted:
         return []
-    share = Room(room.tools // len(wanted), room.size // len(wanted))
-    taken = {tool.name for _, tools in wanted for tool in _first(tools, share)}
+    share = PrefixRoom(room.tools // len(wanted), room.size // len(wanted))
+    taken = {tool.name for _, tools in wanted for tool in _select_first(tools, share)}
     every = [(server, tool) for server, tools in wanted for tool in tools]
     inside = [tool for _, tool in every if tool.name in taken]
-    left = Room(room.tools - len(inside), room.size - sum(tool.size for tool in inside))
-    taken |= {tool.name for tool in _first([tool for _, tool in every if tool.name not in taken], left)}
+    left = PrefixRoom(room.tools - len(inside), room.size - sum(tool.size for tool in inside))
+    taken |= {tool.name for tool in _select_first([tool for _, tool in every if tool.name not in taken], left)}
     return [(server, tool) for server, tool in every if tool.name in taken]
 
 
-def _first(tools: Iterable[ServedTool], room: Room) -> list[ServedTool]:
+def _select_first(tools: Iterable[ServedTool], room: PrefixRoom) -> list[ServedTool]:
     found: list[ServedTool] = []
     size = 0
     for tool in tools:

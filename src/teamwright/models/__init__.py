@@ -1,5 +1,4 @@
-"""Models: one contract, and what speaks it.
+"""Models: one interface, the vendors' formats behind it, rate limits, prices and the scripted model.
 
-Knows `protocol` (blocks, usage, errors). Does not know tools, teams or files of sessions: a request comes in as
-bytes that are ready to send, and a stream of parts goes out.
+Depends on storage and protocol. Leaves budgets and agents to the packages above.
 """

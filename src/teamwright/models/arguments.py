@@ -10,7 +10,7 @@ import re
 import uuid
 from typing import Any, cast
 
-from teamwright.protocol.blocks import UNPARSED
+from teamwright.protocol.messages import UNPARSED_ARGUMENTS
 
 MOST_DEPTH = 100
 """Levels of objects and lists in arguments; deeper ones cannot be stored and sent again."""
@@ -39,13 +39,13 @@ def parse_arguments(text: str, *, repair: bool = True) -> dict[str, Any]:
             continue
         if (found := _as_object(value)) is not None:
             return found
-    return {UNPARSED: text}
+    return {UNPARSED_ARGUMENTS: text}
 
 
 def object_of(value: object) -> dict[str, Any]:
     """Return arguments that came as a value instead of as text."""
     found = _as_object(value)
-    return {UNPARSED: arguments_text(value)} if found is None else found
+    return {UNPARSED_ARGUMENTS: arguments_text(value)} if found is None else found
 
 
 def arguments_text(value: object) -> str:

@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.models.facts import CATALOGUE, is_set, known_facts
 from teamwright.models.model import LongPrompt, ModelCard
-from teamwright.models.providers import Provider
-from teamwright.models.settings import ModelSettings, Thinking
+from teamwright.models.model_facts import CATALOGUE, is_set, known_facts
+from teamwright.models.model_settings import ModelSettings, Thinking
+from teamwright.models.provider_table import Provider
 
 DEFAULT_MODEL = "sonnet"
 DEFAULT_OUTPUT = 8_192
@@ -24,7 +24,7 @@ DEFAULT_OUTPUT = 8_192
 _CLAUDE = re.compile(r"anthropic\.(claude-[a-z0-9-]+?)(?:-v\d.*)?$")
 """A Claude model under its id at Bedrock, e.g. `eu.anthropic.claude-opus-4-5-20251101-v1:0`."""
 
-_THINKING_OFF_MOST = ("none", "minimal", "low", "medium", "high")
+_EFFORTS_WITHOUT_THINKING = ("none", "minimal", "low", "medium", "high")
 """The levels of effort that a model takes which does not think at all."""
 
 
@@ -39,7 +39,7 @@ def aliases() -> dict[str, str]:
     return dict(catalog()["aliases"])
 
 
-def seen() -> str:
+def prices_date() -> str:
     """The day on which the prices were looked up, `YYYY-MM-DD`."""
     return str(catalog()["seen"])
 
@@ -49,12 +49,12 @@ def known_ids(provider: str = "anthropic") -> list[str]:
     return list(_models(provider))
 
 
-def wire_is_known(provider: str, wire: str) -> bool:
+def is_known_id(provider: str, wire: str) -> bool:
     """Whether the catalogue has the id, under another name too."""
     return bool(_row(provider, wire))
 
 
-def card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
+def model_card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
     """The card of a model at a provider. Never fails: what is unknown is unknown."""
     wire = str(catalog()["aliases"].get(wire, wire)) if provider.id == "anthropic" else wire
     name = f"{provider.id}/{wire}"
@@ -99,7 +99,7 @@ def _efforts(provider: str, wire: str, settings: ModelSettings) -> tuple[str, ..
     claude = _CLAUDE.search(wire) if provider == "bedrock" else None
     row = _row("anthropic", claude[1]) if claude else _row(provider, wire)
     off = settings.thinking == "off" and row.get("thinking_off") == {"type": "disabled"}
-    return tuple(level for level in row.get("effort", ()) if not off or level in _THINKING_OFF_MOST)
+    return tuple(level for level in row.get("effort", ()) if not off or level in _EFFORTS_WITHOUT_THINKING)
 
 
 def _row(provider: str, wire: str) -> dict[str, Any]:

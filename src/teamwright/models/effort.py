@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 
 from teamwright.models.catalog import thinking_field
 from teamwright.models.model import ModelCard, Prefix
-from teamwright.models.settings import Thinking
+from teamwright.models.model_settings import Thinking
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
@@ -21,9 +21,9 @@ Effort: TypeAlias = str | int
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Every level that a service documents, the least first; a model has some of them."""
 
-BUDGET_MOST = 1_000_000
+MAX_BUDGET = 1_000_000
 
-EXPECTED = f"one of {', '.join(LEVELS)}, or a number of tokens"
+EXPECTED_TEXT = f"one of {', '.join(LEVELS)}, or a number of tokens"
 
 
 def parse_effort(value: object) -> Effort:
@@ -33,12 +33,12 @@ def parse_effort(value: object) -> Effort:
         if text in LEVELS:
             return text
         value = int(text) if text.isdecimal() and text.isascii() and len(text) < 8 else None
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= BUDGET_MOST:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_BUDGET:
         return value
-    raise ValueError(EXPECTED)
+    raise ValueError(EXPECTED_TEXT)
 
 
-def asked_effort(value: object) -> Effort | None:
+def parse_optional_effort(value: object) -> Effort | None:
     """The effort that a flag, a program or a call asks for; None stays None. Raises UsageError naming the nearest."""
     try:
         return None if value is None else parse_effort(value)
@@ -58,19 +58,19 @@ def is_effort(value: object) -> bool:
     return True
 
 
-def takes(card: ModelCard, effort: Effort) -> bool:
+def supports(card: ModelCard, effort: Effort) -> bool:
     """Whether the model documents it."""
     if isinstance(effort, str):
         return effort in card.efforts
     return card.budget_from is not None and card.budget_from <= effort < card.max_output_tokens
 
 
-def taken(card: ModelCard, effort: Effort | None) -> Effort | None:
+def supported_effort(card: ModelCard, effort: Effort | None) -> Effort | None:
     """The effort where the model documents it, else None: the model decides by itself."""
-    return effort if effort is not None and takes(card, effort) else None
+    return effort if effort is not None and supports(card, effort) else None
 
 
-def in_words(card: ModelCard) -> str:
+def describe_efforts(card: ModelCard) -> str:
     """What the model documents, for people."""
     known = [", ".join(card.efforts)] if card.efforts else []
     if card.budget_from is not None:
@@ -90,7 +90,7 @@ def effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) ->
     return fields
 
 
-def effort_of(prefix: Prefix) -> Effort | None:
+def prefix_effort(prefix: Prefix) -> Effort | None:
     """The effort that a prefix asks for."""
     return _effort_in(prefix.head)
 

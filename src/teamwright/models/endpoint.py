@@ -134,7 +134,7 @@ class Endpoint:
     auth: Auth = "x-api-key"
     key_name: str = ""
     version: str = "2023-06-01"
-    local: bool = False
+    is_local: bool = False
     api: Api = "messages"
     signing: Signing | None = None
     own: bool = False
@@ -176,7 +176,7 @@ class Endpoint:
         return [(name, value) for name, value in headers if name not in replaced] + list(self.extra)
 
     @property
-    def loopback(self) -> bool:
+    def is_on_this_machine(self) -> bool:
         """Whether the address is this machine: then no proxy is asked."""
         return is_loopback(urlsplit(self.base_url).hostname or "")
 
@@ -186,18 +186,18 @@ class Endpoint:
         return is_near(urlsplit(self.base_url).hostname or "")
 
     @property
-    def secure(self) -> bool:
+    def uses_tls(self) -> bool:
         """Whether the address needs TLS."""
         return self.base_url.startswith("https:")
 
     @property
-    def where(self) -> str:
+    def display_address(self) -> str:
         """The address as it is shown: host, port and path, without scheme, user or password."""
         parts = urlsplit(self.base_url)
         return parts.netloc.rpartition("@")[2] + parts.path
 
     @property
-    def shown_key(self) -> str:
+    def display_key(self) -> str:
         """The key as it is shown: where it came from and its last four characters."""
         if not self.has_key:
             return "no key"

@@ -16,15 +16,11 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from teamwright.models.assemble import Assembly
-from teamwright.models.dialects.dialect import Dialect
-from teamwright.models.dialects.messages import MessagesDialect
+from teamwright.models.answer_assembly import AnswerAssembly
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.exchange import Clocks, Exchange, new_client
-from teamwright.models.governor import Governor, Turn
+from teamwright.models.http_exchange import HttpExchange, Timeouts, new_client
 from teamwright.models.model import (
-    Alive,
-    Counted,
+    AlivePart,
     Failure,
     ModelCard,
     Part,
@@ -34,15 +30,19 @@ from teamwright.models.model import (
     Retrying,
     TextPart,
     ThinkingPart,
-    price,
+    UsagePart,
+    price_usage,
 )
-from teamwright.models.pacing.stagger import Stagger
+from teamwright.models.model_settings import ModelSettings
 from teamwright.models.prompt_check import PromptCheck
-from teamwright.models.servers.served import Served
-from teamwright.models.settings import ModelSettings
+from teamwright.models.providers.api_format import ApiFormat
+from teamwright.models.providers.messages import MessagesFormat
+from teamwright.models.rate_limit.cache_warmup import CacheWarmup
+from teamwright.models.rate_limit.rate_limiter import CallPermit, RateLimiter
+from teamwright.models.served_model import ServedModel
+from teamwright.models.service_error import ServiceAnswer, ServiceError, is_throttled, is_worth_retrying
 from teamwright.models.think_tags import ThinkTags
-from teamwright.models.trouble import Answered, Trouble, throttles, worth_retrying
-from teamwright.protocol.blocks import Block, encode
+from teamwright.protocol.messages import Block, encode
 from teamwright.protocol.usage import Usage
 
 if TYPE_CHECKING:
@@ -50,20 +50,20 @@ if TYPE_CHECKING:
 
 ALIVE_EVERY_S = 1.0
 """How often an answer that grows where nothing can be shown (the input of a tool call) says so."""
-FIRST_READ = "an equal prompt, which is read first"
+WARMUP_WAIT = "an equal prompt, which is read first"
 """On what a call waits that lets another one go ahead."""
 CONTINUATIONS = 8
 """How often a paused answer (`pause_turn`) is continued before it is given out as it is."""
 FIRST_CONNECTS = 2
 """How often a service that never answered is called again when it cannot be reached."""
-SAID_MOST = 120
+MAX_REASON = 120
 """Characters of a service's own words that are told with the first new try."""
-BROKEN_HERE = frozenset({500, 501, 502})
+LOCAL_FAILURE_STATUSES = frozenset({500, 501, 502})
 """What a server on this machine says that cannot run the model, e.g. for want of memory: if it never answered, it is
 called again as rarely. 503 is not among them: so it says that it still loads."""
 
 
-REFUSING = frozenset({"anthropic", "openai", "google", "bedrock"})
+PROVIDERS_THAT_REFUSE = frozenset({"anthropic", "openai", "google", "bedrock"})
 """Providers that refuse a prompt that does not fit; others may cut it in silence, and are watched."""
 
 
@@ -78,26 +78,26 @@ class MessagesApi:
         card: ModelCard,
         endpoint: Endpoint,
         *,
-        governor: Governor,
+        rate_limiter: RateLimiter,
         settings: ModelSettings,
-        dialect: Dialect | None = None,
-        served: Served | None = None,
+        api_format: ApiFormat | None = None,
+        served: ServedModel | None = None,
     ) -> None:
         self._card = card
         self._endpoint = endpoint
-        self._governor = governor
+        self._rate_limiter = rate_limiter
         self._settings = settings
-        self._clocks = Clocks.of(settings, endpoint)
+        self._clocks = Timeouts.from_settings(settings, endpoint)
         self._client: AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answered = False
-        self._stagger = Stagger(settings.stagger_s if card.caching else 0.0)
-        self._check = None if endpoint.provider in REFUSING else PromptCheck()
-        self._served = served or Served(endpoint)
-        self._dialect = dialect or MessagesDialect(endpoint, caching=card.caching)
+        self._cache_warmup = CacheWarmup(settings.stagger_s if card.caching else 0.0)
+        self._prompt_check = None if endpoint.provider in PROVIDERS_THAT_REFUSE else PromptCheck()
+        self._served = served or ServedModel(endpoint)
+        self._format = api_format or MessagesFormat(endpoint, caching=card.caching)
 
     def __repr__(self) -> str:
-        return f"MessagesApi({self._card.name} at {self._endpoint.where})"
+        return f"MessagesApi({self._card.name} at {self._endpoint.display_address})"
 
     @property
     def card(self) -> ModelCard:
@@ -127,113 +127,115 @@ class MessagesApi:
             outcome = _Outcome()
             async with aclosing(self._answer(request, items, outcome)) as parts:
                 async for part in parts:
-                    yield Counted(whole.usage + part.usage) if whole and isinstance(part, Counted) else part
-            lost += outcome.lost
+                    yield UsagePart(whole.usage + part.usage) if whole and isinstance(part, UsagePart) else part
+            lost += outcome.failed_usage
             if outcome.reply is None:
                 break
-            whole = _joined(whole, outcome.reply)
+            whole = _join_replies(whole, outcome.reply)
             if whole.stop_reason != "pause_turn" or not outcome.reply.content:
                 break
             items = [*items, encode({"role": "assistant", "content": outcome.reply.content})]
         if outcome.failure is not None:
-            failure = await self._served.told(outcome.failure, self._card)
-            yield replace(failure, lost=lost if whole is None else lost + whole.usage)
+            failure = await self._served.explain_failure(outcome.failure, self._card)
+            yield replace(failure, failed_usage=lost if whole is None else lost + whole.usage)
         elif whole is not None:
-            self._card = await self._served.answered(self._card)
-            yield self._checked(request, replace(whole, lost=lost))
+            self._card = await self._served.card_after_answer(self._card)
+            yield self._check_reply(request, replace(whole, failed_usage=lost))
 
     async def _too_small(self, request: Request) -> Failure | None:
         """Why nothing is sent: the window has no room even for what stands before the conversation."""
-        if not self._served.lacks_room(request):
+        if not self._served.oversized_prefix_tokens(request):
             return None
-        self._card = await self._served.widened(self._card)
-        head, window = self._served.lacks_room(request), self._served.window
+        self._card = await self._served.card_after_overflow(self._card)
+        head, window = self._served.oversized_prefix_tokens(request), self._served.window
         if not head or window is None:
             return None
-        from teamwright.models.failure import no_room
+        from teamwright.models.failure_texts import no_room_failure
 
-        return no_room(head, window, self._card, self._endpoint)
+        return no_room_failure(head, window, self._card, self._endpoint)
 
     async def _answer(self, request: Request, items: Sequence[bytes], outcome: _Outcome) -> AsyncGenerator[Part, None]:
         """One answer, tried as often as it may help; how it ended is left in `outcome`."""
-        if (first := self._stagger.ahead_of(request.prefix)) is not None:
-            yield Alive(FIRST_READ)
-            await self._stagger.follow(first)
-            yield Alive()
+        if (first := self._cache_warmup.leading_call(request.prefix)) is not None:
+            yield AlivePart(WARMUP_WAIT)
+            await self._cache_warmup.follow(first)
+            yield AlivePart()
         for tries in count(1):
             try:
-                exchange = Exchange(self._open_client(), self._endpoint, self._clocks)
-            except Trouble as trouble:
+                exchange = HttpExchange(self._open_client(), self._endpoint, self._clocks)
+            except ServiceError as trouble:
                 outcome.failure = self._failed(trouble, tries)
                 return
-            attempt = _Try(exchange, self._dialect, request.prefix, items, self._stagger)
+            attempt = _Attempt(exchange, self._format, request.prefix, items, self._cache_warmup)
             attempt.tags = ThinkTags() if self._card.think_tags else None
-            async with aclosing(self._one_try(attempt)) as parts:
+            async with aclosing(self._run_attempt(attempt)) as parts:
                 async for part in parts:
                     yield part
             if attempt.trouble is None:
                 outcome.reply = self._reply(attempt)
                 return
-            outcome.lost += self._used(attempt)
+            outcome.failed_usage += self._failed_usage(attempt)
             failure = self._failed(attempt.trouble, tries)
-            if not self._worth_another(attempt.trouble, tries):
-                again_s = self._again_s(attempt.trouble)
-                outcome.failure = replace(failure, partial=attempt.text(), again_s=again_s)
+            if not self._is_worth_retry(attempt.trouble, tries):
+                again_s = self._limit_passes_s(attempt.trouble)
+                outcome.failure = replace(failure, partial=attempt.text(), retry_after_s=again_s)
                 return
-            wait_s = self._own_pause(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
-            yield Retrying(_said(failure) if tries == 1 else failure.what, wait_s, tries)
+            wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
+            yield Retrying(_failure_reason(failure) if tries == 1 else failure.what, wait_s, tries)
             if attempt.shared_pause_s is None:
                 await asyncio.sleep(wait_s)  # a shared pause is waited for by the governor
-                yield Alive()
+                yield AlivePart()
 
-    def _failed(self, trouble: Trouble, tries: int) -> Failure:
-        from teamwright.models.failure import failure_of
+    def _failed(self, trouble: ServiceError, tries: int) -> Failure:
+        from teamwright.models.failure_texts import to_failure
 
-        return failure_of(trouble, self._card, self._endpoint, tries, answered=self._answered)
+        return to_failure(trouble, self._card, self._endpoint, tries, answered=self._answered)
 
-    async def _one_try(self, attempt: _Try) -> AsyncGenerator[TextPart | ThinkingPart | Counted | Alive, None]:
+    async def _run_attempt(
+        self, attempt: _Attempt
+    ) -> AsyncGenerator[TextPart | ThinkingPart | UsagePart | AlivePart, None]:
         """One exchange in its turn, and what the governor learns from it."""
-        waits = self._governor.waits_for
+        waits = self._rate_limiter.wait_reason
         if waits:
-            yield Alive(waits)
-        with attempt.leading():
-            async with self._governor.turn() as turn, aclosing(attempt.parts()) as parts:
+            yield AlivePart(waits)
+        with attempt.lead():
+            async with self._rate_limiter.permit() as turn, aclosing(attempt.parts()) as parts:
                 if waits:
-                    yield Alive()
+                    yield AlivePart()
                 async for part in parts:
                     yield part
                 self._account(turn, attempt)
 
-    def _account(self, turn: Turn, attempt: _Try) -> None:
+    def _account(self, turn: CallPermit, attempt: _Attempt) -> None:
         trouble = attempt.trouble
         if trouble is None:
             self._answered = True
-            self._governor.succeeded(turn)
-        elif throttles(trouble):
+            self._rate_limiter.note_success(turn)
+        elif is_throttled(trouble):
             asked = trouble.answer.retry_after_s
             too_long = asked is not None and asked > self._settings.retry_after_most_s
-            attempt.shared_pause_s = self._governor.throttled(turn, None if too_long else asked)
+            attempt.shared_pause_s = self._rate_limiter.note_throttled(turn, None if too_long else asked)
 
-    def _worth_another(self, trouble: Trouble, tries: int) -> bool:
+    def _is_worth_retry(self, trouble: ServiceError, tries: int) -> bool:
         asked = trouble.answer.retry_after_s
-        if not worth_retrying(trouble) or (asked is not None and asked > self._settings.retry_after_most_s):
+        if not is_worth_retrying(trouble) or (asked is not None and asked > self._settings.retry_after_most_s):
             return False
         most = self._settings.retries
         if trouble.kind == "connect" and not self._answered:
-            most = 0 if self._endpoint.loopback else min(most, FIRST_CONNECTS)
-        if trouble.answer.status in BROKEN_HERE and self._endpoint.loopback and not self._answered:
+            most = 0 if self._endpoint.is_on_this_machine else min(most, FIRST_CONNECTS)
+        if trouble.answer.status in LOCAL_FAILURE_STATUSES and self._endpoint.is_on_this_machine and not self._answered:
             most = min(most, FIRST_CONNECTS)
         return tries <= most
 
-    def _again_s(self, trouble: Trouble) -> float | None:
+    def _limit_passes_s(self, trouble: ServiceError) -> float | None:
         """When a limit of the service will have passed; None when it is something else, or takes too long."""
-        if not throttles(trouble) or trouble.answer.should_retry is False:
+        if not is_throttled(trouble) or trouble.answer.should_retry is False:
             return None
         asked = trouble.answer.retry_after_s or 0.0
-        wait_s = max(asked, self._governor.paused_s, self._settings.backoff_most_s)
+        wait_s = max(asked, self._rate_limiter.paused_s, self._settings.backoff_most_s)
         return wait_s if wait_s <= self._settings.limit_most_s else None
 
-    def _own_pause(self, tries: int) -> float:
+    def _backoff_s(self, tries: int) -> float:
         longest = min(self._settings.backoff_most_s, self._settings.backoff_s * 2 ** min(tries - 1, 20))
         return longest * (0.75 + random.random() * 0.25)
 
@@ -244,51 +246,53 @@ class MessagesApi:
             self._client, self._loop = new_client(self._endpoint, self._clocks), loop
         return self._client
 
-    def _reply(self, attempt: _Try) -> Reply:
+    def _reply(self, attempt: _Attempt) -> Reply:
         assembly = attempt.assembly
         return Reply(
             assembly.content(),
             assembly.stop_reason,
-            price(self._card, assembly.usage()),
+            price_usage(self._card, assembly.usage()),
             assembly.model or self._card.wire,
             attempt.exchange.request_id,
             id=assembly.id,
         )
 
-    def _used(self, attempt: _Try) -> Usage:
+    def _failed_usage(self, attempt: _Attempt) -> Usage:
         """What a try that broke had used by then, as far as the service said so: it counts as a request then."""
         used = attempt.assembly.usage()
-        return price(self._card, used) if used.tokens else Usage()
+        return price_usage(self._card, used) if used.tokens else Usage()
 
-    def _checked(self, request: Request, reply: Reply) -> Reply | Failure:
+    def _check_reply(self, request: Request, reply: Reply) -> Reply | Failure:
         """The reply, or what it gives away: that the server did not read the whole prompt."""
-        cut = self._check.look(request, reply.usage, self._served.window) if self._check else None
+        cut = self._prompt_check.check(request, reply.usage, self._served.window) if self._prompt_check else None
         if cut is None:
             return reply
-        from teamwright.models.failure import cut_prompt
+        from teamwright.models.failure_texts import cut_prompt_failure
 
-        return replace(cut_prompt(cut, self._card, self._endpoint), lost=reply.lost + reply.usage)
+        return replace(
+            cut_prompt_failure(cut, self._card, self._endpoint), failed_usage=reply.failed_usage + reply.usage
+        )
 
 
 class _Outcome:
     """How an answer ended: one of the two is set. `lost` is what tries had used that broke."""
 
-    __slots__ = ("failure", "lost", "reply")
+    __slots__ = ("failed_usage", "failure", "reply")
 
     def __init__(self) -> None:
-        self.lost = Usage()
+        self.failed_usage = Usage()
         self.reply: Reply | None = None
         self.failure: Failure | None = None
 
 
-class _Try:
+class _Attempt:
     """One exchange and what came of it: a whole answer, or the trouble that broke it."""
 
     __slots__ = (
-        "_dialect",
+        "_cache_warmup",
+        "_format",
         "_items",
         "_prefix",
-        "_stagger",
         "_translator",
         "assembly",
         "exchange",
@@ -298,69 +302,71 @@ class _Try:
     )
 
     def __init__(
-        self, exchange: Exchange, dialect: Dialect, prefix: Prefix, items: Sequence[bytes], stagger: Stagger
+        self, exchange: HttpExchange, dialect: ApiFormat, prefix: Prefix, items: Sequence[bytes], stagger: CacheWarmup
     ) -> None:
         self.exchange = exchange
-        self._dialect, self._prefix, self._items, self._stagger = dialect, prefix, items, stagger
+        self._format, self._prefix, self._items, self._cache_warmup = dialect, prefix, items, stagger
         self._translator = dialect.translator(items)
-        self.assembly = Assembly()
-        self.trouble: Trouble | None = None
+        self.assembly = AnswerAssembly()
+        self.trouble: ServiceError | None = None
         self.shared_pause_s: float | None = None
         self.tags: ThinkTags | None = None
 
-    def leading(self) -> AbstractContextManager[None]:
+    def lead(self) -> AbstractContextManager[None]:
         """While it is under way, calls with the same new prefix come after it."""
-        return self._stagger.calling(self._prefix)
+        return self._cache_warmup.lead(self._prefix)
 
-    async def parts(self) -> AsyncGenerator[TextPart | ThinkingPart | Counted | Alive, None]:
-        """What may be shown as it comes, and signs of what may not. Does not raise `Trouble`: it is kept."""
+    async def parts(self) -> AsyncGenerator[TextPart | ThinkingPart | UsagePart | AlivePart, None]:
+        """What may be shown as it comes, and signs of what may not. Does not raise `ServiceError`: it is kept."""
         shown_at = time.monotonic()
         async with self._keeping_trouble(), aclosing(self._events()) as events:
             async for event in events:
                 for part in self._take(event) or self._alive(shown_at):
                     shown_at = time.monotonic()
                     yield part
-        if not self.assembly.whole and self.trouble is None:
-            self.trouble = Trouble("broken", "the stream ended too soon", Answered(request_id=self.exchange.request_id))
+        if not self.assembly.is_whole and self.trouble is None:
+            self.trouble = ServiceError(
+                "broken", "the stream ended too soon", ServiceAnswer(request_id=self.exchange.request_id)
+            )
 
     async def _events(self) -> AsyncGenerator[dict[str, Any], None]:
-        outgoing = await self._dialect.outgoing(self._prefix, self._items)
+        outgoing = await self._format.build_request(self._prefix, self._items)
         begun = False
-        async with aclosing(self.exchange.events(outgoing, self._dialect.reader())) as events:
+        async with aclosing(self.exchange.events(outgoing, self._format.reader())) as events:
             async for event in events:
                 if not begun:
                     begun = True
-                    self._stagger.began(self._prefix)
+                    self._cache_warmup.note_answer_began(self._prefix)
                 yield event
 
-    def _alive(self, shown_at: float) -> tuple[Alive, ...]:
-        return (Alive(),) if time.monotonic() - shown_at >= ALIVE_EVERY_S else ()
+    def _alive(self, shown_at: float) -> tuple[AlivePart, ...]:
+        return (AlivePart(),) if time.monotonic() - shown_at >= ALIVE_EVERY_S else ()
 
     @asynccontextmanager
     async def _keeping_trouble(self) -> AsyncGenerator[None, None]:
         try:
             yield
-        except Trouble as trouble:
+        except ServiceError as trouble:
             # Whatever happens behind the end of a whole answer does not unmake it.
-            self.trouble = None if self.assembly.whole else trouble
+            self.trouble = None if self.assembly.is_whole else trouble
 
-    def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | Counted]:
+    def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | UsagePart]:
         try:
             meant = self._meant(event)
             told = meant if (tags := self.tags) is None else [one for each in meant for one in tags.take(each)]
-            parts = [self.assembly.take(one) for one in told]
+            parts = [self.assembly.add_event(one) for one in told]
         except (TypeError, ValueError, AttributeError, LookupError):
-            raise Trouble("strange", f"an event of an unknown shape: {event.get('type')}") from None
-        if self.assembly.whole:
-            self.exchange.end_soon(trailing=self._translator.trailing)
+            raise ServiceError("strange", f"an event of an unknown shape: {event.get('type')}") from None
+        if self.assembly.is_whole:
+            self.exchange.end_soon(trailing=self._translator.has_trailing)
         return [part for part in parts if part is not None]
 
     def _meant(self, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
         try:
-            return self._translator.take(event)
-        except Trouble as trouble:
+            return self._translator.translate(event)
+        except ServiceError as trouble:
             for one in trouble.events:
-                self.assembly.take(dict(one))
+                self.assembly.add_event(dict(one))
             raise
 
     def text(self) -> list[Block]:
@@ -368,16 +374,16 @@ class _Try:
         return [block for block in self.assembly.content() if block.get("type") == "text"]
 
 
-def _said(failure: Failure) -> str:
+def _failure_reason(failure: Failure) -> str:
     """What happened, with the service's own words, or with what to type where a server here does not run."""
     if failure.slug == "no-network":
         more = failure.do[0] if failure.do and failure.do[0].startswith("start ") else ""
     else:
         more = dict(failure.looked_at).get("it said", "")
-    return f"{failure.what}: {more[:SAID_MOST]}" if more else failure.what
+    return f"{failure.what}: {more[:MAX_REASON]}" if more else failure.what
 
 
-def _joined(before: Reply | None, after: Reply) -> Reply:
+def _join_replies(before: Reply | None, after: Reply) -> Reply:
     """Two pieces of one answer."""
     if before is None:
         return after

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from teamwright.models.ends import End, end_of
-from teamwright.protocol.blocks import Block, encode
-from teamwright.protocol.usage import UNUSED, Usage
+from teamwright.models.answer_end import AnswerEnd, answer_end
+from teamwright.protocol.messages import Block, encode
+from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.protocol.values import dataclass
 
 
@@ -30,16 +30,16 @@ class Prefix:
     head: bytes
     betas: tuple[str, ...] = ()
     digest: str = ""
-    lasting: bool = False
+    wants_hour_cache: bool = False
     """True when the service should cache this request for an hour; the stored bytes are the same."""
 
     @classmethod
     def build(cls, fields: Mapping[str, Any], betas: Sequence[str] = ()) -> Prefix:
         """A prefix from the request's fields in order (`model`, `max_tokens`, `system`, `tools`, `thinking`, …)."""
-        return cls.sealed(str(fields["model"]), encode(dict(fields))[1:-1], betas)
+        return cls.from_bytes(str(fields["model"]), encode(dict(fields))[1:-1], betas)
 
     @classmethod
-    def sealed(cls, model: str, head: bytes, betas: Sequence[str] = ()) -> Prefix:
+    def from_bytes(cls, model: str, head: bytes, betas: Sequence[str] = ()) -> Prefix:
         """A prefix from bytes that were serialised before; the digest is computed."""
         digest = hashlib.sha256(head + b"\0" + ",".join(betas).encode()).hexdigest()
         return cls(model, head, tuple(betas), digest)
@@ -55,7 +55,7 @@ class Request:
 
     prefix: Prefix
     items: Sequence[bytes]
-    asker: str = ""
+    agent_name: str = ""
     aside: bool = False
 
 
@@ -83,7 +83,7 @@ class Retrying:
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
+class AlivePart:
     """A sign of progress with nothing to show, at most one a second: the answer grows, or may go on.
 
     `waits_for` says on what the request waits instead, e.g. a rate limit; the next part ends the waiting.
@@ -93,7 +93,7 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class UsagePart:
     """The usage of this answer so far, as the service counts it: an answer that is cut short costs this."""
 
     usage: Usage
@@ -115,21 +115,21 @@ class Reply:
     usage: Usage
     model: str
     request_id: str = ""
-    lost: Usage = UNUSED
-    estimated: bool = False
+    failed_usage: Usage = NO_USAGE
+    is_estimated: bool = False
     id: str = ""
     ms: int = 0
 
     @property
-    def end(self) -> End:
+    def end(self) -> AnswerEnd:
         """How the answer ended."""
-        return end_of(self.stop_reason, self.content)
+        return answer_end(self.stop_reason, self.content)
 
 
-SAID = "it said"
+SERVICE_SAID = "it said"
 """The label of the service's own sentence among the facts of a failure."""
 
-_SENTENCE_MOST = 300
+_MAX_SENTENCE = 300
 """Characters of a service's sentence that are shown within a line."""
 
 
@@ -151,19 +151,19 @@ class Failure:
     retriable: bool = False
     before_first_reply: bool = False
     partial: list[Block] = field(default_factory=list[Block])
-    again_s: float | None = None
-    lost: Usage = UNUSED
+    retry_after_s: float | None = None
+    failed_usage: Usage = NO_USAGE
 
     @property
     def sentence(self) -> str:
         """What happened, followed by the service's own sentence, without its full stop."""
-        said = dict(self.looked_at).get(SAID, "").strip()
-        if len(said) > _SENTENCE_MOST:
-            said = said[: _SENTENCE_MOST - 1] + "…"
+        said = dict(self.looked_at).get(SERVICE_SAID, "").strip()
+        if len(said) > _MAX_SENTENCE:
+            said = said[: _MAX_SENTENCE - 1] + "…"
         return f"{self.what}: {said}".rstrip(".") if said else self.what
 
 
-Part: TypeAlias = TextPart | ThinkingPart | Retrying | Alive | Counted | Reply | Failure
+Part: TypeAlias = TextPart | ThinkingPart | Retrying | AlivePart | UsagePart | Reply | Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,17 +235,17 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class BudgetRefusal:
     """Why a call is not made: the cap (`money tokens turns calls time`), and a sentence that names whose it is."""
 
     limit: str
-    why: str
+    reason: str
 
 
 class Meter(Protocol):
     """The port through which usage leaves this room, and through which a budget refuses what it has no room for."""
 
-    async def reserve(self, request: Request, card: ModelCard) -> Refusal | None:
+    async def reserve(self, request: Request, card: ModelCard) -> BudgetRefusal | None:
         """Set aside what this call may use; waits while calls of others hold what it needs. Or why it is not made.
 
         What was set aside is held until `settle`.
@@ -261,12 +261,12 @@ class Meter(Protocol):
         ...
 
 
-HOUR_WRITE = 2.0
+HOUR_CACHE_FACTOR = 2.0
 """The price of writing to the cache for an hour, in prices of input.
 https://platform.claude.com/docs/en/build-with-claude/prompt-caching"""
 
 
-def price(card: ModelCard, usage: Usage) -> Usage:
+def price_usage(card: ModelCard, usage: Usage) -> Usage:
     """The usage of one request with its money filled in from the card; unknown prices give `usd=None`.
 
     So does a request whose service reported no tokens, unless the model costs nothing.
@@ -279,7 +279,7 @@ def price(card: ModelCard, usage: Usage) -> Usage:
     else:
         read = rates.usd_in if rates.usd_cache_read is None else rates.usd_cache_read
         write = rates.usd_in if rates.usd_cache_write is None else rates.usd_cache_write
-        hour = max(write, HOUR_WRITE * rates.usd_in) if usage.cache_write_hour else write
+        hour = max(write, HOUR_CACHE_FACTOR * rates.usd_in) if usage.cache_write_hour else write
         usd = (
             usage.input_tokens * rates.usd_in
             + usage.output_tokens * rates.usd_out
@@ -293,10 +293,10 @@ def price(card: ModelCard, usage: Usage) -> Usage:
 Answer = TypeVar("Answer", Reply, Failure)
 
 
-def priced(card: ModelCard, answer: Answer) -> Answer:
+def with_price(card: ModelCard, answer: Answer) -> Answer:
     """The answer with its money filled in where the model left it out: a price that is not known is never 0."""
-    if answer.lost.tokens and not answer.lost.usd:
-        answer = replace(answer, lost=price(card, answer.lost))
+    if answer.failed_usage.tokens and not answer.failed_usage.usd:
+        answer = replace(answer, failed_usage=price_usage(card, answer.failed_usage))
     if isinstance(answer, Failure) or answer.usage.usd:
         return answer
-    return replace(answer, usage=price(card, answer.usage))
+    return replace(answer, usage=price_usage(card, answer.usage))

@@ -9,32 +9,57 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from teamwright.models.catalog import aliases, known_ids, wire_is_known
-from teamwright.models.dialects.listing import listed
-from teamwright.models.dialects.table import dialect_of
-from teamwright.models.exchange import Clocks
-from teamwright.models.governor import governor_for
+from teamwright.models.catalog import aliases, is_known_id, known_ids
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.http_exchange import Timeouts
 from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import Model, ModelCard
-from teamwright.models.pacing.page_name import page_of
-from teamwright.models.providers import endpoint_of
-from teamwright.models.resolve import providers, require_key, resolve
-from teamwright.models.servers.served import Served
-from teamwright.models.settings import ModelSettings
-from teamwright.models.trouble import Trouble
+from teamwright.models.model_names import known_providers, require_key, resolve_model
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.provider_table import make_endpoint
+from teamwright.models.providers.api_format import ApiFormat
+from teamwright.models.providers.model_listing import list_model_ids
+from teamwright.models.rate_limit.rate_limit_store import rate_limit_file
+from teamwright.models.rate_limit.rate_limiter import rate_limiter_for
+from teamwright.models.served_model import ServedModel
+from teamwright.models.service_error import ServiceError
 from teamwright.protocol.errors import CannotStart, ModelFailed
 from teamwright.protocol.ids import nearest
 
-LISTED_S = 10.0
+
+def format_for(card: ModelCard, endpoint: Endpoint) -> ApiFormat | None:
+    """The dialect of an endpoint's API; None is the Messages API."""
+    match endpoint.api:
+        case "messages":
+            return None
+        case "openai-chat":
+            from teamwright.models.providers.openai_chat import OpenAiChat
+
+            return OpenAiChat(endpoint)
+        case "openai-responses":
+            from teamwright.models.providers.openai_responses import OpenAiResponses
+
+            return OpenAiResponses(endpoint)
+        case "gemini":
+            from teamwright.models.providers.gemini import Gemini
+
+            return Gemini(endpoint, card.wire)
+        case "bedrock":
+            from teamwright.models.providers.bedrock import Bedrock
+
+            return Bedrock(endpoint, card.wire, caching=card.caching)
+
+
+LIST_TIMEOUT_S = 10.0
 """How long a service may take to list its models before it is believed to have one."""
 
 
 class ModelPool:
     """Gives out models and closes them. An async context manager; `aclose` may be called twice."""
 
-    def __init__(self, governors: Path | None = None) -> None:
+    def __init__(self, rate_limits: Path | None = None) -> None:
         """`governors` is the directory in which processes share what they know of a credential's limits."""
-        self._governors = governors
+        self._rate_limits = rate_limits
         self._open: dict[tuple[str, str, str], MessagesApi] = {}
 
     async def __aenter__(self) -> ModelPool:
@@ -48,15 +73,17 @@ class ModelPool:
 
         A server of the user's own is asked once for the facts that the settings do not give.
         """
-        card, endpoint = resolve(name, env, settings)
+        card, endpoint = resolve_model(name, env, settings)
         key = (card.provider, card.wire, endpoint.fingerprint)
         if key not in self._open:
-            served = Served(endpoint)
+            served = ServedModel(endpoint)
             card = await served.opened(card)
-            most = providers(settings)[card.provider].requests
-            governor = governor_for(endpoint.fingerprint, page_of(self._governors, endpoint), most)
-            dialect = dialect_of(card, endpoint)
-            model = MessagesApi(card, endpoint, governor=governor, settings=settings, dialect=dialect, served=served)
+            most = known_providers(settings)[card.provider].requests
+            governor = rate_limiter_for(endpoint.fingerprint, rate_limit_file(self._rate_limits, endpoint), most)
+            dialect = format_for(card, endpoint)
+            model = MessagesApi(
+                card, endpoint, rate_limiter=governor, settings=settings, api_format=dialect, served=served
+            )
             self._open.setdefault(key, model)  # another agent may have opened it during the await
         return self._open[key]
 
@@ -72,12 +99,12 @@ async def require_served(name: str, env: Mapping[str, str], settings: ModelSetti
 
     A service that lists nothing, or does not answer in time, is left to say so itself at the first call.
     """
-    card, endpoint = resolve(name, env, settings)
+    card, endpoint = resolve_model(name, env, settings)
     known = [*known_ids(card.provider), *(one.partition("/")[2] for one in settings.prices)]
-    if card.wire in known or wire_is_known(card.provider, card.wire):
+    if card.wire in known or is_known_id(card.provider, card.wire):
         return
     try:
-        async with asyncio.timeout(LISTED_S):
+        async with asyncio.timeout(LIST_TIMEOUT_S):
             listed_ids = await list_models(card.provider, env, settings)
     except (TimeoutError, CannotStart, ModelFailed):
         return
@@ -96,9 +123,9 @@ async def require_served(name: str, env: Mapping[str, str], settings: ModelSetti
 async def list_models(provider: str, env: Mapping[str, str], settings: ModelSettings | None = None) -> list[str]:
     """The ids that a provider lists, in its order. Raises `CannotStart` or `ModelFailed`."""
     settings = settings or ModelSettings()
-    row = providers(settings).get(provider)
+    row = known_providers(settings).get(provider)
     if row is None:
-        known = list(providers(settings))
+        known = list(known_providers(settings))
         close = nearest(provider, known)
         raise CannotStart(
             "unknown-model",
@@ -107,14 +134,14 @@ async def list_models(provider: str, env: Mapping[str, str], settings: ModelSett
             do=[f"did you mean {close}?"] if close else ["teamwright models"],
             note="no model was called",
         )
-    endpoint = endpoint_of(row, env)
+    endpoint = make_endpoint(row, env)
     require_key(row, endpoint, provider, env)
     try:
-        return await listed(row, endpoint, Clocks.of(settings, endpoint))
-    except Trouble as trouble:
+        return await list_model_ids(row, endpoint, Timeouts.from_settings(settings, endpoint))
+    except ServiceError as trouble:
         card = ModelCard(f"{provider}{row.models_path}", row.models_path, provider)
-        from teamwright.models.failure import failure_of
+        from teamwright.models.failure_texts import to_failure
 
-        failure = failure_of(trouble, card, endpoint, 1, answered=False)
+        failure = to_failure(trouble, card, endpoint, 1, answered=False)
         kind = ModelFailed if failure.slug == "model-failed" else CannotStart
         raise kind(failure.slug, failure.what, looked_at=failure.looked_at, do=failure.do) from None

@@ -34,7 +34,7 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class PromptCut:
     """A prompt that was cut, in tokens: what we sent by our own estimate, what the server says it read."""
 
     sent: int
@@ -47,16 +47,16 @@ class PromptCheck:
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
 
-    def look(self, request: Request, usage: Usage, window: int | None = None) -> Cut | None:
+    def check(self, request: Request, usage: Usage, window: int | None = None) -> PromptCut | None:
         """The cut that this answer gives away, or None. `window` is the server's by its own word, in tokens."""
-        seen = self._of(request)
+        seen = self._measured_conversation(request)
         sent = (len(request.prefix.head) + _measure(seen, request.items)) // 4
         read = usage.prompt_tokens
         if window is not None and sent > window <= read:
-            return Cut(sent, read)
+            return PromptCut(sent, read)
         grown, stood_still = sent - seen.sent, seen.reported and seen.reported * 0.8 <= read <= seen.reported
         if stood_still and grown >= GROWTH and read < sent:
-            return Cut(sent, read)
+            return PromptCut(sent, read)
         if stood_still and grown >= 0:
             return None  # little was added: it counts together with what comes next
         if grown < 0:
@@ -64,8 +64,8 @@ class PromptCheck:
         seen.sent, seen.reported = sent, max(read, seen.reported)
         return None
 
-    def _of(self, request: Request) -> _Seen:
-        key = (request.asker, request.prefix.digest)
+    def _measured_conversation(self, request: Request) -> _Seen:
+        key = (request.agent_name, request.prefix.digest)
         seen = self._seen.pop(key, None) or _Seen()
         self._seen[key] = seen
         if len(self._seen) > CONVERSATIONS:

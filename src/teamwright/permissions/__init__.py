@@ -1,4 +1,4 @@
-"""Permissions: what a call may do. Deciding is pure; asking goes through a port.
+"""Permissions: the verdict on a tool call, from rules, modes, directories and the commands in a shell line.
 
-Knows `protocol`. Does not know a tool's code, an agent's loop or a screen: a call comes in as facts.
+Verdicts are computed without side effects. Leaves the question to a person to `approvals`.
 """

@@ -11,255 +11,276 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from teamwright.permissions.assignments import HARMLESS_VARIABLES, changing_variable
-from teamwright.permissions.book import Ground, Scope, ToolRules, by_mode, by_plan, by_rule, strictest
-from teamwright.permissions.edits import changes, runs_in_order
-from teamwright.permissions.facts import CommandFacts, denials_of, facts_of, questions_of
-from teamwright.permissions.files import judge_path, judge_unknown_path, place_of
-from teamwright.permissions.git_shown import shows_changes_plainly
-from teamwright.permissions.git_trust import git_doubt
-from teamwright.permissions.manners import forms, needs_asking, same_subcommand
-from teamwright.permissions.operands import shape_of_glob
-from teamwright.permissions.prefix_rules import not_covered
-from teamwright.permissions.readonly import Reads, proven
-from teamwright.permissions.rule import Rule
-from teamwright.permissions.shell.line import as_line
-from teamwright.permissions.shell.parse import parse
-from teamwright.permissions.shell.parsed import Command, Parsed, Redirect
-from teamwright.permissions.shell.words import ANY_SHAPE, Shape
-from teamwright.permissions.table import table
+from teamwright.permissions.command_facts import CommandFacts, collect_facts, find_denials, find_questions
+from teamwright.permissions.file_changes import find_changes, runs_in_order
+from teamwright.permissions.git_access import explain_git_doubt, shows_changes_plainly
+from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
+from teamwright.permissions.operands import glob_shape
+from teamwright.permissions.paths import containing_directory, judge_path, judge_unknown_path
+from teamwright.permissions.prefix_rules import uncovered_word
+from teamwright.permissions.read_only_commands import CommandReads, prove_read_only
+from teamwright.permissions.rule_index import (
+    DecisionContext,
+    PermissionScope,
+    ToolRules,
+    decide_by_mode,
+    decide_by_plan,
+    decide_by_rule,
+    strictest,
+)
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
+from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
+from teamwright.permissions.variable_assignments import HARMLESS_VARIABLES, changing_variable
 from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
+from teamwright.permissions.word_lists import join_words, word_set
 
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
-_READABLE_VARIABLES = HARMLESS_VARIABLES | table("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH RANDOM SECONDS")
-_MERE = ("mode ", "unreadable command")
-_MEANING_SHOWN = 120
+_READABLE_VARIABLES = HARMLESS_VARIABLES | word_set("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH RANDOM SECONDS")
+_WEAK_RULES = ("mode ", "unreadable command")
+_MAX_MEANING = 120
 
 
-def judge_command(ground: Ground, access: Access) -> Decision:
+def judge_command(ground: DecisionContext, access: Access) -> Decision:
     """The verdict on a command line; the strictest of all that it would run and touch."""
-    parsed = parse(access.command or "", access.cwd or ground.scope.base)
-    rules = ground.book.of("Bash")
-    facts = [facts_of(ground, command) for command in parsed.commands]
-    if ground.bypass:
-        allowed = by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    parsed = parse_command(access.command or "", access.cwd or ground.scope.base)
+    rules = ground.rules.rules_for("Bash")
+    facts = [collect_facts(ground, command) for command in parsed.commands]
+    if ground.bypasses:
+        allowed = decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
         return strictest(_denials(ground, rules, parsed, facts), allowed)
-    if ground.plans and not _changes_nothing(parsed, facts):
+    if ground.is_planning and not _changes_nothing(parsed, facts):
         denied = (decision for decision in _denials(ground, rules, parsed, facts) if decision.verdict is Verdict.DENY)
-        return strictest(denied, by_plan(ground))
-    allowed = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-    return strictest(_all(ground, rules, parsed, facts, _last_of(facts, access)), allowed)
+        return strictest(denied, decide_by_plan(ground))
+    allowed = decide_by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
+    return strictest(_judge_all(ground, rules, parsed, facts, _last_command(facts, access)), allowed)
 
 
-def judge_as_run(ground: Ground, access: Access) -> Decision:
+def judge_with_aliases(ground: DecisionContext, access: Access) -> Decision:
     """The verdict on a command line whose aliases are known: what forbids either form forbids it.
 
     A rule that allows the written form still allows it, unless a rule or the git policy decides on the expanded form.
     """
     written = judge_command(ground, access)
-    if not access.stands_for:
+    if not access.expanded_command:
         return written
-    meant = judge_command(ground, replace(access, command=access.stands_for, stands_for=""))
-    if meant.verdict is Verdict.ASK and meant.rule.startswith(_MERE) and not written.rule.startswith(_MERE):
+    meant = judge_command(ground, replace(access, command=access.expanded_command, expanded_command=""))
+    if meant.verdict is Verdict.ASK and meant.rule.startswith(_WEAK_RULES) and not written.rule.startswith(_WEAK_RULES):
         return written
     if stricter(written.verdict, meant.verdict) is written.verdict:
         return written
-    shown = access.stands_for if len(access.stands_for) <= _MEANING_SHOWN else access.stands_for[:_MEANING_SHOWN] + "…"
+    shown = (
+        access.expanded_command
+        if len(access.expanded_command) <= _MAX_MEANING
+        else access.expanded_command[:_MAX_MEANING] + "…"
+    )
     return replace(meant, reason=f"By your shell's aliases it runs {shown}: {meant.reason}")
 
 
-def explain(ground: Ground, access: Access) -> list[tuple[str, Decision]]:
+def explain(ground: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     """Each command and redirection of a line as it was judged, in the order of the line; the line as a whole last."""
-    parsed = parse(access.command or "", access.cwd or ground.scope.base)
-    rules = ground.book.of("Bash")
-    facts = [facts_of(ground, command) for command in parsed.commands]
+    parsed = parse_command(access.command or "", access.cwd or ground.scope.base)
+    rules = ground.rules.rules_for("Bash")
+    facts = [collect_facts(ground, command) for command in parsed.commands]
     found: list[tuple[str, Decision]] = []
-    last = _last_of(facts, access)
+    last = _last_command(facts, access)
     for fact in facts:
         if fact.command.role != "guess":
-            found.append((as_line(fact.command.words), _explained(ground, rules, parsed, fact, fact is last)))
+            found.append((join_words(fact.command.words), _explain_command(ground, rules, parsed, fact, fact is last)))
     for one in parsed.redirects:
         if one.target not in _HARMLESS_TARGETS:
             sign = ">" if one.writes else "<"
-            found.append((f"{sign} {one.target or '…'}", _explained_redirect(ground, one)))
+            found.append((f"{sign} {one.target or '…'}", _explain_redirect(ground, one)))
     whole = judge_command(ground, access)
     listed = {(decision.verdict, decision.rule) for _, decision in found}
     return found if (whole.verdict, whole.rule) in listed else [*found, ("the line as a whole", whole)]
 
 
-def _explained(ground: Ground, rules: ToolRules, parsed: Parsed, fact: CommandFacts, last: bool) -> Decision:
+def _explain_command(
+    ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, fact: CommandFacts, last: bool
+) -> Decision:
     denied = _matching(rules.deny, fact.command)
     if denied is not None:
-        return by_rule(denied)
-    refused = next(denials_of(fact), None)
+        return decide_by_rule(denied)
+    refused = next(find_denials(fact), None)
     if refused is not None:
         return refused
-    if ground.bypass:
-        return by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
-    if ground.plans and fact.reads is None and fact.command.role in {"run", "unsure"}:
-        return by_plan(ground)
-    fenced = next(_fences(rules, fact), None)
+    if ground.bypasses:
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    if ground.is_planning and fact.reads is None and fact.command.role in {"run", "unsure"}:
+        return decide_by_plan(ground)
+    fenced = next(_path_questions(rules, fact), None)
     return fenced or _judge(ground, rules, parsed, fact, last=last)
 
 
-def _explained_redirect(ground: Ground, redirect: Redirect) -> Decision:
+def _explain_redirect(ground: DecisionContext, redirect: FileRedirect) -> Decision:
     decision = _judge_redirect(ground, redirect)
-    if decision.verdict is Verdict.DENY or not (ground.bypass or (ground.plans and redirect.writes)):
+    if decision.verdict is Verdict.DENY or not (ground.bypasses or (ground.is_planning and redirect.writes)):
         return decision
-    if ground.plans:
-        return by_plan(ground)
-    return by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    if ground.is_planning:
+        return decide_by_plan(ground)
+    return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
 
 
-def proves_read_only(command: str, cwd: Path) -> bool:
+def is_proven_read_only(command: str, cwd: Path) -> bool:
     """Whether the line certainly changes nothing, not even where the shell is: such calls may run side by side."""
-    parsed = parse(command, cwd)
-    if not parsed.ok or parsed.doubt or parsed.sets or any(_writes(redirect) for redirect in parsed.redirects):
+    parsed = parse_command(command, cwd)
+    if (
+        not parsed.is_valid
+        or parsed.doubt
+        or parsed.variables_set
+        or any(_writes(redirect) for redirect in parsed.redirects)
+    ):
         return False
     found = [one for one in parsed.commands if one.role in {"run", "unsure"}]
-    return bool(found) and not any(one.name == "cd" or one.variables or proven(one) is None for one in found)
+    return bool(found) and not any(one.name == "cd" or one.variables or prove_read_only(one) is None for one in found)
 
 
-def _changes_nothing(parsed: Parsed, facts: list[CommandFacts]) -> bool:
+def _changes_nothing(parsed: ParsedLine, facts: list[CommandFacts]) -> bool:
     """Whether every command is proven to read only, whatever a rule says of it, and where a shell may end up."""
-    if not parsed.ok or parsed.doubt or any(_writes(redirect) for redirect in parsed.redirects):
+    if not parsed.is_valid or parsed.doubt or any(_writes(redirect) for redirect in parsed.redirects):
         return False
     run = [fact for fact in facts if fact.command.role in {"run", "unsure"}]
     return all(fact.reads is not None for fact in run) and not changing_variable(parsed)
 
 
-def places_of(access: Access, scope: Scope) -> tuple[list[Path], bool] | None:
+def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path], bool] | None:
     """The directories that a line uses which only reads and changes files, and whether it changes some.
 
     None for every other line, also for one that writes by redirection: no mode and no directory lets it pass.
     """
-    parsed = parse(access.command or "", access.cwd or scope.base)
-    if not parsed.ok or parsed.doubt or any(_writes(one) for one in parsed.redirects) or _secretive(parsed):
+    parsed = parse_command(access.command or "", access.cwd or scope.base)
+    if not parsed.is_valid or parsed.doubt or any(_writes(one) for one in parsed.redirects) or _prints_secret(parsed):
         return None
     found: list[Path] = []
     edits = False
     for command in () if changing_variable(parsed) else parsed.commands:
-        reads, change = proven(command), changes(command)
+        reads, change = prove_read_only(command), find_changes(command)
         if command.role in {"run", "unsure"} and reads is None and change is None:
             return None
-        found += [place_of(path) for path in reads.paths] if reads is not None else []
+        found += [containing_directory(path) for path in reads.paths] if reads is not None else []
         if change is not None:
             edits = True
             made = command.name == "mkdir"  # what it makes is no directory yet
-            found += [place_of(path) for path in change.reads]
-            found += [Path(os.path.realpath(path)) if made else place_of(path) for path in change.writes]
+            found += [containing_directory(path) for path in change.reads]
+            found += [Path(os.path.realpath(path)) if made else containing_directory(path) for path in change.writes]
     for redirect in parsed.redirects:
-        if redirect.target is None or redirect.glob or None in redirect.places:
+        if redirect.target is None or redirect.glob or None in redirect.directories:
             return None
         target = os.path.expanduser(redirect.target)
-        found += [place_of(Path(os.path.join(place or "/", target))) for place in redirect.places]
+        found += [containing_directory(Path(os.path.join(place or "/", target))) for place in redirect.directories]
     return (found, edits) if found else None
 
 
-def _writes(redirect: Redirect) -> bool:
+def _writes(redirect: FileRedirect) -> bool:
     return redirect.writes and redirect.target not in _HARMLESS_TARGETS
 
 
-def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[CommandFacts]) -> Iterator[Decision]:
+def _denials(
+    ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, facts: list[CommandFacts]
+) -> Iterator[Decision]:
     """What forbids the line in every mode. Where a deny rule cannot be excluded, the line must be written plainer."""
     for fact in facts:
         denied = _matching(rules.deny, fact.command)
         if denied is not None:
-            yield by_rule(denied)
-        yield from denials_of(fact)
-    yield from (d for d in _redirected(ground, parsed) if d.verdict is Verdict.DENY)
-    yield from _fenced_off(ground, parsed, facts)
-    yield from (d for d in _unread(ground, parsed) if d.verdict is Verdict.DENY)
-    hidden = _hidden(rules.deny, parsed)
+            yield decide_by_rule(denied)
+        yield from find_denials(fact)
+    yield from (d for d in _judge_redirects(ground, parsed) if d.verdict is Verdict.DENY)
+    yield from _judge_ownership(ground, parsed, facts)
+    yield from (d for d in _judge_unreadable(ground, parsed) if d.verdict is Verdict.DENY)
+    hidden = _rule_for_hidden(rules.deny, parsed)
     if hidden is not None:
         reason = f"Parts of it are hidden, so {hidden.text} cannot be excluded; write the command out."
         yield Decision(Verdict.DENY, str(hidden), reason)
 
 
-def _unread(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
+def _judge_unreadable(ground: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:
     """What rules about files say of a line that cannot be read in full: it may name any file."""
-    for tool in () if parsed.ok else ("Read", "Write"):
+    for tool in () if parsed.is_valid else ("Read", "Write"):
         yield from judge_unknown_path(ground, tool, ANY_SHAPE, certain=True)
 
 
-def _fenced_off(ground: Ground, parsed: Parsed, facts: list[CommandFacts]) -> Iterator[Decision]:
+def _judge_ownership(ground: DecisionContext, parsed: ParsedLine, facts: list[CommandFacts]) -> Iterator[Decision]:
     """What is about to change a file of somebody else, or may be."""
-    fence = ground.scope.fence
+    fence = ground.scope.ownership
     if fence is None:
         return
     every = [fact.changed for fact in facts]
     for changed in every:
-        yield from (found for path in changed.paths if (found := fence.refuses(path, deep=True)) is not None)
+        yield from (found for path in changed.paths if (found := fence.refusal(path, deep=True)) is not None)
     if (
-        not parsed.ok
-        or any(changed.hidden for changed in every)
-        or any(one.writes and (one.target is None or one.glob or None in one.places) for one in parsed.redirects)
+        not parsed.is_valid
+        or any(changed.has_unknown for changed in every)
+        or any(one.writes and (one.target is None or one.glob or None in one.directories) for one in parsed.redirects)
     ):
-        yield fence.hidden()
+        yield fence.refuse_unknown()
 
 
-def _all(
-    ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[CommandFacts], last: CommandFacts | None
+def _judge_all(
+    ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, facts: list[CommandFacts], last: CommandFacts | None
 ) -> Iterator[Decision]:
     yield from _denials(ground, rules, parsed, facts)
-    hidden = _hidden(rules.ask, parsed)
+    hidden = _rule_for_hidden(rules.ask, parsed)
     if hidden is not None:
         yield Decision(Verdict.ASK, str(hidden), f"Parts of it are hidden, so {hidden.text} cannot be excluded.")
-    yield from _unread(ground, parsed)
-    unclear = _unclear(rules, parsed)
+    yield from _judge_unreadable(ground, parsed)
+    unclear = _judge_unclear(rules, parsed)
     if unclear is not None:
         yield unclear
     for fact in facts:
-        yield from _fences(rules, fact)
+        yield from _path_questions(rules, fact)
         yield _judge(ground, rules, parsed, fact, last=fact is last)
-    yield from _redirected(ground, parsed)
+    yield from _judge_redirects(ground, parsed)
 
 
-def _last_of(facts: list[CommandFacts], access: Access) -> CommandFacts | None:
+def _last_command(facts: list[CommandFacts], access: Access) -> CommandFacts | None:
     """The command that certainly runs after all others, once; None where the line does not say."""
     return facts[-1] if facts and runs_in_order(access.command or "") else None
 
 
-def _fences(rules: ToolRules, fact: CommandFacts) -> Iterator[Decision]:
+def _path_questions(rules: ToolRules, fact: CommandFacts) -> Iterator[Decision]:
     """What is asked about the command's paths although a rule may allow the command."""
-    yield from questions_of(fact)
+    yield from find_questions(fact)
     own = any(rule.by_user and rule.matches_words(fact.command.words) for rule in rules.allow)
     if not (own and shows_changes_plainly(fact.command)):
         yield from fact.below
 
 
-def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: CommandFacts, *, last: bool) -> Decision:
+def _judge(
+    ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, fact: CommandFacts, *, last: bool
+) -> Decision:
     """One simple command: ask rules, manners, allow rules, then what is proven."""
     command = fact.command
     asked = _matching(rules.ask, command)
     if asked is not None:
-        return by_rule(asked)
+        return decide_by_rule(asked)
     matching = [rule for rule in rules.allow if rule.matches_words(command.words)]
-    left_open = {rule.text: not_covered(ground, rule, command) for rule in matching}
+    left_open = {rule.text: uncovered_word(ground, rule, command) for rule in matching}
     allowing = [rule for rule in matching if not left_open[rule.text]]
-    name = needs_asking(command.words)
+    name = subcommand_to_ask(command.words)
     if name and not any(
         rule.by_user or (rule.trusted and same_subcommand(rule.written_words, command.words)) for rule in allowing
     ):
         return Decision(Verdict.ASK, "git policy", f"git {name} is done only when you ask for it.{_too_wide(allowing)}")
     if command.role == "unsure":
-        allowing = [rule for rule in allowing if rule.exact]
+        allowing = [rule for rule in allowing if rule.is_exact]
     elif command.role != "run":
-        return by_mode(ground.mode, Verdict.ALLOW, "It only starts a command that has its own verdict.")
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "It only starts a command that has its own verdict.")
     if allowing:
-        return by_rule(allowing[0])
-    if fact.reads is not None and not _secretive(parsed):
-        fine = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
+        return decide_by_rule(allowing[0])
+    if fact.reads is not None and not _prints_secret(parsed):
+        fine = decide_by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
         return strictest((*_git_may_run(ground, command, fact.reads), *fact.touched, *fact.below), fine)
-    if fact.changes is not None and ground.accepts_edits and (last or not fact.changes.last):
-        fine = by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
+    if fact.changes is not None and ground.accepts_edits and (last or not fact.changes.must_be_last):
+        fine = decide_by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
         return strictest(fact.touched, fine)
     for rule, word in left_open.items():
         why = f"The rule {rule} does not cover {word}, which may write, run something or leave the directories."
-        return by_mode(ground.mode, Verdict.ASK, why)
+        return decide_by_mode(ground.mode, Verdict.ASK, why)
     if None in command.words[:1]:
-        return by_mode(ground.mode, Verdict.ASK, "It runs a command that only the shell will know.")
-    return by_mode(ground.mode, Verdict.ASK, f"Nothing allows {as_line(command.words[:3]) or 'this'}.")
+        return decide_by_mode(ground.mode, Verdict.ASK, "It runs a command that only the shell will know.")
+    return decide_by_mode(ground.mode, Verdict.ASK, f"Nothing allows {join_words(command.words[:3]) or 'this'}.")
 
 
 def _too_wide(rules: list[Rule]) -> str:
@@ -268,53 +289,55 @@ def _too_wide(rules: list[Rule]) -> str:
     return f" The rule {wide} of the repository does not name this git command." if wide is not None else ""
 
 
-def _git_may_run(ground: Ground, command: Command, reads: Reads) -> Iterator[Decision]:
-    doubt = git_doubt(command, reads.paths, ground.scope.trusted_git) if reads.git else ""
+def _git_may_run(ground: DecisionContext, command: ShellCommand, reads: CommandReads) -> Iterator[Decision]:
+    doubt = explain_git_doubt(command, reads.paths, ground.scope.trusted_git) if reads.by_git else ""
     if doubt:
         yield Decision(Verdict.ASK, "trust", doubt)
 
 
-def _redirected(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
+def _judge_redirects(ground: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:
     for redirect in parsed.redirects:
         if redirect.target not in _HARMLESS_TARGETS:
             yield _judge_redirect(ground, redirect)
 
 
-def _judge_redirect(ground: Ground, redirect: Redirect) -> Decision:
+def _judge_redirect(ground: DecisionContext, redirect: FileRedirect) -> Decision:
     tool, does = ("Write", "writes to") if redirect.writes else ("Read", "reads from")
-    if redirect.target is None or redirect.glob or None in redirect.places:
+    if redirect.target is None or redirect.glob or None in redirect.directories:
         for decision in judge_unknown_path(ground, tool, _unknown_target(redirect), certain=True):
             return decision
-        if any(rule.whole for rule in ground.book.of("Bash").allow):
-            return by_mode(ground.mode, Verdict.ALLOW, "A rule allows every command.")
-        return by_mode(ground.mode, Verdict.ASK, f"It {does} a file that only the shell will know.")
+        if any(rule.is_whole_tool for rule in ground.rules.rules_for("Bash").allow):
+            return decide_by_mode(ground.mode, Verdict.ALLOW, "A rule allows every command.")
+        return decide_by_mode(ground.mode, Verdict.ASK, f"It {does} a file that only the shell will know.")
     target = os.path.expanduser(redirect.target)
-    paths = [Path(os.path.join(place or "/", target)) for place in redirect.places]
+    paths = [Path(os.path.join(place or "/", target)) for place in redirect.directories]
     decision = strictest(
         (judge_path(ground, tool, path, writes=redirect.writes) for path in paths),
-        by_mode(ground.mode, Verdict.ASK, f"It {does} a file."),
+        decide_by_mode(ground.mode, Verdict.ASK, f"It {does} a file."),
     )
-    if decision.rule.startswith("mode ") and any(rule.whole for rule in ground.book.of("Bash").allow):
-        return by_mode(ground.mode, Verdict.ALLOW, "A rule allows every command.")
+    if decision.rule.startswith("mode ") and any(rule.is_whole_tool for rule in ground.rules.rules_for("Bash").allow):
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "A rule allows every command.")
     if redirect.writes and decision.verdict is Verdict.ALLOW and decision.rule.startswith("mode "):
-        return by_mode(ground.mode, Verdict.ASK, f"It writes to {target} from the shell; Write and Edit change files.")
+        return decide_by_mode(
+            ground.mode, Verdict.ASK, f"It writes to {target} from the shell; Write and Edit change files."
+        )
     return decision
 
 
-def _unknown_target(redirect: Redirect) -> Shape:
+def _unknown_target(redirect: FileRedirect) -> Shape:
     """Return what is known of the name of a file that only the shell will know."""
     if redirect.target is None:
         return redirect.shape
     if redirect.glob:
-        return shape_of_glob(redirect.target)
+        return glob_shape(redirect.target)
     return (None, f"/{redirect.target}")
 
 
-def _unclear(rules: ToolRules, parsed: Parsed) -> Decision | None:
+def _judge_unclear(rules: ToolRules, parsed: ParsedLine) -> Decision | None:
     """What keeps a line from being proven; only a rule about every command answers it."""
-    if any(rule.whole for rule in rules.allow):
+    if any(rule.is_whole_tool for rule in rules.allow):
         return None
-    if not parsed.ok or parsed.doubt:
+    if not parsed.is_valid or parsed.doubt:
         return Decision(Verdict.ASK, "unreadable command", f"The command is not judged by its parts: {parsed.doubt}.")
     name = changing_variable(parsed)
     if name:
@@ -322,25 +345,25 @@ def _unclear(rules: ToolRules, parsed: Parsed) -> Decision | None:
     return None
 
 
-def _secretive(parsed: Parsed) -> bool:
+def _prints_secret(parsed: ParsedLine) -> bool:
     """Whether it would print a variable that may hold a secret."""
-    return any(name not in _READABLE_VARIABLES and name != "_" for name in parsed.reads)
+    return any(name not in _READABLE_VARIABLES and name != "_" for name in parsed.variables_read)
 
 
-def _matching(rules: tuple[Rule, ...], command: Command) -> Rule | None:
-    return next((rule for rule in rules if any(rule.matches_words(form) for form in forms(command.words))), None)
+def _matching(rules: tuple[Rule, ...], command: ShellCommand) -> Rule | None:
+    return next((rule for rule in rules if any(rule.matches_words(form) for form in deny_forms(command.words))), None)
 
 
-def _hidden(rules: tuple[Rule, ...], parsed: Parsed) -> Rule | None:
+def _rule_for_hidden(rules: tuple[Rule, ...], parsed: ParsedLine) -> Rule | None:
     """A rule that may name a command of the line which cannot be read in full."""
     if not rules:
         return None
-    if not parsed.ok:
+    if not parsed.is_valid:
         return rules[0]
     for command in parsed.commands:
         # a star may become any word, also a program's name: /usr/bin/g?t
         words = tuple(None if at in command.globs else word for at, word in enumerate(command.words))
-        for form in forms(words):
+        for form in deny_forms(words):
             found = next((rule for rule in rules if None in form and rule.could_match(form)), None)
             if found is not None:
                 return found

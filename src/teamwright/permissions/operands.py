@@ -10,27 +10,27 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from teamwright.permissions.manners import git_words
-from teamwright.permissions.readonly import written_out
-from teamwright.permissions.shell.parsed import Command
-from teamwright.permissions.shell.words import ANY_SHAPE, Shape
+from teamwright.permissions.git_policy import split_git_command
+from teamwright.permissions.read_only_commands import expand_arguments
+from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
 from teamwright.permissions.shell.wrappers import base_name
-from teamwright.permissions.table import table
+from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
-HARMLESS_FILES = table("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")
+HARMLESS_FILES = word_set("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")
 
-PRINTS_WORDS = table(
+PRINTING_PROGRAMS = word_set(
     "echo printf : true false test [ expr seq sleep kill wait exit return break continue shift type which whence hash"
     " command basename dirname export unset alias unalias umask ulimit jobs fg bg disown times pwd whoami id uname"
     " groups let getopts trap set shopt"
 )
 """Programs that print their words, or take them for names, numbers and code of the shell."""
 
-_TAKES_NO_FILES = PRINTS_WORDS | table("cd pushd popd dirs ls stat mkdir rmdir nproc")
+_TAKES_NO_FILES = PRINTING_PROGRAMS | word_set("cd pushd popd dirs ls stat mkdir rmdir nproc")
 """Programs that read nothing that is in a file."""
 
-_TAKES_FILES = table(
+_TAKES_FILES = word_set(
     "cat tac rev head tail nl less more most bat batcat pg cut paste comm cmp diff diff3 sdiff colordiff vimdiff delta"
     " sort uniq fold fmt pr expand unexpand column join look tsort shuf od xxd hexdump hd strings base32 base64 basenc"
     " uuencode sum cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum wc grep egrep fgrep zgrep rg ag"
@@ -40,12 +40,12 @@ _TAKES_FILES = table(
 )
 """Programs whose words are files that they read: an unknown word of theirs may be any file."""
 
-_TAKES_SCRIPT = table(
+_TAKES_SCRIPT = word_set(
     "bash sh zsh dash ksh ash fish python python2 python3 node nodejs deno bun ruby perl php lua Rscript tsx ts-node"
 )
 """Programs whose first word is a file that they read."""
 
-_TAKES_CODE = _TAKES_SCRIPT | table("awk gawk mawk nawk sed sqlite3 psql mysql vim nvim ex")
+_TAKES_CODE = _TAKES_SCRIPT | word_set("awk gawk mawk nawk sed sqlite3 psql mysql vim nvim ex")
 """Programs that get code in a word; a file may be named in it between quotes."""
 
 _GREP = re.compile(
@@ -62,26 +62,26 @@ _BEFORE_PATTERN = {
 }
 """Programs whose first word is a pattern or a program text, with the options that may stand before it."""
 
-_PATTERN_OPTIONS = table("-e --regexp --expression")
+_PATTERN_OPTIONS = word_set("-e --regexp --expression")
 _GIVES_PATTERN = re.compile(r"-[^-]*[eEf]|--(?:e|f|reg|so)")
-_COUNTS = table("-A -B -C -m --max-count --include --exclude --exclude-dir")
-_MESSAGE = table("-m --message -am -sm -asm -qm -nm -anm -aqm")
+_COUNTS = word_set("-A -B -C -m --max-count --include --exclude --exclude-dir")
+_MESSAGE = word_set("-m --message -am -sm -asm -qm -nm -anm -aqm")
 _TEXT_OPTIONS = {
-    "git": _MESSAGE | table("--author --date --grep --since --until --after --before"),
-    "gh": table("-t --title -b --body -l --label -a --assignee -r --reviewer -m --milestone"),
+    "git": _MESSAGE | word_set("--author --date --grep --since --until --after --before"),
+    "gh": word_set("-t --title -b --body -l --label -a --assignee -r --reviewer -m --milestone"),
     **dict.fromkeys(("hub", "svn", "hg", "jj"), _MESSAGE),
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack"), _PATTERN_OPTIONS | _COUNTS),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), table("-F -v --field-separator --assign")),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), word_set("-F -v --field-separator --assign")),
     "sed": _PATTERN_OPTIONS,
-    **dict.fromkeys(("python", "python2", "python3"), table("-c -m")),
-    **dict.fromkeys(("node", "nodejs", "bun", "tsx"), table("-e --eval -p --print")),
-    **dict.fromkeys(("ruby", "lua", "Rscript"), table("-e")),
-    "perl": table("-e -E"),
-    "php": table("-r"),
+    **dict.fromkeys(("python", "python2", "python3"), word_set("-c -m")),
+    **dict.fromkeys(("node", "nodejs", "bun", "tsx"), word_set("-e --eval -p --print")),
+    **dict.fromkeys(("ruby", "lua", "Rscript"), word_set("-e")),
+    "perl": word_set("-e -E"),
+    "php": word_set("-r"),
 }
 """Options whose value, the next word, is text."""
 
-_GIT_SPEAKS_OF_NAMES = table(
+_GIT_PRINTS_NAMES = word_set(
     "status log whatchanged shortlog ls-files ls-tree rev-list rev-parse describe name-rev branch tag remote fetch push"
     " pull merge rebase reset checkout switch restore clean rm check-ignore check-attr worktree bisect cherry"
     " merge-base for-each-ref show-ref reflog count-objects gc prune fsck init clone submodule sparse-checkout help"
@@ -89,14 +89,14 @@ _GIT_SPEAKS_OF_NAMES = table(
 )
 """Subcommands of git that do not read what is in the files they are given, or whose reading `git_shown` knows."""
 
-_GIT_TAKES_FILES = table("hash-object apply am interpret-trailers mailinfo merge-file stripspace config")
+_GIT_TAKES_FILES = word_set("hash-object apply am interpret-trailers mailinfo merge-file stripspace config")
 """Subcommands of git whose words are files that they read."""
 
 _DIRECTORY_OPTION = re.compile(r"(-C|--directory|--chdir|--cwd|--prefix|--work-tree)(?:=(.+))?|-C(?P<joined>.+)")
 _SIGNS = re.compile(r"[=:,@<>;]+")
 _CODE_SIGNS = re.compile(r"[\s'\"`()\[\]{}=:,@<>;|&+]+")
 _URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://")
-_MOST_PARTS = 24
+_MAX_CANDIDATES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +108,19 @@ class Operand:
     """
 
     shape: Shape
-    certain: bool = False
+    is_certain: bool = False
     below: str = ""
 
 
-def operands(command: Command) -> Iterator[Operand]:
+def find_operands(command: ShellCommand) -> Iterator[Operand]:
     """Yield all that may be names of files among the words of a command that has no proof of its own."""
     words = command.words
     name = base_name(words[0]) or "" if words else ""
-    if words and words[0] is None and not command.stays_one(0):
-        yield Operand(ANY_SHAPE, certain=True)  # it may become a program with a file
-    git = git_words(words) or ()
+    if words and words[0] is None and not command.is_one_word(0):
+        yield Operand(ANY_SHAPE, is_certain=True)  # it may become a program with a file
+    git = split_git_command(words) or ()
     subcommand = git[1] if len(git) > 1 else ""
-    if name in _TAKES_NO_FILES or subcommand in _GIT_SPEAKS_OF_NAMES:
+    if name in _TAKES_NO_FILES or subcommand in _GIT_PRINTS_NAMES:
         return
     texts = text_words(command)
     signs = _CODE_SIGNS if name in _TAKES_CODE else _SIGNS
@@ -131,27 +131,27 @@ def operands(command: Command) -> Iterator[Operand]:
         word = words[at]
         certain = at <= certain_until and not (word or "").startswith("-")
         if at in texts:
-            yield from (Operand((part,)) for part in parts_of(word or "", signs) if name in _TAKES_CODE)
+            yield from (Operand((part,)) for part in file_candidates(word or "", signs) if name in _TAKES_CODE)
         elif word is None:
             yield Operand(command.shape(at), certain)
-            yield from _behind_signs(command.shape(at))
+            yield from _after_signs(command.shape(at))
         elif at in command.globs:
-            names = names_of_glob(command, at)
+            names = glob_matches(command, at)
             yield from (Operand((text,), certain) for text in names or ())
-            yield from () if names is not None else (Operand(shape_of_glob(word), certain),)
+            yield from () if names is not None else (Operand(glob_shape(word), certain),)
         else:
-            for part in parts_of(word, signs):
+            for part in file_candidates(word, signs):
                 yield Operand((part,), certain and part == word)
 
 
-def _first_word(command: Command, texts: set[int]) -> int:
+def _first_word(command: ShellCommand, texts: set[int]) -> int:
     """Return the index of the script: the first word that is no option, unless an option brings code."""
     words = command.words
     first = next((at for at in range(1, len(words)) if not (words[at] or "").startswith("-")), 0)
     return 0 if first in texts else first
 
 
-def base_directories(command: Command) -> Iterator[str | None]:
+def base_directories(command: ShellCommand) -> Iterator[str | None]:
     """Yield the directories in which its words may be names: where it runs, and those that an option names."""
     named = [""]
     for at, word in enumerate(command.words[1:], 1):
@@ -159,13 +159,13 @@ def base_directories(command: Command) -> Iterator[str | None]:
         if option is not None:
             value = option[2] or option["joined"] or (command.words[at + 1] if at + 1 < len(command.words) else None)
             named += [os.path.join(directory, os.path.expanduser(value)) for directory in named[:2]] if value else []
-    for place in command.places:
+    for place in command.directories:
         for directory in named:
             unknown = place is None and not directory.startswith("/")
             yield None if unknown else os.path.join(place or "/", directory)
 
 
-def text_words(command: Command) -> set[int]:
+def text_words(command: ShellCommand) -> set[int]:
     """Return the indexes of words that the program takes for text: a pattern, a message, a piece of code."""
     words = command.words
     name = base_name(words[0]) or "" if words else ""
@@ -175,14 +175,14 @@ def text_words(command: Command) -> set[int]:
     while at < len(words):
         word = words[at]
         begin = word or command.shape(at)[0] or ""
-        if word in options and at + 1 < len(words) and command.stays_one(at + 1):
+        if word in options and at + 1 < len(words) and command.is_one_word(at + 1):
             at += 1
             found.add(at)
             before = None if word in _PATTERN_OPTIONS else before
-        elif begin.startswith("--") and begin.partition("=")[0] in options and command.stays_one(at):
+        elif begin.startswith("--") and begin.partition("=")[0] in options and command.is_one_word(at):
             found.add(at)
         elif before is not None and not begin.startswith("-"):
-            found |= {at} if command.stays_one(at) and not _pattern_follows(command, at) else set()
+            found |= {at} if command.is_one_word(at) and not _pattern_follows(command, at) else set()
             before = None
         elif before is not None and not before.fullmatch(word or ""):
             before = None  # it may take the next word as its value
@@ -190,21 +190,21 @@ def text_words(command: Command) -> set[int]:
     return found
 
 
-def _pattern_follows(command: Command, at: int) -> bool:
+def _pattern_follows(command: ShellCommand, at: int) -> bool:
     """Whether a word behind this index may be an option with the pattern: then this one is a file."""
     begins = (command.shape(later)[0] for later in range(at + 1, len(command.words)))
     return any(begin is None or _GIVES_PATTERN.match(begin) for begin in begins)
 
 
-def shape_of_glob(word: str) -> Shape:
+def glob_shape(word: str) -> Shape:
     """Return what is known of the names that a word with `*`, `?` and `[ab]` stands for."""
     parts = re.split(r"((?:[*?]|\[\w+\])+)", word)
     return tuple(None if at % 2 else part for at, part in enumerate(parts) if part)
 
 
-def names_of_glob(command: Command, at: int) -> list[str] | None:
+def glob_matches(command: ShellCommand, at: int) -> list[str] | None:
     """Return the file names that the pattern at this index matches now, or None when they cannot be known."""
-    return written_out(replace(command, words=(command.words[0], command.words[at]), globs=frozenset({1})))
+    return expand_arguments(replace(command, words=(command.words[0], command.words[at]), globs=frozenset({1})))
 
 
 def may_be_file(written: str, path: str) -> bool:
@@ -212,7 +212,7 @@ def may_be_file(written: str, path: str) -> bool:
     return "." in written or "/" in written or os.path.lexists(path)
 
 
-def _behind_signs(shape: Shape) -> Iterator[Operand]:
+def _after_signs(shape: Shape) -> Iterator[Operand]:
     """Yield the shape without an option or a key before it: `--in="src/$X"`, `if="src/$X"`."""
     begin = shape[0]
     if begin is not None and (begin.startswith("-") or _SIGNS.search(begin)):
@@ -220,13 +220,13 @@ def _behind_signs(shape: Shape) -> Iterator[Operand]:
         yield Operand((bare, *shape[1:]))
 
 
-def parts_of(word: str, signs: re.Pattern[str] = _SIGNS) -> list[str]:
+def file_candidates(word: str, signs: re.Pattern[str] = _SIGNS) -> list[str]:
     """Return the word, and what of it may be a file: `if=FILE`, `@FILE`, `-fFILE`, `FILE:/mount`, `file://FILE`."""
     if _URL.match(word):
         return []
     found = [word]
     if word.startswith("-") and not word.startswith("--"):
-        found += [word[at:] for at in range(2, min(len(word), _MOST_PARTS))]
-    found += [word[sign.end() :] for sign in list(signs.finditer(word))[:_MOST_PARTS]]
-    found += signs.split(word)[:_MOST_PARTS]
+        found += [word[at:] for at in range(2, min(len(word), _MAX_CANDIDATES))]
+    found += [word[sign.end() :] for sign in list(signs.finditer(word))[:_MAX_CANDIDATES]]
+    found += signs.split(word)[:_MAX_CANDIDATES]
     return [part for part in dict.fromkeys(found) if part and part not in HARMLESS_FILES]

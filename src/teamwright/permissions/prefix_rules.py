@@ -10,47 +10,47 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from teamwright.permissions.book import Ground
-from teamwright.permissions.files import judge_path
 from teamwright.permissions.operands import (
-    PRINTS_WORDS,
+    PRINTING_PROGRAMS,
     base_directories,
+    file_candidates,
+    glob_matches,
     may_be_file,
-    names_of_glob,
-    parts_of,
     text_words,
 )
-from teamwright.permissions.programs.options import grammar, parse_arguments
+from teamwright.permissions.paths import judge_path
+from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.programs.sed_script import only_prints
-from teamwright.permissions.programs.side_effects import side_effect
-from teamwright.permissions.readonly import proven, written_out
-from teamwright.permissions.rule import Rule
-from teamwright.permissions.shell.parsed import Command
+from teamwright.permissions.programs.side_effects import find_side_effect
+from teamwright.permissions.read_only_commands import expand_arguments, prove_read_only
+from teamwright.permissions.rule_index import DecisionContext
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.wrappers import SHELLS, Words, base_name
-from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Verdict
+from teamwright.permissions.word_lists import word_set
 
-INTERPRETERS = SHELLS | table(
+INTERPRETERS = SHELLS | word_set(
     "python python2 python3 pypy pypy3 ipython node nodejs deno bun ruby irb perl php lua luajit Rscript R julia java"
     " jshell groovy scala kotlin ghci runghc elixir iex erl escript ocaml swift tclsh wish expect osascript pwsh"
     " powershell tsx ts-node"
 )
 """Programs that run what they are given: who allows every call of one has allowed everything."""
 
-_ELSEWHERE = table(
+_RUNS_ELSEWHERE = word_set(
     "docker:exec docker-compose:exec podman:exec kubectl:exec ssh gh:api adb:shell heroku:run fly:ssh redis-cli"
 )
 """Programs, some with a subcommand, whose words are names on another machine."""
 
-_SED = grammar(
+_SED = parse_grammar(
     "FILES -n -E -r -s -u -z -e= -i[=] -I[=] --quiet --silent --regexp-extended --separate --null-data --expression="
     " --in-place[=]"
 )
 
-HIDDEN = "a word that only the shell will know"
+HIDDEN_WORD = "a word that only the shell will know"
 
 
-def not_covered(ground: Ground, rule: Rule, command: Command) -> str:
+def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand) -> str:
     """Return the word of the command that the rule matches but does not cover, or an empty text.
 
     A rule that is about every call, or names all words, covers what it matches. Any other one covers neither an option
@@ -58,24 +58,24 @@ def not_covered(ground: Ground, rule: Rule, command: Command) -> str:
     the rule itself names it.
     """
     named = rule.written_words
-    if rule.exact or (len(named) == 1 and named[0] in INTERPRETERS):
+    if rule.is_exact or (len(named) == 1 and named[0] in INTERPRETERS):
         return ""
-    words = _known(command)
-    return side_effect(words, named) or _script(command, words) or _file(ground, command, named)
+    words = _expanded_words(command)
+    return find_side_effect(words, named) or _script(command, words) or _uncovered_file(ground, command, named)
 
 
-def _known(command: Command) -> Words:
+def _expanded_words(command: ShellCommand) -> Words:
     """Return the words, with the names that a pattern matches in its place."""
     if not command.globs:
         return command.words
-    args = written_out(command)
+    args = expand_arguments(command)
     return command.words if args is None else (command.words[0], *args)
 
 
-def _script(command: Command, words: Words) -> str:
+def _script(command: ShellCommand, words: Words) -> str:
     """Return the small language whose program may write or run something, or an empty text."""
     name = base_name(words[0]) or ""
-    if name not in {"awk", "gawk", "mawk", "nawk", "sed"} or proven(command) is not None:
+    if name not in {"awk", "gawk", "mawk", "nawk", "sed"} or prove_read_only(command) is not None:
         return ""
     args = [word for word in words[1:] if word is not None]
     fine = name == "sed" and len(args) == len(words) - 1 and _changes_its_files_only(args)
@@ -94,11 +94,11 @@ def _changes_its_files_only(args: list[str]) -> bool:
     return bool(scripts) and all(map(only_prints, scripts))
 
 
-def _file(ground: Ground, command: Command, named: Sequence[str]) -> str:
+def _uncovered_file(ground: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
     """Return a word that is hidden, or may be a file outside the directories, or an empty text."""
     name = base_name(command.words[0]) or ""
     second = next((word for word in command.words[1:2] if word), "")
-    if name in PRINTS_WORDS or {name, f"{name}:{second}"} & _ELSEWHERE:
+    if name in PRINTING_PROGRAMS or {name, f"{name}:{second}"} & _RUNS_ELSEWHERE:
         return ""
     texts = text_words(command)
     directories = [directory for directory in base_directories(command) if directory is not None]
@@ -110,7 +110,7 @@ def _file(ground: Ground, command: Command, named: Sequence[str]) -> str:
             continue
         for part in _texts(command, at):
             if part is None:
-                return HIDDEN
+                return HIDDEN_WORD
             if any(_is_outside(ground, path, named) for path in _paths(part, directories)):
                 return part
     return ""
@@ -125,14 +125,14 @@ def _paths(written: str, directories: Sequence[str]) -> Iterator[str]:
             yield whole
 
 
-def _texts(command: Command, at: int) -> Sequence[str | None]:
+def _texts(command: ShellCommand, at: int) -> Sequence[str | None]:
     word = command.words[at]
     if word is None or at not in command.globs:
-        return [None] if word is None else parts_of(word)
-    return names_of_glob(command, at) or [None]
+        return [None] if word is None else file_candidates(word)
+    return glob_matches(command, at) or [None]
 
 
-def _is_outside(ground: Ground, path: str, named: Sequence[str]) -> bool:
+def _is_outside(ground: DecisionContext, path: str, named: Sequence[str]) -> bool:
     """Return whether the path may not be read unasked, and no directory of the rule (`Bash(cat /tmp/*)`) holds it."""
     if judge_path(ground, "Read", Path(path), writes=False).verdict is Verdict.ALLOW:
         return False

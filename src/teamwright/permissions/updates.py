@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.permissions.rule import parse_rule
-from teamwright.permissions.verdict import Mode, Update, Verdict
+from teamwright.permissions.rules import parse_rule
+from teamwright.permissions.verdict import Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError
 
 DESTINATIONS = ("session", "localSettings", "projectSettings", "userSettings")
@@ -23,10 +23,10 @@ MAX_ENTRIES = 50
 MAX_TEXT = 4_000
 """Characters of a rule or a path."""
 
-_NOT_TAKEN = frozenset({"replaceRules", "removeRules", "removeDirectories"})
+_UNSUPPORTED_KINDS = frozenset({"replaceRules", "removeRules", "removeDirectories"})
 
 
-def to_wire(update: Update) -> dict[str, Any]:
+def to_wire(update: PermissionUpdate) -> dict[str, Any]:
     """The update as others write and read it."""
     made: dict[str, Any] = {"type": update.kind}
     if update.kind == "setMode":
@@ -39,32 +39,34 @@ def to_wire(update: Update) -> dict[str, Any]:
     return {**made, "destination": update.destination}
 
 
-def from_wire(value: object) -> Update:
+def from_wire(value: object) -> PermissionUpdate:
     """An update from what somebody sent. Raises UsageError for what is none, or one that is not taken."""
     if not isinstance(value, dict):
         raise _bad("a permission update is an object with a type")
     given = cast("Mapping[str, Any]", value)
     kind, destination = given.get("type"), given.get("destination", "session")
-    if kind in _NOT_TAKEN:
+    if kind in _UNSUPPORTED_KINDS:
         raise _bad(f"{kind} is not taken: an answer only adds, rules are taken away in a settings file")
     if destination not in DESTINATIONS:
-        raise _bad(f"{_shown(destination)} is not a destination: {', '.join(DESTINATIONS)}")
+        raise _bad(f"{_excerpt(destination)} is not a destination: {', '.join(DESTINATIONS)}")
     match kind:
         case "setMode":
             mode = given.get("mode")
             if not isinstance(mode, str) or mode not in list(Mode):
-                raise _bad(f"{_shown(mode)} is not a permission mode")
-            return Update("setMode", mode=mode, destination=destination)
+                raise _bad(f"{_excerpt(mode)} is not a permission mode")
+            return PermissionUpdate("setMode", mode=mode, destination=destination)
         case "addDirectories":
-            return Update("addDirectories", directories=_texts(given, "directories"), destination=destination)
+            return PermissionUpdate(
+                "addDirectories", directories=_text_field(given, "directories"), destination=destination
+            )
         case "addRules":
             behavior = given.get("behavior", "allow")
             if behavior not in BEHAVIORS:
-                raise _bad(f"{_shown(behavior)} is not a behavior: {', '.join(BEHAVIORS)}")
-            rules = tuple(_rule_from_wire(rule) for rule in _list(given, "rules"))
-            return Update("addRules", rules=rules, behavior=behavior, destination=destination)
+                raise _bad(f"{_excerpt(behavior)} is not a behavior: {', '.join(BEHAVIORS)}")
+            rules = tuple(_rule_from_wire(rule) for rule in _list_field(given, "rules"))
+            return PermissionUpdate("addRules", rules=rules, behavior=behavior, destination=destination)
         case _:
-            raise _bad(f"{_shown(kind)} is not a kind of permission update: addRules, addDirectories, setMode")
+            raise _bad(f"{_excerpt(kind)} is not a kind of permission update: addRules, addDirectories, setMode")
 
 
 def _rule_to_wire(text: str) -> dict[str, str]:
@@ -87,7 +89,7 @@ def _rule_from_wire(value: object) -> str:
     return parse_rule(text, Verdict.ASK, "a permission update", Path("/")).text
 
 
-def _list(given: Mapping[str, Any], key: str) -> list[object]:
+def _list_field(given: Mapping[str, Any], key: str) -> list[object]:
     found = given.get(key)
     if not isinstance(found, list) or not found:
         raise _bad(f"{key} is a list with at least one entry")
@@ -97,14 +99,14 @@ def _list(given: Mapping[str, Any], key: str) -> list[object]:
     return entries
 
 
-def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    found = _list(given, key)
+def _text_field(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    found = _list_field(given, key)
     if not all(isinstance(one, str) and 0 < len(one) <= MAX_TEXT and "\0" not in one for one in found):
         raise _bad(f"{key} is a list of paths")
     return tuple(str(one) for one in found)
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     return repr(value)[:80]
 
 

@@ -60,7 +60,7 @@ class Access:
     """What a tool call would touch, as its tool says from the validated input.
 
     `reads` and `writes` are absolute paths; `command` is a shell command with the directory it runs in as `cwd`;
-    `stands_for` is the command with the aliases of the shell in place, where there are any in it;
+    `expand_command` is the command with the aliases of the shell in place, where there are any in it;
     `url` is what would be fetched; `subject` is what `Tool(pattern)` rules match where none of these applies
     (an agent type for `Agent`). `harmless` marks calls that touch nothing outside the team's own files; `named` that
     what is started is a member of the team, not a sub-agent.
@@ -70,11 +70,11 @@ class Access:
     writes: tuple[Path, ...] = ()
     command: str | None = None
     cwd: Path | None = None
-    stands_for: str = ""
+    expanded_command: str = ""
     url: str | None = None
     subject: str | None = None
     harmless: bool = False
-    named: bool = False
+    starts_teammate: bool = False
 
 
 HARMLESS = Access(harmless=True)
@@ -94,7 +94,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class PermissionUpdate:
     """A change of permissions that is offered with a request, or granted with its answer.
 
     `kind` is addRules (`rules` in rule syntax, with `behavior` allow, ask or deny), addDirectories (`directories`,
@@ -131,7 +131,7 @@ class Question:
     owner: str = ""
     tool_use_id: str = ""
     description: str = ""
-    suggestions: tuple[Update, ...] = ()
+    suggestions: tuple[PermissionUpdate, ...] = ()
     lead_may_answer: bool = False
     mode: str = ""
 
@@ -142,7 +142,7 @@ def where_allowed(settings: Path | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PermissionAnswer:
     """What came back. `by` says who: terminal, program, another terminal, hook, lead, policy or deadline.
 
     `text` is a reason or a question's answer; `input` what is to be run in the place of what was asked; `updates` what
@@ -154,12 +154,12 @@ class Answer:
     text: str = ""
     always: bool = False
     input: Mapping[str, Any] | None = None
-    updates: tuple[Update, ...] = ()
+    updates: tuple[PermissionUpdate, ...] = ()
 
 
-class Asker(Protocol):
+class Approver(Protocol):
     """The port for whoever can answer: a terminal, a program, stated policy. Filled in `app`."""
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: Question) -> PermissionAnswer:
         """The answer; never raises but `CancelledError`. Without anybody to ask it denies and says so."""
         ...

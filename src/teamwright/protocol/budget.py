@@ -14,7 +14,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.values import dataclass
 
-_WHOLE = frozenset({"tokens", "turns", "calls"})
+_INTEGER_CAPS = frozenset({"tokens", "turns", "calls"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Budget:
     calls: int | None = None
 
     def __post_init__(self) -> None:
-        for name in NAMES:
+        for name in CAP_NAMES:
             value: object = getattr(self, name)
-            kinds = int if name in _WHOLE else int | float
+            kinds = int if name in _INTEGER_CAPS else int | float
             if value is None or (isinstance(value, kinds) and not isinstance(value, bool) and value > 0):
                 continue
-            number = "whole number" if name in _WHOLE else "number"
+            number = "whole number" if name in _INTEGER_CAPS else "number"
             what = f"a cap on {name} is a {number} above 0, not {value!r}"
             raise UsageError("usage", what, note="nothing was started")
 
@@ -51,22 +51,22 @@ class Budget:
         """Return True when a cap of this name exists."""
         return getattr(self, name) is not None
 
-    def within(self, other: Budget) -> Budget:
+    def smaller_caps(self, other: Budget) -> Budget:
         """Both hold: of each cap the smaller one."""
         if not other:
             return self
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in NAMES}
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in CAP_NAMES}
         return Budget(
             **{name: min((cap for cap in pair if cap is not None), default=None) for name, pair in pairs.items()}
         )
 
-    def over(self, other: Budget) -> Budget:
+    def with_defaults(self, other: Budget) -> Budget:
         """This one, and the other's caps where this one has none."""
         return Budget(**(other.as_json() | self.as_json()))
 
     def as_json(self) -> dict[str, Any]:
         """The caps that there are, by name."""
-        return {name: cap for name in NAMES if (cap := getattr(self, name)) is not None}
+        return {name: cap for name in CAP_NAMES if (cap := getattr(self, name)) is not None}
 
     @classmethod
     def from_json(cls, data: object) -> Budget:
@@ -75,16 +75,16 @@ class Budget:
             raise UsageError("usage", f"a budget is an object of caps, such as {{'tokens': 50000}}, not {data!r:.60}")
         caps = cast("Mapping[str, Any]", data)
         for name, cap in caps.items():
-            if name not in NAMES:
-                close = nearest(str(name), NAMES)
-                do = [f"did you mean {close}?"] if close else [f"there are {', '.join(NAMES)}"]
+            if name not in CAP_NAMES:
+                close = nearest(str(name), CAP_NAMES)
+                do = [f"did you mean {close}?"] if close else [f"there are {', '.join(CAP_NAMES)}"]
                 raise UsageError("usage", f"there is no cap {str(name)[:60]!r}", do=do)
-            if name in _WHOLE and cap is not None and (not isinstance(cap, int) or isinstance(cap, bool)):
+            if name in _INTEGER_CAPS and cap is not None and (not isinstance(cap, int) or isinstance(cap, bool)):
                 raise UsageError("usage", f"a cap on {name} is a whole number above 0, not {cap!r:.60}")
         return cls(**{name: cap for name, cap in caps.items() if cap is not None})
 
 
-NAMES = tuple(item.name for item in fields(Budget))
+CAP_NAMES = tuple(item.name for item in fields(Budget))
 """The caps that there are."""
 
 NO_CAPS = Budget()

@@ -12,13 +12,13 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def iso(ms: int | None = None) -> str:
+def iso_time(ms: int | None = None) -> str:
     """`2026-11-20T12:34:56.789Z` for a time in milliseconds (default: now)."""
     seconds, rest = divmod(now_ms() if ms is None else ms, 1000)
     return f"{_second(seconds)}.{rest:03d}Z"
 
 
-def ms_of(text: str) -> int | None:
+def parse_iso_ms(text: str) -> int | None:
     """Milliseconds since 1970 of an ISO 8601 time; None for what is none."""
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)

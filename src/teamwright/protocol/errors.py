@@ -112,11 +112,11 @@ class TeamwrightError(Exception):
         self.do = tuple(do)
         self.note = note
         if self.looked_at or self.do:
-            self.add_note("\n".join(self._beside()))
+            self.add_note("\n".join(self._details()))
 
     def __reduce__(self) -> tuple[Callable[..., TeamwrightError], tuple[Any, ...]]:
         """Made again of what it holds: an exception's own way calls `__init__` with `args`, which is `what` alone."""
-        return _made_again, (type(self), self.args, self.__dict__)
+        return _rebuild, (type(self), self.args, self.__dict__)
 
     @property
     def exit_code(self) -> int:
@@ -125,9 +125,9 @@ class TeamwrightError(Exception):
 
     def render(self) -> str:
         """The error as a person reads it: at most 12 lines, no trailing newline."""
-        return "\n".join([f"teamwright: {self.what}", *self._beside()])
+        return "\n".join([f"teamwright: {self.what}", *self._details()])
 
-    def _beside(self) -> list[str]:
+    def _details(self) -> list[str]:
         lines = [f"  {label:<11} {value}" for label, value in self.looked_at]
         if self.do:
             label = "do" if len(self.do) == 1 else "do one of"
@@ -142,7 +142,7 @@ class TeamwrightError(Exception):
         return first + ("\n" + " Or: ".join(self.do) if self.do else "")
 
 
-def _made_again(kind: type[TeamwrightError], args: tuple[Any, ...], held: dict[str, Any]) -> TeamwrightError:
+def _rebuild(kind: type[TeamwrightError], args: tuple[Any, ...], held: dict[str, Any]) -> TeamwrightError:
     error = kind.__new__(kind, *args)
     super(TeamwrightError, error).__init__(*args)  # an OSError takes its arguments here, any other has them already
     error.__dict__.update(held)

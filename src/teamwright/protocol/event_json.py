@@ -13,30 +13,30 @@ from typing import Any, cast
 
 from teamwright.protocol.events import (
     LIVE,
-    AgentChanged,
+    AssistantText,
     Compacted,
     FileMark,
     LimitReached,
     MemberChanged,
-    MessageSeen,
+    MessageDelivered,
     MessageSent,
     ModeChanged,
+    ModelCallEnded,
     ModelChanged,
     Notice,
+    Progress,
     Reloaded,
     RequestClosed,
     RequestOpened,
-    RoundEnded,
     RunEnded,
     SessionOpened,
-    Spoken,
+    SubagentChanged,
     TaskChanged,
     TaskInfo,
     TeamChanged,
     TeamEvent,
     ToolCalled,
     TurnEnded,
-    Underway,
 )
 from teamwright.protocol.usage import Usage
 
@@ -50,18 +50,18 @@ _LOGGED: dict[str, type[TeamEvent]] = {
     cls.KIND: cls
     for cls in (
         ToolCalled,
-        RoundEnded,
+        ModelCallEnded,
         TurnEnded,
         MessageSent,
-        MessageSeen,
+        MessageDelivered,
         TaskChanged,
         MemberChanged,
-        AgentChanged,
+        SubagentChanged,
         ModeChanged,
         ModelChanged,
         Reloaded,
         Compacted,
-        Underway,
+        Progress,
         TeamChanged,
         SessionOpened,
         RequestOpened,
@@ -79,13 +79,13 @@ _LIVE: dict[str, type[TeamEvent]] = {cls.KIND: cls for cls in LIVE}
 def to_json(event: TeamEvent) -> dict[str, Any]:
     """The event as an object: `type`, `at`, `member`, then its own fields."""
     out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3)}
-    names, values = _own(type(event))
+    names, values = _own_fields(type(event))
     out.update(zip(names, values(event), strict=True))
     if event.origin:
         out["origin"] = event.origin
-    if isinstance(event, RoundEnded | RunEnded):
+    if isinstance(event, ModelCallEnded | RunEnded):
         out["usage"] = usage_to_json(event.usage)
-        for name in _SELDOM:
+        for name in _OPTIONAL_FIELDS:
             if out.get(name) in {"", 0}:
                 del out[name]
     elif isinstance(event, TaskChanged | MessageSent):
@@ -101,14 +101,14 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     return out
 
 
-_SELDOM = ("caller", "task", "aside", "counted", "ms")
+_OPTIONAL_FIELDS = ("caller", "task", "aside", "counted", "ms")
 """Fields of a round that are written only where they say something."""
 
 _TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))
 
 
 @cache
-def _own(kind: type[TeamEvent]) -> tuple[tuple[str, ...], Callable[[TeamEvent], tuple[Any, ...]]]:
+def _own_fields(kind: type[TeamEvent]) -> tuple[tuple[str, ...], Callable[[TeamEvent], tuple[Any, ...]]]:
     """What a kind of event writes behind `type` and `at`: the names, `member` first, and how to get their values."""
     names = tuple(item.name for item in fields(kind) if item.name not in _NOT_LOGGED)
     return names, cast("Callable[[TeamEvent], tuple[Any, ...]]", attrgetter(*names))
@@ -117,7 +117,7 @@ def _own(kind: type[TeamEvent]) -> tuple[tuple[str, ...], Callable[[TeamEvent], 
 def live_to_json(event: TeamEvent) -> dict[str, Any]:
     """A live event as an object, for another process of the session."""
     out = to_json(event)
-    if isinstance(event, Spoken) and event.usage is not None:
+    if isinstance(event, AssistantText) and event.usage is not None:
         out["usage"] = usage_to_json(event.usage)
     return out
 
@@ -151,7 +151,7 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
         task["blocked_by"] = tuple(task.get("blocked_by", ()))
         values["task"] = TaskInfo(**task)
     if "file" in values:
-        values["file"] = _mark(values["file"])
+        values["file"] = _parse_file_mark(values["file"])
     for key in ("message_ids", "options", "suggestions", "changed", "members"):
         if key in values:
             values[key] = tuple(values[key])
@@ -161,7 +161,7 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
         return None
 
 
-def _mark(data: Any) -> FileMark | None:
+def _parse_file_mark(data: Any) -> FileMark | None:
     try:
         return FileMark(name=str(data["name"]), size=int(data["size"]), mtime_ns=int(data["mtime_ns"]))
     except (KeyError, TypeError, ValueError):

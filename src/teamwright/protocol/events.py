@@ -1,7 +1,7 @@
 """What surfaces see: one union of events.
 
 Logged events go to the session's event log and to every attached surface, numbered; live events (`TextDelta`,
-`ToolStarted`, `Spoken`) go to attached surfaces only and are never in the log. Files are the truth; an event
+`ToolStarted`, `AssistantText`) go to attached surfaces only and are never in the log. Files are the truth; an event
 tells what changed. New kinds may come in a minor version: a `match` shows `case _`.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeAlias
 
-from teamwright.protocol.live_events import Event, Spoken, TextDelta, ToolStarted
+from teamwright.protocol.live_events import AssistantText, BaseEvent, TextDelta, ToolStarted
 from teamwright.protocol.request_events import RequestClosed, RequestOpened
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCalled(Event):
+class ToolCalled(BaseEvent):
     """A tool call ended. `call` is `cN`, the N-th call of the run; `use` the model's own id of it.
 
     `outcome` is done, failed or denied. A call that a kill cut off and that was run again has a later number too.
@@ -38,15 +38,15 @@ class ToolCalled(Event):
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
 
-ESTIMATED = "estimated"
-"""How the usage of a RoundEnded was `counted` where the service had not said all of it."""
+ESTIMATED_COUNT = "estimated"
+"""How the usage of a ModelCallEnded was `counted` where the service had not said all of it."""
 
-FAILED = "failed"
-"""What a RoundEnded is aside that tells of tries that broke."""
+FAILED_ATTEMPTS = "failed"
+"""What a ModelCallEnded is aside that tells of tries that broke."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnded(Event):
+class ModelCallEnded(BaseEvent):
     """A model has answered: `tools` calls it asks for. `caller` started the sub-agent that it answered; `task` is what
 
     the agent worked on when it asked, and what this is booked to; both may be empty. `aside` says what it was asked
@@ -67,7 +67,7 @@ class RoundEnded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnded(Event):
+class TurnEnded(BaseEvent):
     """A member, or the lead, has answered what it was given: `text` is its final text.
 
     `stop` is done, failed or limit, with `detail`.
@@ -92,7 +92,7 @@ class FileMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSent(Event):
+class MessageSent(BaseEvent):
     """A message is in an inbox (`member` wrote it). `message_id` is the entry's; `wire` the protocol type, if any."""
 
     KIND = "message_sent"
@@ -104,7 +104,7 @@ class MessageSent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSeen(Event):
+class MessageDelivered(BaseEvent):
     """Messages are in the persisted transcript of `member`."""
 
     KIND = "message_seen"
@@ -124,7 +124,7 @@ class TaskInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskChanged(Event):
+class TaskChanged(BaseEvent):
     """A task was made or changed by `member`; `status` inside is `deleted` when it is gone.
 
     `change` is created, claimed, assigned, completed, released, deleted, updated, or lost (a claim that another
@@ -139,7 +139,7 @@ class TaskChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberChanged(Event):
+class MemberChanged(BaseEvent):
     """A member's state changed. `state` is one of the lifecycle's; `detail` says why or on what it waits.
 
     `effort` is how hard it thinks, empty where its model decides. `life` counts the lives of the name, `turn` the turns
@@ -158,7 +158,7 @@ class MemberChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentChanged(Event):
+class SubagentChanged(BaseEvent):
     """A sub-agent of `member` is in another state: `state` is running (its caller waits), background, completed, failed
     or killed. `agent` is its id, `kind` its type, `description` what it does; `name` where it was given one.
     """
@@ -172,7 +172,7 @@ class AgentChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted(Event):
+class Compacted(BaseEvent):
     """A conversation is made smaller: `state` is begun, done, or failed with `detail`; `trigger` is manual or auto,
     or clear where no summary stands for it.
 
@@ -188,7 +188,7 @@ class Compacted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChanged(Event):
+class ModeChanged(BaseEvent):
     """A member, or the lead, is in another permission mode from now on; `by` is who changed it (`user`, a member)."""
 
     KIND = "mode_changed"
@@ -197,7 +197,7 @@ class ModeChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChanged(Event):
+class ModelChanged(BaseEvent):
     """A member, or the lead, runs on another model from its next call on; `by` is who changed it.
 
     `effort` is how hard it thinks there, empty where the model decides.
@@ -211,7 +211,7 @@ class ModelChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reloaded(Event):
+class Reloaded(BaseEvent):
     """Configuration was read again: `changed` are lines of what is different, `members` those whose prefix is new."""
 
     KIND = "reloaded"
@@ -220,7 +220,7 @@ class Reloaded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Underway(Event):
+class Progress(BaseEvent):
     """What a member has been busy with for a second: told once a call, by a timer, never again and again.
 
     `doing` is model, tool, pause (it waits for a rate limit or another try), or empty (it is at work between calls);
@@ -235,7 +235,7 @@ class Underway(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TeamChanged(Event):
+class TeamChanged(BaseEvent):
     """The session leads a team from now on (`change` is created or resumed), or no longer (deleted)."""
 
     KIND = "team_changed"
@@ -245,7 +245,7 @@ class TeamChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOpened(Event):
+class SessionOpened(BaseEvent):
     """A process drives the session from now on. Members of the process before it are gone until told otherwise."""
 
     KIND = "session_opened"
@@ -254,7 +254,7 @@ class SessionOpened(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitReached(Event):
+class LimitReached(BaseEvent):
     """A cap is spent: `limit` is money, tokens, turns, time, spawns, members, depth or rate."""
 
     KIND = "limit_reached"
@@ -263,7 +263,7 @@ class LimitReached(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice(Event):
+class Notice(BaseEvent):
     """Something a person should know that is not a member's doing (`level` is info or warning).
 
     `shell`: the text is the person's own command with all that it printed.
@@ -275,7 +275,7 @@ class Notice(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded(Event):
+class RunEnded(BaseEvent):
     """A run is over. `stop` is done, failed, limit, cut_off or cancelled."""
 
     KIND = "run_ended"
@@ -288,20 +288,20 @@ class RunEnded(Event):
 TeamEvent: TypeAlias = (
     TextDelta
     | ToolStarted
-    | Spoken
+    | AssistantText
     | ToolCalled
-    | RoundEnded
+    | ModelCallEnded
     | TurnEnded
     | MessageSent
-    | MessageSeen
+    | MessageDelivered
     | TaskChanged
     | MemberChanged
-    | AgentChanged
+    | SubagentChanged
     | ModeChanged
     | ModelChanged
     | Reloaded
     | Compacted
-    | Underway
+    | Progress
     | TeamChanged
     | SessionOpened
     | RequestOpened
@@ -315,14 +315,14 @@ TeamEvent: TypeAlias = (
 Emit: TypeAlias = Callable[[TeamEvent], None]
 """How a room says that something happened. Never blocks, never raises."""
 
-Attended: TypeAlias = Callable[[], bool]
+HasListeners: TypeAlias = Callable[[], bool]
 """Whether any surface wants live events: without one they need not even be made."""
 
 
-def always() -> bool:
+def always_true() -> bool:
     """For an emit whose listeners are not known."""
     return True
 
 
-LIVE = (TextDelta, ToolStarted, Spoken)
+LIVE = (TextDelta, ToolStarted, AssistantText)
 """Kinds that are never logged."""

@@ -66,7 +66,7 @@ def member_name(text: str) -> MemberName:
     return MemberName(text)
 
 
-def addressee(text: str, teams: Collection[str] | None) -> MemberName:
+def parse_recipient(text: str, teams: Collection[str] | None) -> MemberName:
     """The text of a `to` field as a member's name: an agent id loses its team, the alias becomes the lead.
 
     `teams` are the names of the team in which the member is looked for; None: the caller checks the team itself.
@@ -111,7 +111,7 @@ def team_dir(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9]", "-", name).lower()
 
 
-def dir_stem(text: str) -> str:
+def directory_name(text: str) -> str:
     """One component of a path that was given from outside (a team directory, a session). Raises InvalidName.
 
     Refused: empty, `.`, `..`, separators, NUL, control characters, a leading dash or dot, over 200 characters,
@@ -219,18 +219,18 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return lower[found[0]] if found else None
 
 
-def is_slip(word: str, known: str) -> bool:
+def is_typo(word: str, known: str) -> bool:
     """Whether `known` was meant: another case, or one letter more, less, wrong or out of place."""
     one, other = word.lower(), known.lower()
     longest = max(len(one), len(other))
     if longest < 4 or abs(len(one) - len(other)) > 1:
         return one == other
-    same = _alike(one, other)
-    same += _alike(one[same:][::-1], other[same:][::-1])
+    same = _similarity(one, other)
+    same += _similarity(one[same:][::-1], other[same:][::-1])
     return same >= longest - 1 or (same == longest - 2 and sorted(one) == sorted(other))
 
 
-def _alike(one: str, other: str) -> int:
+def _similarity(one: str, other: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 
-MOST_IMAGE = 3_750_000
+MAX_IMAGE_BYTES = 3_750_000
 """Bytes of one image: 5 MB once they are base64, which is the least that a service of ours takes."""
 
-MOST_PIXELS = 8_000
+MAX_PIXELS = 8_000
 """Pixels of a side (as the Messages API documents it)."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -27,19 +27,19 @@ def image_type(raw: bytes) -> str | None:
     return next((kind for magic, kind in _MAGIC if raw.startswith(magic)), None)
 
 
-def unfit_image(raw: bytes) -> str:
+def image_problem(raw: bytes) -> str:
     """Why these bytes are no image that a model can be shown, in words behind "it"; empty when they are one."""
     kind = image_type(raw)
     if kind is None:
         return "is no png, jpeg, gif or webp"
-    if len(raw) > MOST_IMAGE:
-        return f"has {len(raw):,} bytes; {MOST_IMAGE:,} is the most"
+    if len(raw) > MAX_IMAGE_BYTES:
+        return f"has {len(raw):,} bytes; {MAX_IMAGE_BYTES:,} is the most"
     try:
         width, height = _SIZES[kind](raw)
     except (struct.error, IndexError, ValueError):
         return f"is broken: it begins like {kind}, and cannot be read as that"
-    if not (0 < width <= MOST_PIXELS and 0 < height <= MOST_PIXELS):
-        return f"has {width:,} × {height:,} pixels; {MOST_PIXELS:,} a side is the most"
+    if not (0 < width <= MAX_PIXELS and 0 < height <= MAX_PIXELS):
+        return f"has {width:,} × {height:,} pixels; {MAX_PIXELS:,} a side is the most"
     return ""
 
 

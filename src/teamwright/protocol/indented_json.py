@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 T = TypeVar("T")
 
 
-class Each(Generic[T]):
+class EncodedValues(Generic[T]):
     """Many values of one kind below one key: a list, or an object with a value for each name.
 
     `as_json` gives what is encoded of a value. A value must not change: its text is used again.
@@ -33,27 +33,27 @@ class IndentedJson:
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, str]] = {}
         self.encoded = 0
-        """How many values of `Each` were encoded so far, those whose text was known not counted."""
+        """How many values of `EncodedValues` were encoded so far, those whose text was known not counted."""
 
     def encode(self, data: Mapping[str, object]) -> bytes:
         """Return the bytes that `json.dumps(…, indent=2, ensure_ascii=False)` would give."""
         used: dict[int, tuple[object, str]] = {}
         lines: list[str] = []
         for key, value in data.items():
-            many = isinstance(value, Each)
-            text = self._each(cast("Each[Any]", value), used) if many else _indented(value, "\n  ")
+            many = isinstance(value, EncodedValues)
+            text = self._each(cast("EncodedValues[Any]", value), used) if many else _indented(value, "\n  ")
             lines.append(f"{_text(key)}: {text}")
         self._known = used
         return ("{\n  " + ",\n  ".join(lines) + "\n}").encode() if lines else b"{}"
 
-    def _each(self, many: Each[Any], used: dict[int, tuple[object, str]]) -> str:
+    def _each(self, many: EncodedValues[Any], used: dict[int, tuple[object, str]]) -> str:
         if not isinstance(many.values, Mapping):
             items = [self._part(value, many, used) for value in many.values]
             return "[\n    " + ",\n    ".join(items) + "\n  ]" if items else "[]"
         items = [f"{_text(name)}: {self._part(value, many, used)}" for name, value in many.values.items()]
         return "{\n    " + ",\n    ".join(items) + "\n  }" if items else "{}"
 
-    def _part(self, value: object, many: Each[Any], used: dict[int, tuple[object, str]]) -> str:
+    def _part(self, value: object, many: EncodedValues[Any], used: dict[int, tuple[object, str]]) -> str:
         if type(value) is int:
             return str(value)
         known = self._known.get(id(value))

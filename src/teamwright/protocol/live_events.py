@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, ClassVar, cast
 
-from teamwright.protocol.blocks import Block
+from teamwright.protocol.messages import Block
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class BaseEvent:
     """What all events have: `member` is the member's name (`team-lead` for the lead), or the id of a sub-agent.
 
     `origin` names the line of another process's log that told of it first (`ann#2:17`); empty for one of this process.
@@ -29,7 +29,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextDelta(Event):
+class TextDelta(BaseEvent):
     """Some text of the answer that is being written."""
 
     KIND = "text_delta"
@@ -37,7 +37,7 @@ class TextDelta(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStarted(Event):
+class ToolStarted(BaseEvent):
     """A tool call begins to run."""
 
     KIND = "tool_started"
@@ -47,7 +47,7 @@ class ToolStarted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken(Event):
+class AssistantText(BaseEvent):
     """A whole line of a conversation was stored: what the model said, or what it was told.
 
     `parent_call` is the tool call id that started a sub-agent; `message` is `{"role", "content"}` and must not

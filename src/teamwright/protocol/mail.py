@@ -22,7 +22,7 @@ _ENTRY_KEYS = ("from", "text", "summary", "timestamp", "color", "msg_id", "read"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InboxEntry:
     """One entry of an inbox file. Absent keys are None; a missing `read` means unread.
 
     `msg_id` is None until the inbox's owner stamps a stranger's entry; ids are never made from content.
@@ -66,14 +66,14 @@ class Entry:
                 line += f',"{key}":{_quoted(value)}'
         return f'{line},"read":{"true" if self.read else "false"}}}'.encode("utf-8", "replace")
 
-    def with_(self, **changes: Any) -> Entry:
+    def copy_with(self, **changes: Any) -> InboxEntry:
         """A copy with some fields changed."""
         return replace(self, **changes)
 
 
-def parse_entry(data: Mapping[str, Any]) -> Entry:
+def parse_entry(data: Mapping[str, Any]) -> InboxEntry:
     """An object of an inbox array as an entry. Never raises: odd values become text (`undefined` sender)."""
-    return Entry(
+    return InboxEntry(
         sender=str(data.get("from", "undefined")),
         text=data["text"] if isinstance(data.get("text"), str) else json.dumps(data.get("text"), ensure_ascii=False),
         summary=_text(data.get("summary")),
@@ -111,12 +111,12 @@ _KEYS: Mapping[str, str] = {
 }
 """Our names of fields, and the keys on the wire that differ from them."""
 
-_AS_NAMED: Mapping[str, str] = {}
+_OWN_KEYS: Mapping[str, str] = {}
 """For the two messages of permissions, whose keys are written with underscores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Protocol:
+class _ProtocolMessage:
     """Base of the union. Fields are written in the order of their declaration, by the keys of `KEYS`.
 
     None means absent.
@@ -140,7 +140,7 @@ class _Protocol:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskAssignment(_Protocol):
+class TaskAssignment(_ProtocolMessage):
     """Somebody made you the owner of a task."""
 
     TYPE = "task_assignment"
@@ -152,7 +152,7 @@ class TaskAssignment(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdleNotification(_Protocol):
+class IdleNotification(_ProtocolMessage):
     """A member went from working to idle; once for each change.
 
     `idle_reason` is available, interrupted or failed; `summary` tells of peer mail sent in the turn
@@ -170,18 +170,18 @@ class IdleNotification(_Protocol):
     result: str | None = None
 
     @property
-    def contentless(self) -> bool:
+    def is_contentless(self) -> bool:
         """Whether it says nothing but "idle": such a notice never starts a model call."""
         return not (self.result or self.failure_reason or self.summary or self.completed_task_id)
 
     @property
-    def wakes(self) -> bool:
+    def wakes_reader(self) -> bool:
         """Whether it may start a model call: only a result or a failure does."""
         return bool(self.result or self.failure_reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownRequest(_Protocol):
+class ShutdownRequest(_ProtocolMessage):
     """The lead asks a member to end; the member may object within the deadline."""
 
     TYPE = "shutdown_request"
@@ -192,7 +192,7 @@ class ShutdownRequest(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownApproved(_Protocol):
+class ShutdownApproved(_ProtocolMessage):
     """The member agrees and ends; `pane_id` and `backend_type` are `in-process` for members of one process."""
 
     TYPE = "shutdown_approved"
@@ -204,7 +204,7 @@ class ShutdownApproved(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownRejected(_Protocol):
+class ShutdownRejected(_ProtocolMessage):
     """The member objects, with a reason."""
 
     TYPE = "shutdown_rejected"
@@ -215,7 +215,7 @@ class ShutdownRejected(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanApprovalRequest(_Protocol):
+class PlanApprovalRequest(_ProtocolMessage):
     """A member submits its plan."""
 
     TYPE = "plan_approval_request"
@@ -227,7 +227,7 @@ class PlanApprovalRequest(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanApprovalResponse(_Protocol):
+class PlanApprovalResponse(_ProtocolMessage):
     """The answer to a plan."""
 
     TYPE = "plan_approval_response"
@@ -239,11 +239,11 @@ class PlanApprovalResponse(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionRequest(_Protocol):
+class PermissionRequest(_ProtocolMessage):
     """A member asks to run a tool call."""
 
     TYPE = "permission_request"
-    KEYS = _AS_NAMED
+    KEYS = _OWN_KEYS
     request_id: str
     agent_id: str
     tool_name: str
@@ -254,11 +254,11 @@ class PermissionRequest(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionResponse(_Protocol):
+class PermissionResponse(_ProtocolMessage):
     """The answer: `subtype` success with `response` {updated_input, permission_updates}, or error with `error`."""
 
     TYPE = "permission_response"
-    KEYS = _AS_NAMED
+    KEYS = _OWN_KEYS
     request_id: str
     subtype: str
     response: dict[str, Any] | None = None
@@ -266,7 +266,7 @@ class PermissionResponse(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskCompleted(_Protocol):
+class TaskCompleted(_ProtocolMessage):
     """A member tells that a task is done."""
 
     TYPE = "task_completed"
@@ -277,7 +277,7 @@ class TaskCompleted(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChanged(_Protocol):
+class ModeChangeMessage(_ProtocolMessage):
     """The lead changed a member's permission mode (ours, not of the other product)."""
 
     TYPE = "mode_changed"
@@ -287,7 +287,7 @@ class ModeChanged(_Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TeammateTerminated(_Protocol):
+class TeammateTerminated(_ProtocolMessage):
     """A member is gone; told to the lead by `system`, never written by a member."""
 
     TYPE = "teammate_terminated"
@@ -297,7 +297,7 @@ class TeammateTerminated(_Protocol):
     handed_back: list[str] | None = None
 
 
-Protocol: TypeAlias = (
+ProtocolMessage: TypeAlias = (
     TaskAssignment
     | IdleNotification
     | ShutdownRequest
@@ -308,16 +308,16 @@ Protocol: TypeAlias = (
     | PermissionRequest
     | PermissionResponse
     | TaskCompleted
-    | ModeChanged
+    | ModeChangeMessage
     | TeammateTerminated
 )
 """Every protocol message; `match` on it."""
 
-_BY_TYPE: Mapping[str, type[_Protocol]] = {cls.TYPE: cls for cls in get_args(Protocol)}
+_BY_TYPE: Mapping[str, type[_ProtocolMessage]] = {cls.TYPE: cls for cls in get_args(ProtocolMessage)}
 PROTOCOL_TYPES = frozenset(_BY_TYPE)
 
 
-def parse_protocol(text: str) -> Protocol | None:
+def parse_protocol(text: str) -> ProtocolMessage | None:
     """The protocol message in an entry's text, or None: then it is plain text of its sender."""
     if not text.lstrip().startswith("{"):
         return None
@@ -330,13 +330,13 @@ def parse_protocol(text: str) -> Protocol | None:
         made = cls(**{known[key]: value for key, value in data.items() if key in known})
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return cast("Protocol", made)
+    return cast("ProtocolMessage", made)
 
 
-def says_nothing(text: str) -> bool:
+def is_contentless(text: str) -> bool:
     """Whether nobody waits for the text to be read: it goes along with the next mail, if any comes."""
     message = parse_protocol(text)
-    return isinstance(message, ModeChanged) or (isinstance(message, IdleNotification) and message.contentless)
+    return isinstance(message, ModeChangeMessage) or (isinstance(message, IdleNotification) and message.is_contentless)
 
 
 def looks_like_protocol(text: str) -> bool:
@@ -353,6 +353,6 @@ def looks_like_protocol(text: str) -> bool:
     return isinstance(data, dict) and "type" in data
 
 
-def fenced(text: str) -> str:
+def fence_protocol(text: str) -> str:
     """The text as it may be sent: a body that reads like a protocol message becomes a quoted block of code."""
     return f"(quoted text)\n```json\n{text.strip()}\n```" if looks_like_protocol(text) else text

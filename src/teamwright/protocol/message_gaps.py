@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
-from teamwright.protocol.blocks import Block, encode, text_block, text_of, tool_calls, tool_result_block
+from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls, tool_result_block
 
 LOST_TEXT = "(A part of this conversation is missing here: the transcript file was damaged.)"
 LOST_RESULT = "The result of this call is missing: the transcript file was damaged. The call may have taken effect."
@@ -28,7 +28,7 @@ def bridge_gaps(items: Sequence[bytes], gaps: Sequence[int]) -> list[bytes]:
         if place in gaps:
             bridged += _bridge(bridged[-1] if bridged else None, message)
         bridged.append(message)
-    return [encode(message) for message in _paired(bridged)]
+    return [encode(message) for message in _pair_results(bridged)]
 
 
 def _bridge(before: _Message | None, after: _Message) -> list[_Message]:
@@ -43,7 +43,7 @@ def _bridge(before: _Message | None, after: _Message) -> list[_Message]:
     return between if before["role"] != after["role"] else between[:1]
 
 
-def _paired(messages: list[_Message]) -> list[_Message]:
+def _pair_results(messages: list[_Message]) -> list[_Message]:
     """Give each call a result and each result its call; calls of the last message wait for theirs."""
     calls: list[str] = []
     for message in messages:
@@ -51,7 +51,7 @@ def _paired(messages: list[_Message]) -> list[_Message]:
         if message["role"] == "assistant":
             calls = [call.id for call in tool_calls(content)]
             continue
-        kept = [block if _answers(block, calls) else _as_text(block) for block in content]
+        kept = [block if _is_result_of(block, calls) else _as_text(block) for block in content]
         missing = [call for call in calls if call not in _results(message)]
         message["content"] = [*(tool_result_block(call, LOST_RESULT, is_error=True) for call in missing), *kept]
         calls = []
@@ -62,11 +62,11 @@ def _results(message: _Message) -> set[str]:
     return {block["tool_use_id"] for block in message["content"] if block["type"] == "tool_result"}
 
 
-def _answers(block: Block, calls: list[str]) -> bool:
+def _is_result_of(block: Block, calls: list[str]) -> bool:
     return block["type"] != "tool_result" or block["tool_use_id"] in calls
 
 
 def _as_text(block: Block) -> Block:
     content = block.get("content", "")
-    text = content if isinstance(content, str) else text_of(cast("list[Block]", content))
+    text = content if isinstance(content, str) else message_text(cast("list[Block]", content))
     return text_block(f"(The result of a call that is missing above.)\n{text}")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol
 
-from teamwright.protocol.live_events import Event
+from teamwright.protocol.live_events import BaseEvent
 from teamwright.protocol.values import dataclass
 
 
@@ -37,7 +37,7 @@ class Responder(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestOpened(Event):
+class RequestOpened(BaseEvent):
     """Somebody waits for a person: `kind` is permission, question or plan.
 
     `always` says what "always" would store and, in brackets, where; empty when nothing could be stored. `owner` is the
@@ -85,7 +85,7 @@ class RequestOpened(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestClosed(Event):
+class RequestClosed(BaseEvent):
     """A request was answered; `by` is terminal, another terminal, program, lead, deadline, or cancelled (whoever asked
     was stopped, or is gone)."""
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.indented_json import Each, IndentedJson
+from teamwright.protocol.indented_json import EncodedValues, IndentedJson
 from teamwright.protocol.values import dataclass
 
 _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
@@ -36,7 +36,7 @@ _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RosterMember:
     """One entry of the roster. The lead has the first 8 keys of a lead, a teammate 12; None means absent."""
 
     agent_id: str
@@ -80,7 +80,7 @@ class TeamConfig:
     lead_session_id: str
     created_at: int
     description: str | None = None
-    members: tuple[Member, ...] = ()
+    members: tuple[RosterMember, ...] = ()
     hidden_pane_ids: tuple[str, ...] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     _positions: dict[str, int] = field(default_factory=dict[str, int], init=False, compare=False, repr=False)
@@ -93,24 +93,24 @@ class TeamConfig:
             self._positions.update((m.name.lower(), last - n) for n, m in enumerate(reversed(self.members)))
         return self._positions
 
-    def find(self, name: str) -> Member | None:
+    def find(self, name: str) -> RosterMember | None:
         """The member of that name, without regard to case."""
         position = self.positions.get(name.lower())
         return None if position is None else self.members[position]
 
     @property
-    def teammates(self) -> tuple[Member, ...]:
+    def teammates(self) -> tuple[RosterMember, ...]:
         """All members but the lead."""
         return tuple(m for m in self.members if not m.is_lead)
 
-    def with_member(self, member: Member) -> TeamConfig:
+    def with_member(self, member: RosterMember) -> TeamConfig:
         """With this entry in place of the one of the same name, or behind the others."""
         position = self.positions.get(member.name.lower())
         if position is None:
             return replace(self, members=(*self.members, member))
         return replace(self, members=(*self.members[:position], member, *self.members[position + 1 :]))
 
-    def without(self, name: str) -> TeamConfig:
+    def without_member(self, name: str) -> TeamConfig:
         """Without the member of that name (or agent id)."""
         lower = name.lower()
         left = tuple(m for m in self.members if lower not in (m.name.lower(), m.agent_id.lower()))
@@ -136,7 +136,7 @@ class TeamConfig:
             "createdAt": self.created_at,
             "leadAgentId": self.lead_agent_id,
             "leadSessionId": self.lead_session_id,
-            "members": Each(self.members, Member.to_json),
+            "members": EncodedValues(self.members, RosterMember.to_json),
         }
         if self.hidden_pane_ids is not None:
             out["hiddenPaneIds"] = list(self.hidden_pane_ids)
@@ -146,14 +146,14 @@ class TeamConfig:
 _TEAM_KEYS = ("name", "description", "createdAt", "leadAgentId", "leadSessionId", "members", "hiddenPaneIds")
 
 
-def parse_member(data: Mapping[str, Any]) -> Member:
+def parse_member(data: Mapping[str, Any]) -> RosterMember:
     """One entry; unknown keys go to `extra`. Raises KeyError, TypeError for an entry without a name or an id."""
     _require_text(data, "name", "agentId")
     known: dict[str, Any] = {attribute: data[key] for key, attribute in _MEMBER_KEYS if key in data}
     known["subscriptions"] = tuple(known.get("subscriptions") or ())
     keys = {key for key, _ in _MEMBER_KEYS}
     known["extra"] = {key: value for key, value in data.items() if key not in keys}
-    return Member(**known)
+    return RosterMember(**known)
 
 
 def parse_config(raw: bytes) -> TeamConfig:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-FRAGMENT = 8
+MIN_FRAGMENT = 8
 """Characters: a piece of a secret that is at least as long is masked too."""
 
 _SECRET_NAME = re.compile(
@@ -42,7 +42,7 @@ _TOKEN_IN_TEXT = re.compile(
 _KEY = re.compile(rf"(?<![-\w])(?:{_TOKEN.pattern})", re.VERBOSE)
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{10,}")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-_NOTHING_SECRET = re.compile(r"(?:|true|false|yes|no|on|off|none|auto|\d{1,3})", re.IGNORECASE)
+_NO_SECRET = re.compile(r"(?:|true|false|yes|no|on|off|none|auto|\d{1,3})", re.IGNORECASE)
 
 
 def mask(secret: str) -> str:
@@ -67,26 +67,28 @@ def mask_values(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def secrets_in(variables: Mapping[str, str]) -> frozenset[str]:
+def find_secrets(variables: Mapping[str, str]) -> frozenset[str]:
     """The values of the variables that probably hold a credential and are long enough to be told from other words."""
-    return frozenset(value for name, value in variables.items() if len(value) >= FRAGMENT and holds_secret(name, value))
+    return frozenset(
+        value for name, value in variables.items() if len(value) >= MIN_FRAGMENT and holds_secret(name, value)
+    )
 
 
 def mask_fragments(text: str, secret: str) -> str:
-    """The text without the secret and without pieces of it that have at least `FRAGMENT` characters."""
+    """The text without the secret and without pieces of it that have at least `MIN_FRAGMENT` characters."""
     text = text.replace(secret, mask(secret)) if secret else text
-    if len(secret) < FRAGMENT:
+    if len(secret) < MIN_FRAGMENT:
         return text
-    pieces = {secret[at : at + FRAGMENT] for at in range(len(secret) - FRAGMENT + 1)}
+    pieces = {secret[at : at + MIN_FRAGMENT] for at in range(len(secret) - MIN_FRAGMENT + 1)}
     out: list[str] = []
     kept = 0
     end = 0
-    for at in range(len(text) - FRAGMENT + 1):
-        if text[at : at + FRAGMENT] not in pieces:
+    for at in range(len(text) - MIN_FRAGMENT + 1):
+        if text[at : at + MIN_FRAGMENT] not in pieces:
             continue
         if at > end or not out:
             out += (text[kept:at], "…")
-        end = kept = at + FRAGMENT
+        end = kept = at + MIN_FRAGMENT
     return "".join((*out, text[kept:]))
 
 
@@ -103,7 +105,7 @@ def holds_secret(name: str, value: str) -> bool:
     bare = value.strip().removeprefix("Bearer ").removeprefix("token ")
     if _TOKEN.fullmatch(bare) or _PRIVATE_KEY.search(value):
         return True
-    if not is_secret_name(name) or name.startswith("GIT_CONFIG_KEY_") or _NOTHING_SECRET.fullmatch(bare):
+    if not is_secret_name(name) or name.startswith("GIT_CONFIG_KEY_") or _NO_SECRET.fullmatch(bare):
         return False
     if name.upper().endswith("TOKENS") and bare.isdigit():
         return False

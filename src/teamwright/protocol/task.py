@@ -41,12 +41,12 @@ DRAFT_MS = 5_000
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 _NEXT = ",\n  "
 _DEEPER = ",\n    "
-_KNOWN = ("id", "subject", "description", "activeForm", "owner", "status", "blocks", "blockedBy", "metadata")
-_NEEDED = ("subject", "description", "status", "blocks", "blockedBy")
+_KNOWN_KEYS = ("id", "subject", "description", "activeForm", "owner", "status", "blocks", "blockedBy", "metadata")
+_REQUIRED = ("subject", "description", "status", "blocks", "blockedBy")
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TaskDraft:
     """A note that `by` still describes a task. Idle members do not claim it before `until` (ms since 1970)."""
 
     by: str
@@ -78,7 +78,7 @@ class Task:
         return int(self.id)
 
     @property
-    def internal(self) -> bool:
+    def is_internal(self) -> bool:
         """Whether a stranger uses this file for its own book-keeping: hidden from lists, claims and counts."""
         return bool(self.metadata and self.metadata.get("_internal"))
 
@@ -105,25 +105,25 @@ class Task:
         return value.strip() if isinstance(value, str) else ""
 
     @property
-    def draft(self) -> Draft | None:
+    def draft(self) -> TaskDraft | None:
         """The note in `metadata.draft` that the creator has not finished describing the task."""
         value: Any = (self.metadata or {}).get(DRAFT)
         if not isinstance(value, dict):
             return None
         noted = cast("Mapping[str, Any]", value)
         by, until = noted.get("by"), noted.get("until")
-        return Draft(by, until) if isinstance(by, str) and type(until) is int else None
+        return TaskDraft(by, until) if isinstance(by, str) and type(until) is int else None
 
-    def passed(self, *commands: str) -> bool:
+    def passed_checks(self, *commands: str) -> bool:
         """Whether it was completed with these checks."""
         return set(commands) <= set(_names(self.metadata, CHECKED))
 
     @property
-    def unverified(self) -> bool:
+    def is_unverified(self) -> bool:
         """Whether it is completed, has a check of its own, and nobody of ours saw that succeed."""
-        return self.status is TaskStatus.COMPLETED and bool(self.check) and not self.passed(self.check)
+        return self.status is TaskStatus.COMPLETED and bool(self.check) and not self.passed_checks(self.check)
 
-    def with_(self, **changes: Any) -> Task:
+    def copy_with(self, **changes: Any) -> Task:
         """A copy with some fields changed."""
         return replace(self, **changes)
 
@@ -164,7 +164,7 @@ def parse_task(raw: bytes, stem: str) -> Task | None:
             blocks=tuple(str(i) for i in data["blocks"]),
             blocked_by=tuple(str(i) for i in data["blockedBy"]),
             metadata=data.get("metadata") if isinstance(data.get("metadata"), dict) else None,
-            extra={key: value for key, value in data.items() if key not in _KNOWN},
+            extra={key: value for key, value in data.items() if key not in _KNOWN_KEYS},
         )
     except (ValueError, RecursionError):
         return None
@@ -193,7 +193,7 @@ def _fields(raw: bytes) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise ValueError("it is not a JSON object")
     data = cast("dict[str, Any]", loaded)
-    if missing := [f"'{key}'" for key in _NEEDED if key not in data]:
+    if missing := [f"'{key}'" for key in _REQUIRED if key not in data]:
         raise ValueError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     if data["status"] not in tuple(TaskStatus):
         raise ValueError(f"'status' is {_excerpt(data['status'])}, not one of {', '.join(TaskStatus)}")

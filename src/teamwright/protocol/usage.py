@@ -27,9 +27,9 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """The sum; unknown money makes the sum unknown."""
-        if other is UNUSED:
+        if other is NO_USAGE:
             return self  # most of what is added up is nothing: tries that broke, what is told beside
-        if self is UNUSED:
+        if self is NO_USAGE:
             return other
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
         return Usage(
@@ -68,5 +68,5 @@ class Usage:
         return f"{self.prompt_tokens:,} tokens in{cached}, {self.output_tokens:,} out, {money}"
 
 
-UNUSED = Usage()
+NO_USAGE = Usage()
 """Nothing was used."""

@@ -1,4 +1,1 @@
-"""What people wrote down for agents: skills, slash commands, and what agents noted for themselves.
-
-Parses and renders only: runs nothing, grants nothing, asks nobody. Below it are `protocol` and `storage`.
-"""
+"""Skills, slash commands and notes of agents: their files, templates and catalog."""

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from yaml.events import Event
     from yaml.nodes import MappingNode, Node
 
-HEAD_MOST = 64_000
+MAX_HEAD = 64_000
 """Characters between the two marks."""
 
-DEPTH_MOST = 10
+MAX_DEPTH = 10
 """How deep lists and mappings may lie in each other."""
 
-EVENTS_MOST = 4_000
+MAX_EVENTS = 4_000
 """Marks, keys and values of one head."""
 
 _MARK = re.compile(r"---[ \t]*")
@@ -37,14 +37,14 @@ _STUMBLES = re.compile(r":(\s|$)|\s#|^\*")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FrontMatterProblem:
     """What is odd, in words, and the line it stands on, from 1."""
 
     line: int
     what: str
 
 
-class Unreadable(ValueError):
+class UnreadableFrontMatter(ValueError):
     """What is wrong with a file, and in which line, from 1 on; 0 where no line can be named."""
 
     def __init__(self, what: str, line: int = 0) -> None:
@@ -63,10 +63,10 @@ class FrontMatter:
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     body: str = ""
-    problems: tuple[Problem, ...] = ()
-    present: bool = False
-    refused: bool = False
-    loose: bool = False
+    problems: tuple[FrontMatterProblem, ...] = ()
+    is_present: bool = False
+    is_refused: bool = False
+    is_loose: bool = False
 
 
 def _any_name(_key: str, _before: str) -> bool:
@@ -83,12 +83,12 @@ class _Loader(Protocol):
     def dispose(self) -> None: ...
 
 
-class _Wrong(Exception):
+class _HeadError(Exception):
     """The head, or one form of it, cannot be read. `greedy`: it wants more than a head may."""
 
     def __init__(self, line: int, what: str, *, greedy: bool = False) -> None:
         super().__init__(what)
-        self.problem, self.greedy = Problem(line, what), greedy
+        self.problem, self.greedy = FrontMatterProblem(line, what), greedy
 
 
 def split(text: str) -> tuple[str, str, int] | None:
@@ -111,27 +111,29 @@ def parse(text: str, begins: Begins = _any_name) -> FrontMatter:
     text = text.removeprefix("\ufeff")
     try:
         head, body = _parts(text)
-    except _Wrong as wrong:
+    except _HeadError as wrong:
         found = split(text)
         body = text if found is None else found[1]
-        return FrontMatter(body=body, problems=(wrong.problem,), present=found is not None, refused=wrong.greedy)
+        return FrontMatter(body=body, problems=(wrong.problem,), is_present=found is not None, is_refused=wrong.greedy)
     try:
         node, told = _read(head)
-    except _Wrong as wrong:
+    except _HeadError as wrong:
         if wrong.greedy:
-            return FrontMatter(body=body, problems=(wrong.problem,), present=True, refused=True)
-        values, lines = _by_lines(head, begins)
+            return FrontMatter(body=body, problems=(wrong.problem,), is_present=True, is_refused=True)
+        values, lines = _parse_by_lines(head, begins)
         what = f"{wrong.problem.what}; it was read line by line"
-        return FrontMatter(values, lines, body, (Problem(wrong.problem.line, what),), present=True, loose=True)
+        return FrontMatter(
+            values, lines, body, (FrontMatterProblem(wrong.problem.line, what),), is_present=True, is_loose=True
+        )
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
     problems = [] if told is None else [told]
     for key, value in node.value if node is not None else ():
         name, line = str(_plain(key)), _line(key)
         if name in values:
-            problems.append(Problem(line, f"{name} is there twice; the last one counts"))
+            problems.append(FrontMatterProblem(line, f"{name} is there twice; the last one counts"))
         values[name], lines[name] = _plain(value), line
-    return FrontMatter(values, lines, body, tuple(problems), present=True, loose=told is not None)
+    return FrontMatter(values, lines, body, tuple(problems), is_present=True, is_loose=told is not None)
 
 
 def parse_typed(text: str, begins: Begins | None = None) -> FrontMatter:
@@ -142,20 +144,20 @@ def parse_typed(text: str, begins: Begins | None = None) -> FrontMatter:
     """
     try:
         head, body = _parts(text.removeprefix("\ufeff"))
-    except _Wrong as wrong:
-        raise Unreadable(wrong.problem.what, wrong.problem.line) from None
+    except _HeadError as wrong:
+        raise UnreadableFrontMatter(wrong.problem.what, wrong.problem.line) from None
     try:
         node, told = _read(head)
-    except _Wrong as wrong:
+    except _HeadError as wrong:
         fields = field_lines(head, begins) if begins is not None and not wrong.greedy else []
         if not fields:
-            raise Unreadable(wrong.problem.what, wrong.problem.line) from None
+            raise UnreadableFrontMatter(wrong.problem.what, wrong.problem.line) from None
         values, lines = _field_by_field(fields)
-        return FrontMatter(values, lines, body.strip(), present=True, loose=True)
+        return FrontMatter(values, lines, body.strip(), is_present=True, is_loose=True)
     if node is None:
-        return FrontMatter(body=body.strip(), present=True, loose=told is not None)
+        return FrontMatter(body=body.strip(), is_present=True, is_loose=told is not None)
     values, lines = _typed(node)
-    return FrontMatter(values, lines, body.strip(), present=True, loose=told is not None)
+    return FrontMatter(values, lines, body.strip(), is_present=True, is_loose=told is not None)
 
 
 def _typed(node: MappingNode) -> tuple[dict[str, Any], dict[str, int]]:
@@ -164,9 +166,9 @@ def _typed(node: MappingNode) -> tuple[dict[str, Any], dict[str, int]]:
     for key, _ in node.value:
         name = str(_plain(key))
         if name in lines:
-            raise Unreadable(f"{name[:60]} is there twice", _line(key))
+            raise UnreadableFrontMatter(f"{name[:60]} is there twice", _line(key))
         lines[name] = _line(key)
-    return {str(key): value for key, value in _constructed(node).items()}, lines
+    return {str(key): value for key, value in _construct(node).items()}, lines
 
 
 def _field_by_field(fields: Sequence[FieldLines]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -175,7 +177,7 @@ def _field_by_field(fields: Sequence[FieldLines]) -> tuple[dict[str, Any], dict[
     lines: dict[str, int] = {}
     for one in fields:
         if one.key in lines:
-            raise Unreadable(f"{one.key[:60]} is there twice", one.line)
+            raise UnreadableFrontMatter(f"{one.key[:60]} is there twice", one.line)
         values[one.key], lines[one.key] = _value_of(one), one.line
     return values, lines
 
@@ -184,9 +186,9 @@ def _value_of(one: FieldLines) -> Any:
     """The value of one field: as YAML reads it, else its text. A list or object that YAML cannot read is Unreadable."""
     try:
         node, _ = _read(one.source)
-    except _Wrong as wrong:
+    except _HeadError as wrong:
         if wrong.greedy or one.text.startswith(("[", "{", "&", "*", "!")):
-            raise Unreadable(wrong.problem.what, one.line) from None
+            raise UnreadableFrontMatter(wrong.problem.what, one.line) from None
         return one.text
     values, _ = _typed(node) if node is not None else ({}, {})
     return values[one.key] if list(values) == [one.key] else one.text
@@ -198,26 +200,26 @@ def _parts(text: str) -> tuple[str, str]:
     if parts is None:
         opened = _MARK.fullmatch(text.split("\n", 1)[0].rstrip("\r")) is not None
         none = "there is no front matter: it does not begin with ---"
-        raise _Wrong(1, "the front matter is not closed with ---" if opened else none)
-    if len(parts[0]) > HEAD_MOST:
-        raise _Wrong(1, f"the front matter is longer than {HEAD_MOST:,} characters", greedy=True)
+        raise _HeadError(1, "the front matter is not closed with ---" if opened else none)
+    if len(parts[0]) > MAX_HEAD:
+        raise _HeadError(1, f"the front matter is longer than {MAX_HEAD:,} characters", greedy=True)
     return parts[0].replace("\t", "  "), parts[1]
 
 
-def _read(head: str) -> tuple[MappingNode | None, Problem | None]:
+def _read(head: str) -> tuple[MappingNode | None, FrontMatterProblem | None]:
     """The head's keys, as they stand, or with texts in quotes: then also what YAML stumbled over. Raises _Wrong."""
     head = "\n".join(map(_hint_in_quotes, head.split("\n"))) if _HINT.search(head) else head
     try:
         return _mapping(head), None
-    except _Wrong as wrong:
+    except _HeadError as wrong:
         quoted = "\n".join(_in_quotes(line.rstrip("\r")) for line in head.split("\n"))
         if quoted == head.replace("\r", ""):
             raise
         try:
             node = _mapping(quoted)
-        except _Wrong:
+        except _HeadError:
             raise wrong from None
-        return node, Problem(wrong.problem.line, f"{wrong.problem.what}; texts were taken as they stand")
+        return node, FrontMatterProblem(wrong.problem.line, f"{wrong.problem.what}; texts were taken as they stand")
 
 
 def _hint_in_quotes(line: str) -> str:
@@ -237,7 +239,7 @@ def _mapping(head: str) -> MappingNode | None:
     import yaml  # only who has such files pays for it
 
     try:
-        _require_modest(_loader(head))
+        _require_bounded(_loader(head))
         loader = _loader(head)
         try:
             node = loader.get_single_node()
@@ -245,9 +247,9 @@ def _mapping(head: str) -> MappingNode | None:
             loader.dispose()
     except (yaml.YAMLError, RecursionError, ValueError) as problem:
         line, what = _where(problem)
-        raise _Wrong(line, f"the front matter is not YAML ({what})") from None
+        raise _HeadError(line, f"the front matter is not YAML ({what})") from None
     if node is not None and not isinstance(node, yaml.MappingNode):
-        raise _Wrong(_line(node), "the front matter has no `name: value` lines")
+        raise _HeadError(_line(node), "the front matter has no `name: value` lines")
     return node
 
 
@@ -257,7 +259,7 @@ def _loader(head: str) -> _Loader:
     return cast("_Loader", getattr(yaml, "CSafeLoader", yaml.SafeLoader)(head))
 
 
-def _require_modest(loader: _Loader) -> None:
+def _require_bounded(loader: _Loader) -> None:
     """Raises _Wrong before anything is built, and YAMLError for what is no YAML."""
     import yaml
 
@@ -267,18 +269,18 @@ def _require_modest(loader: _Loader) -> None:
         count += 1
         line = event.start_mark.line + 2 if event.start_mark is not None else 2
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _Wrong(line, "anchors and aliases (& and *) are not read; quote a text that has one", greedy=True)
+            raise _HeadError(line, "anchors and aliases (& and *) are not read; quote a text that has one", greedy=True)
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        if depth > DEPTH_MOST:
-            raise _Wrong(line, f"the front matter is nested deeper than {DEPTH_MOST}", greedy=True)
-        if count > EVENTS_MOST:
-            raise _Wrong(line, f"the front matter has more than {EVENTS_MOST:,} parts", greedy=True)
+        if depth > MAX_DEPTH:
+            raise _HeadError(line, f"the front matter is nested deeper than {MAX_DEPTH}", greedy=True)
+        if count > MAX_EVENTS:
+            raise _HeadError(line, f"the front matter has more than {MAX_EVENTS:,} parts", greedy=True)
 
 
-def _constructed(node: MappingNode) -> Mapping[Any, Any]:
+def _construct(node: MappingNode) -> Mapping[Any, Any]:
     """The values as plain data. Raises Unreadable."""
     import yaml
 
@@ -286,7 +288,7 @@ def _constructed(node: MappingNode) -> Mapping[Any, Any]:
         return cast("Mapping[Any, Any]", _loader("").construct_document(node))
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError, TypeError) as problem:
         line, what = _where(problem)
-        raise Unreadable(f"the front matter is not YAML ({what})", line) from None
+        raise UnreadableFrontMatter(f"the front matter is not YAML ({what})", line) from None
 
 
 def _plain(node: Node) -> Any:
@@ -310,7 +312,7 @@ def _line(node: Node) -> int:
     return int(node.start_mark.line) + 2
 
 
-def _by_lines(head: str, begins: Begins) -> tuple[dict[str, Any], dict[str, int]]:
+def _parse_by_lines(head: str, begins: Begins) -> tuple[dict[str, Any], dict[str, int]]:
     """Fields as texts, with the lines below them: items of a list without their dash."""
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}

@@ -1,4 +1,1 @@
-"""Bytes: paths, atomic writes, locks, JSON lines, inbox arrays, watching, doorbells, the event log, processes.
-
-Knows `protocol`. Does not know what a task, a member or a model is.
-"""
+"""Bytes on disk: paths, atomic writes, locks, JSON lines, JSON arrays, the event log, doorbells and watchers."""

@@ -44,7 +44,7 @@ def write_atomic(path: Path, content: bytes, *, fsync: bool = False) -> None:
     With `fsync` the content and the name are on the disk before this returns. Raises StorageError; then the
     old file stands and nothing is left beside it.
     """
-    draft = Draft(path, content, fsync=fsync)
+    draft = PendingFile(path, content, fsync=fsync)
     try:
         draft.commit()
     finally:
@@ -56,9 +56,9 @@ def write_new(path: Path, content: bytes) -> bool:
 
     Of several writers exactly one gets True. Raises StorageError.
     """
-    draft = Draft(path, content)
+    draft = PendingFile(path, content)
     try:
-        os.link(draft.tmp, path)
+        os.link(draft.temporary_path, path)
     except FileExistsError:
         return False
     except OSError as problem:
@@ -69,21 +69,21 @@ def write_new(path: Path, content: bytes) -> bool:
     return True
 
 
-class Draft:
+class PendingFile:
     """The next content of a file, complete under a name beside it: `<file>.tmp.<8 hex>`.
 
     Between making it and `commit` the caller may look once more whether it still may. `fd` stays open and is the
     new file after the commit. Raises StorageError.
     """
 
-    __slots__ = ("_fsync", "fd", "path", "tmp")
+    __slots__ = ("_fsync", "fd", "path", "temporary_path")
 
     def __init__(self, path: Path, content: bytes, *, fsync: bool = False) -> None:
         self.path = path
-        self.tmp = f"{path}.tmp.{secrets.token_hex(4)}"
+        self.temporary_path = f"{path}.tmp.{secrets.token_hex(4)}"
         self._fsync = fsync
         try:
-            self.fd = _create(self.tmp, path)
+            self.fd = _create(self.temporary_path, path)
         except OSError as problem:
             raise storage_error(problem, path) from problem
         try:
@@ -98,7 +98,7 @@ class Draft:
     def commit(self) -> None:
         """Rename it into its place."""
         try:
-            os.rename(self.tmp, self.path)
+            os.rename(self.temporary_path, self.path)
             if self._fsync:
                 _sync_directory(self.path.parent)
         except OSError as problem:
@@ -108,7 +108,7 @@ class Draft:
     def discard(self) -> None:
         """Remove the name beside; harmless after a commit."""
         try:
-            os.unlink(self.tmp)
+            os.unlink(self.temporary_path)
         except FileNotFoundError:
             return
 
@@ -124,13 +124,13 @@ class Draft:
         return fd
 
 
-DRAFT_OLD_S = 60.0
+PENDING_MAX_AGE_S = 60.0
 """A draft that is older was left by a process that was killed: a write takes a moment."""
 
-_DRAFT = re.compile(r".+\.tmp\.[0-9a-f]{8}")
+_PENDING_NAME = re.compile(r".+\.tmp\.[0-9a-f]{8}")
 
 
-def keep_copy(path: Path) -> Path:
+def keep_damaged_copy(path: Path) -> Path:
     """Keep the bytes of a damaged file as `<file>.bad.<ms since 1970>`. Returns the copy. Raises StorageError."""
     try:
         content = path.read_bytes()
@@ -142,10 +142,12 @@ def keep_copy(path: Path) -> Path:
     return copy
 
 
-def sweep_drafts(*directories: Path) -> None:
+def remove_old_pending_files(*directories: Path) -> None:
     """Remove what writes that were cut off left in these directories. What cannot be removed stays."""
-    limit = time.time() - DRAFT_OLD_S
-    drafts = [entry for directory in directories for entry in _entries(directory) if _DRAFT.fullmatch(entry.name)]
+    limit = time.time() - PENDING_MAX_AGE_S
+    drafts = [
+        entry for directory in directories for entry in _entries(directory) if _PENDING_NAME.fullmatch(entry.name)
+    ]
     for draft in drafts:
         with suppress(OSError):
             if draft.stat(follow_symlinks=False).st_mtime < limit:

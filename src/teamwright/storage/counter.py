@@ -33,13 +33,13 @@ class Counter:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
             raise storage_error(problem, path) from problem
-        self._raise_to(at_least)
+        self._raise_to_minimum(at_least)
 
     def next(self) -> int:
         """The next value, from 1. Raises StorageError."""
         return self._change(lambda before: before + 1)
 
-    def _raise_to(self, least: int) -> None:
+    def _raise_to_minimum(self, least: int) -> None:
         self._change(lambda before: max(before, least))
 
     def _change(self, change: _Changing) -> int:

@@ -18,7 +18,7 @@ from threading import Lock
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
 
-OPEN_MOST = 1_000
+MAX_OPEN = 1_000
 """Files that the journals of a process hold open at once, and never more than a quarter of what it may open."""
 
 _BLOCK = 1 << 16
@@ -58,7 +58,7 @@ class Journal:
             raise storage_error(problem, path) from problem
         made = cls(path, fd, whole)
         with _lock:
-            made._use()
+            made._mark_used()
         return made
 
     def append(self, *lines: bytes) -> None:
@@ -77,7 +77,7 @@ class Journal:
         """Close the file; harmless when closed."""
         with _lock:
             self._closed = True
-            self._rest()
+            self._release_file()
             _in_use.pop(self, None)
 
     def _write(self, content: bytes) -> None:
@@ -86,7 +86,7 @@ class Journal:
         try:
             if self._fd < 0:
                 self._fd = os.open(self.path, _FLAGS)
-            self._use()
+            self._mark_used()
             if self._torn:
                 self._cut()
             written = os.write(self._fd, content)
@@ -103,14 +103,14 @@ class Journal:
         os.ftruncate(self._fd, self.size)
         self._torn = False
 
-    def _use(self) -> None:
+    def _mark_used(self) -> None:
         """This one was used last; what was used longest ago rests when there are too many."""
         _in_use[self] = None
         _in_use.move_to_end(self)
-        if len(_in_use) > _most_open():
-            _in_use.popitem(last=False)[0]._rest()
+        if len(_in_use) > _max_open():
+            _in_use.popitem(last=False)[0]._release_file()
 
-    def _rest(self) -> None:
+    def _release_file(self) -> None:
         """Give the file back to the system until the next line."""
         if self._fd >= 0:
             os.close(self._fd)
@@ -143,14 +143,14 @@ def read_backward(path: Path, upto: int | None = None) -> Iterator[bytes]:
             first, *rest = block.split(b"\n")
             if rest:
                 pieces.append(rest.pop())
-                yield from _joined(pieces)
+                yield from _join_pieces(pieces)
                 yield from (line for line in reversed(rest) if line)
                 pieces = []
             pieces.append(first)
-        yield from _joined(pieces)
+        yield from _join_pieces(pieces)
 
 
-def read_backward_at(path: Path) -> Iterator[tuple[int, bytes]]:
+def read_backward_with_offsets(path: Path) -> Iterator[tuple[int, bytes]]:
     """As `read_backward`, each line with the byte behind its newline. The file must have no blank lines."""
     end = 0
     with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
@@ -160,7 +160,7 @@ def read_backward_at(path: Path) -> Iterator[tuple[int, bytes]]:
         end -= len(line) + 1
 
 
-def _joined(pieces: list[bytes]) -> Iterator[bytes]:
+def _join_pieces(pieces: list[bytes]) -> Iterator[bytes]:
     line = b"".join(reversed(pieces))
     if line:
         yield line
@@ -173,10 +173,10 @@ _in_use: OrderedDict[Journal, None] = OrderedDict()
 
 
 @cache
-def _most_open() -> int:
+def _max_open() -> int:
     """How many files all journals of this process may hold open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return OPEN_MOST if soft == resource.RLIM_INFINITY else max(1, min(OPEN_MOST, soft // 4))
+    return MAX_OPEN if soft == resource.RLIM_INFINITY else max(1, min(MAX_OPEN, soft // 4))
 
 
 def _open(path: Path) -> int:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.protocol.clock import iso
+from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import CannotStart
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
@@ -28,16 +28,16 @@ class Lease:
         self._fd = fd
 
     @classmethod
-    def take(cls, path: Path, who: str) -> Lease:
+    def take(cls, path: Path, owner: str) -> Lease:
         """Take the lease at once or not at all; `who` tells a person what holds it.
 
         Raises CannotStart (`session-busy`) naming the process that has it, StorageError for the disk's refusals.
         """
         try:
-            fd = _locked(path)
+            fd = _open_locked(path)
             if fd is None:
-                raise _busy(path)
-            note = json.dumps({"pid": os.getpid(), "who": who, "since": iso()}, ensure_ascii=False)
+                raise _held_error(path)
+            note = json.dumps({"pid": os.getpid(), "who": owner, "since": iso_time()}, ensure_ascii=False)
             os.ftruncate(fd, 0)
             os.pwrite(fd, note.encode("utf-8", "replace"), 0)
         except OSError as problem:
@@ -81,7 +81,7 @@ def lease_holder(path: Path) -> int:
         return 0
 
 
-def _locked(path: Path) -> int | None:
+def _open_locked(path: Path) -> int | None:
     while True:
         fd = _open(path)
         try:
@@ -113,7 +113,7 @@ def _is_at(path: Path, fd: int) -> bool:
         return False
 
 
-def _busy(path: Path) -> CannotStart:
+def _held_error(path: Path) -> CannotStart:
     try:
         held = json.loads(path.read_bytes())
         pid, who = int(held["pid"]), str(held["who"])

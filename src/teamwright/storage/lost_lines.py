@@ -47,7 +47,7 @@ def set_aside_damaged_lines(
     that was not finished is not looked at. The bytes are copied first, to `<file>.bad.<ms>`. Raises StorageError.
     """
     try:
-        found = _damaged(path, is_whole, is_last, most)
+        found = _find_damaged(path, is_whole, is_last, most)
         if not found:
             return None
         copy = _copy(path, b"".join(line + b"\n" for _, line in reversed(found)))
@@ -62,7 +62,7 @@ def set_aside_damaged_lines(
     return LostLines(path, len(found), copy)
 
 
-def _damaged(
+def _find_damaged(
     path: Path, is_whole: Callable[[bytes], bool], is_last: Callable[[bytes], bool], most: int
 ) -> list[tuple[int, bytes]]:
     """Offsets and bytes of damaged lines, the last line first."""

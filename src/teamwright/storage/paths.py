@@ -16,7 +16,7 @@ from pathlib import Path
 from shlex import quote
 
 from teamwright.protocol.errors import CannotStart, InvalidName, StorageError
-from teamwright.protocol.ids import dir_stem, inbox_stem
+from teamwright.protocol.ids import directory_name, inbox_stem
 from teamwright.protocol.values import dataclass
 
 FOREIGN_ROOT = ".claude"
@@ -28,7 +28,7 @@ class Home:
     """A state root. `shared` holds what both products read; `ours` all else (the same unless the root is foreign)."""
 
     shared: Path
-    ours: Path
+    own: Path
 
     @classmethod
     def at(cls, root: Path) -> Home:
@@ -49,9 +49,9 @@ class Home:
         return cls(root, root / "teamwright" if root.name == FOREIGN_ROOT else root)
 
     @property
-    def foreign(self) -> bool:
+    def is_foreign(self) -> bool:
         """Whether the root belongs to the other product: its modes are left alone."""
-        return self.shared != self.ours
+        return self.shared != self.own
 
     # teams
     def team(self, directory: str) -> Path:
@@ -76,11 +76,13 @@ class Home:
 
     def requests(self, directory: str) -> Path:
         """The directory of open requests and their answers."""
-        return (self.ours / "teamwork" / dir_stem(directory) if self.foreign else self.team(directory)) / "requests"
+        return (
+            self.own / "teamwork" / directory_name(directory) if self.is_foreign else self.team(directory)
+        ) / "requests"
 
-    def bell(self, directory: str, name: str) -> Path:
+    def doorbell(self, directory: str, name: str) -> Path:
         """The doorbell socket of a member."""
-        base = self.ours / "teamwork" / dir_stem(directory) if self.foreign else self.team(directory)
+        base = self.own / "teamwork" / directory_name(directory) if self.is_foreign else self.team(directory)
         return base / "bells" / inbox_stem(name)
 
     # tasks
@@ -92,74 +94,74 @@ class Home:
     def guard(self, protected: Path) -> Path:
         """The guard file that our processes lock before they touch `protected` (a path under teams or tasks)."""
         relative = protected.relative_to(self.shared)
-        return self.ours / "guards" / relative
+        return self.own / "guards" / relative
 
     # sessions
     def project(self, cwd: Path) -> Path:
         """`projects/<slug>`: all sessions of a working directory."""
-        return self.ours / "projects" / slug(cwd)
+        return self.own / "projects" / project_slug(cwd)
 
     def transcript(self, cwd: Path, session: str) -> Path:
         """`projects/<slug>/<session>.jsonl`: the lead's conversation."""
-        return _transcript_of(self.ours, cwd, session)
+        return _transcript_path(self.own, cwd, session)
 
     def session(self, cwd: Path, session: str) -> Path:
         """`projects/<slug>/<session>/`: event log, prefixes, members' transcripts, outputs, file history."""
-        return _session_of(self.ours, cwd, session)
+        return _session_path(self.own, cwd, session)
 
     def agent_transcript(self, cwd: Path, session: str, agent: str) -> Path:
         """`projects/<slug>/<session>/agents/<name or id>.jsonl`."""
-        return _agent_transcript_of(self.ours, cwd, session, agent)
+        return _agent_transcript_path(self.own, cwd, session, agent)
 
     # others
     @property
     def plans(self) -> Path:
         """`plans/`."""
-        return _plans_of(self.shared)
+        return _plans_path(self.shared)
 
     @property
     def archive(self) -> Path:
         """`archive/`: requests, mail and tasks of deleted teams."""
-        return self.ours / "archive"
+        return self.own / "archive"
 
     @property
-    def governors(self) -> Path:
+    def rate_limits(self) -> Path:
         """`governors/`: what processes with the same key know of its rate limit."""
-        return self.ours / "governors"
+        return self.own / "governors"
 
     @property
-    def listings(self) -> Path:
+    def mcp_listings(self) -> Path:
         """`mcp/`: what MCP servers listed last, by what their configuration says."""
-        return self.ours / "mcp"
+        return self.own / "mcp"
 
     @property
     def shell_snapshots(self) -> Path:
         """`shell-snapshots/`: what the startup of the user's shell made, one file a session."""
-        return self.ours / "shell-snapshots"
+        return self.own / "shell-snapshots"
 
     @property
     def trust(self) -> Path:
         """`trust.json`."""
-        return self.ours / "trust.json"
+        return self.own / "trust.json"
 
     @property
     def settings(self) -> Path:
         """`settings.json` of the user."""
-        return self.ours / "settings.json"
+        return self.own / "settings.json"
 
     @property
     def debug(self) -> Path:
         """`debug/`: debug logs and crash files."""
-        return self.ours / "debug"
+        return self.own / "debug"
 
     @property
-    def history(self) -> Path:
+    def prompt_history(self) -> Path:
         """`history`: what was typed at the prompt."""
-        return self.ours / "history"
+        return self.own / "history"
 
     def require_readable(self) -> Home:
         """Return the home. Raises CannotStart (`read-only-home`) when it, or a directory of it, cannot be read."""
-        for path in dict.fromkeys((self.shared, self.ours, *(self.shared / name for name in ("teams", "tasks")))):
+        for path in dict.fromkeys((self.shared, self.own, *(self.shared / name for name in ("teams", "tasks")))):
             try:
                 os.scandir(path).close()
                 os.stat(path / "x")  # names alone can be read without the right to enter
@@ -172,8 +174,8 @@ class Home:
     def prepare(self) -> None:
         """Make the root, 0700. Raises CannotStart (`read-only-home`), or StorageError when the disk is full."""
         try:
-            make_private(self.ours)
-            probe = self.ours / f".probe.{os.getpid()}"
+            make_private(self.own)
+            probe = self.own / f".probe.{os.getpid()}"
             os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             probe.unlink(missing_ok=True)
         except OSError as problem:
@@ -181,7 +183,7 @@ class Home:
             kind, slug = (StorageError, "disk-full") if full else (CannotStart, "read-only-home")
             raise kind(
                 slug,
-                f"cannot write to {self.ours}",
+                f"cannot write to {self.own}",
                 looked_at=[("reason", _reason(problem))],
                 do=["teamwright --home DIR …", "export TEAMWRIGHT_HOME=DIR"],
                 note="nothing was started",
@@ -189,7 +191,7 @@ class Home:
 
     @staticmethod
     def _inside(parent: Path, name: str) -> Path:
-        made = parent / dir_stem(name)
+        made = parent / directory_name(name)
         if made.is_symlink() and not Path(os.path.realpath(made)).is_relative_to(os.path.realpath(parent)):
             raise InvalidName("bad-name", f"{made} leads out of {parent}", note="nothing was touched")
         return made
@@ -216,34 +218,34 @@ def _reason(problem: OSError) -> str:
     return problem.strerror or str(problem)
 
 
-def home_of(root: str | None = None) -> Home:
+def find_home(root: str | None = None) -> Home:
     """The home that was named, else `TEAMWRIGHT_HOME`, else `~/.teamwright`. It may be unreadable."""
     return Home.at(Path(root or os.environ.get("TEAMWRIGHT_HOME") or "~/.teamwright"))
 
 
 @lru_cache(maxsize=64)
-def _session_of(ours: Path, cwd: Path, session: str) -> Path:
+def _session_path(ours: Path, cwd: Path, session: str) -> Path:
     """Asked for with every agent that is made."""
-    return ours / "projects" / slug(cwd) / dir_stem(session)
+    return ours / "projects" / project_slug(cwd) / directory_name(session)
 
 
 @lru_cache(maxsize=64)
-def _agent_transcript_of(ours: Path, cwd: Path, session: str, agent: str) -> Path:
+def _agent_transcript_path(ours: Path, cwd: Path, session: str, agent: str) -> Path:
     """Asked for twice with every agent that is made, and with every look at it."""
-    return _session_of(ours, cwd, session) / f"agents/{inbox_stem(agent)}.jsonl"
+    return _session_path(ours, cwd, session) / f"agents/{inbox_stem(agent)}.jsonl"
 
 
 @lru_cache(maxsize=8)
-def _plans_of(shared: Path) -> Path:
+def _plans_path(shared: Path) -> Path:
     return shared / "plans"
 
 
 @lru_cache(maxsize=64)
-def _transcript_of(ours: Path, cwd: Path, session: str) -> Path:
-    return ours / "projects" / slug(cwd) / f"{dir_stem(session)}.jsonl"
+def _transcript_path(ours: Path, cwd: Path, session: str) -> Path:
+    return ours / "projects" / project_slug(cwd) / f"{directory_name(session)}.jsonl"
 
 
-def slug(cwd: Path) -> str:
+def project_slug(cwd: Path) -> str:
     """A working directory as one name: everything but letters and digits becomes `-` (as observed)."""
     return re.sub(r"[^a-zA-Z0-9]", "-", str(cwd))[-200:]
 

@@ -12,26 +12,26 @@ from pathlib import Path
 
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.paths import make_private
-from teamwright.storage.plain import read_plain
+from teamwright.storage.read_bounded import read_plain
 
-MOST = 100_000
+MAX_BYTES = 100_000
 """Bytes of the longest plan: whoever approves it has to read it."""
 
 _TRIES = 64
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-_QUALITIES = _words("""
+_QUALITIES = _split_words("""
 amber ample apt bold brave brief bright brisk broad calm clear clever cool crisp deep deft eager early even fair fine
 firm fleet fond fresh gentle glad grand green keen kind large late level light lively loyal lucid mild neat noble open
 patient plain polite prompt proud quick quiet ready rapid ripe round sharp silver sincere slow smooth soft solid steady
 still sunny sure sweet swift tidy true trusty vivid warm wide wise witty young
 """)
 
-_KINDS = _words("""
+_KINDS = _split_words("""
 alder apple ash autumn bamboo barley basalt beech birch brook canyon cedar cherry chestnut clay cliff clover coast
 copper coral cotton creek delta desert dune elm evening fern field fjord forest garden glacier granite harbor hazel
 heather hill island ivy jasmine juniper lake larch lemon lilac linen maple marble marsh meadow mesa mint morning moss
@@ -39,7 +39,7 @@ mountain north oak olive orchard pebble pine plum poppy prairie quartz reed ridg
 spruce stone summer thyme tundra valley walnut willow winter
 """)
 
-_BEINGS = _words("""
+_BEINGS = _split_words("""
 badger bear beaver bison bittern bunting buzzard camel cat condor coot crane cricket crow curlew deer dolphin dove duck
 eagle egret elk falcon ferret finch fox gazelle gecko goose grouse gull hare hawk hedgehog heron hoopoe horse ibex ibis
 jackdaw jay kestrel kingfisher kite koala lark lemur linnet lizard llama lynx magpie marten merlin mole moose mouse newt
@@ -61,14 +61,14 @@ def reserve_plan(directory: Path) -> Path:
     """A new, empty plan file in this directory, 0600, under a name that no other plan has. Raises StorageError."""
     for _ in range(_TRIES):
         path = directory / f"{plan_name()}.md"
-        if keep_plan(path):
+        if create_plan_file(path):
             return path
     path = directory / f"{plan_name()}-{secrets.token_hex(4)}.md"
-    keep_plan(path)
+    create_plan_file(path)
     return path
 
 
-def keep_plan(path: Path) -> bool:
+def create_plan_file(path: Path) -> bool:
     """Make the empty file, 0600; False when there is one already. Raises StorageError."""
     try:
         make_private(path.parent)
@@ -84,7 +84,7 @@ def keep_plan(path: Path) -> bool:
 def read_plan(path: Path) -> str | None:
     """The plan; None when there is no file. Raises StorageError, also for one that is too long (`io-failed`)."""
     try:
-        return read_plain(path, MOST).decode("utf-8", "replace")
+        return read_plain(path, MAX_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
     except OSError as problem:
@@ -96,7 +96,7 @@ def write_plan(path: Path, text: str) -> None:
     write_atomic(path, text.encode("utf-8", "replace"))
 
 
-def drop_if_empty(path: Path) -> None:
+def remove_if_empty(path: Path) -> None:
     """Remove a name that was reserved and never used; what cannot be removed stays."""
     try:
         if os.lstat(path).st_size == 0:

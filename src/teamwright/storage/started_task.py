@@ -18,7 +18,7 @@ class StartedTask(asyncio.Task[None]):
         loop = asyncio.get_running_loop()
         self._started = False
         super().__init__(work, loop=loop, name=name)  # queues the first step
-        loop.call_soon(self._note_start)
+        loop.call_soon(self._mark_started)
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the task; see asyncio.Task.cancel."""
@@ -27,7 +27,7 @@ class StartedTask(asyncio.Task[None]):
         self.get_loop().call_soon(super().cancel, msg)  # runs after the first step
         return True
 
-    def _note_start(self) -> None:
+    def _mark_started(self) -> None:
         self._started = True
 
 

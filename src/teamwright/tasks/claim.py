@@ -9,13 +9,13 @@ from __future__ import annotations
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
 from teamwright.protocol.task import Task
 from teamwright.tasks.drafts import claimable_at
-from teamwright.tasks.rules import Actor, claimed, fits, released, same
-from teamwright.tasks.store import TaskStore
+from teamwright.tasks.task_rules import Actor, apply_claim, apply_release, is_owner, may_claim
+from teamwright.tasks.task_store import TaskStore
 
 
-async def claim(store: TaskStore, id: str, actor: Actor) -> tuple[Task, Task]:
+async def claim_task(store: TaskStore, id: str, actor: Actor) -> tuple[Task, Task]:
     """Take this task, or raise TaskRefused with the reason. Returns it before and after."""
-    return await store.rewrite(id, lambda task: claimed(task, actor, lambda: store.open_blockers(task)))
+    return await store.change(id, lambda task: apply_claim(task, actor, lambda: store.open_blockers(task)))
 
 
 async def claim_next(store: TaskStore, actor: Actor, settle_ms: int = 0) -> tuple[Task, Task] | None:
@@ -23,27 +23,27 @@ async def claim_next(store: TaskStore, actor: Actor, settle_ms: int = 0) -> tupl
 
     `settle_ms` is how long a file must not have changed, where another program leads and its drafts are not marked.
     """
-    store.index.first_look()
+    store.index.list_once()
     while True:
         arrivals = store.index.arrivals
-        taken = await _first_free(store, actor, settle_ms, wait=False)
-        taken = taken or await _first_free(store, actor, settle_ms, wait=True)
+        taken = await _claim_first_free(store, actor, settle_ms, wait=False)
+        taken = taken or await _claim_first_free(store, actor, settle_ms, wait=True)
         if taken is not None:
             return taken
-        store.index.catch_up(store.watermark())
+        store.index.refresh_ready(store.watermark())
         if store.index.arrivals == arrivals:
             return None
 
 
-async def release(store: TaskStore, owner: str) -> list[tuple[Task, Task]]:
+async def release_all(store: TaskStore, owner: str) -> list[tuple[Task, Task]]:
     """Hand all open tasks of this owner back. Returns those that changed, before and after."""
     store.index.list_all()
     back: list[tuple[Task, Task]] = []
-    for task in store.index.known():
-        if not same(task.owner, owner):
+    for task in store.index.known_tasks():
+        if not is_owner(task.owner, owner):
             continue
         try:
-            before, after = await store.rewrite(task.id, lambda t: released(t, owner))
+            before, after = await store.change(task.id, lambda t: apply_release(t, owner))
         except TaskRefused:
             continue  # deleted since
         if after != before:
@@ -51,20 +51,20 @@ async def release(store: TaskStore, owner: str) -> list[tuple[Task, Task]]:
     return back
 
 
-async def _first_free(store: TaskStore, actor: Actor, settle_ms: int, *, wait: bool) -> tuple[Task, Task] | None:
+async def _claim_first_free(store: TaskStore, actor: Actor, settle_ms: int, *, wait: bool) -> tuple[Task, Task] | None:
     """One pass over the candidates. Without `wait`, one whose lock is held is left to who holds it."""
     index, at = store.index, 0
     while (number := index.next_ready(at)) is not None:
-        index.look_in_flight(below=number)
+        index.refresh_in_flight(below=number)
         number = min(number, index.next_ready(at) or number)
         at = number
-        task = index.look(number)
-        if task is None or index.next_ready(number - 1) != number or not fits(task, actor):
+        task = index.refresh_task(number)
+        if task is None or index.next_ready(number - 1) != number or not may_claim(task, actor):
             continue
         if claimable_at(index, task, settle_ms) or (not wait and store.is_locked(task.id)):
             continue
         try:
-            return await store.rewrite(str(number), lambda now: _claimed(store, now, actor, settle_ms))
+            return await store.change(str(number), lambda now: _claim_for_idle(store, now, actor, settle_ms))
         except (TaskRefused, LockTimeout):
             continue  # somebody was faster, or somebody sits on it: the next one
         except StorageError as problem:
@@ -73,8 +73,8 @@ async def _first_free(store: TaskStore, actor: Actor, settle_ms: int, *, wait: b
     return None
 
 
-def _claimed(store: TaskStore, task: Task, actor: Actor, settle_ms: int) -> Task:
+def _claim_for_idle(store: TaskStore, task: Task, actor: Actor, settle_ms: int) -> Task:
     """The task as claimed by an idle member. Raises TaskRefused, also for one that became a draft again."""
     if claimable_at(store.index, task, settle_ms):
         raise TaskRefused("reserved", f"#{task.id} is still being described", do=["take another task"])
-    return claimed(task, actor, lambda: store.open_blockers(task))
+    return apply_claim(task, actor, lambda: store.open_blockers(task))

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
 from teamwright.protocol.task import DRAFT, DRAFT_MS, Task, TaskStatus
-from teamwright.tasks.index import Index
-from teamwright.tasks.rules import merged
-from teamwright.tasks.store import TaskStore
+from teamwright.tasks.task_index import TaskIndex
+from teamwright.tasks.task_rules import merge_metadata
+from teamwright.tasks.task_store import TaskStore
 
 
 class Drafts:
@@ -21,7 +21,7 @@ class Drafts:
     def __init__(self, store: TaskStore) -> None:
         self._store = store
 
-    def renewed(self, task: Task, by: str) -> Task:
+    def with_renewed_note(self, task: Task, by: str) -> Task:
         """Return the task with a new note, if it is a pending draft of this creator; one that is at work has none."""
         if task.status is not TaskStatus.PENDING:
             return finish_draft(task)
@@ -31,7 +31,7 @@ class Drafts:
         """Renew the note of one of the creator's drafts, because it changes another task of the list (`changes`)."""
         numbers = self._store.index.drafts_by(by)
         if numbers and int(changes) not in numbers:
-            await self._rewrite(min(numbers), lambda task: self.renewed(task, by))
+            await self._rewrite(min(numbers), lambda task: self.with_renewed_note(task, by))
 
     async def finish(self, by: str) -> list[Task]:
         """Take the notes of this creator away. Returns the tasks that changed, in numeric order."""
@@ -41,7 +41,7 @@ class Drafts:
     async def _rewrite(self, number: int, change: Callable[[Task], Task]) -> Task | None:
         """The task if it changed. A file that cannot be changed now keeps its note, which ends by its time."""
         try:
-            before, after = await self._store.rewrite(str(number), change)
+            before, after = await self._store.change(str(number), change)
         except (TaskRefused, LockTimeout, StorageError):
             return None
         return after if after != before else None
@@ -49,15 +49,19 @@ class Drafts:
 
 def mark_draft(task: Task, by: str) -> Task:
     """Return the task with a note that `by` still describes it; renews an older note."""
-    return task.with_(metadata=merged(task.metadata, {DRAFT: {"by": by, "until": now_ms() + DRAFT_MS}}))
+    return task.copy_with(metadata=merge_metadata(task.metadata, {DRAFT: {"by": by, "until": now_ms() + DRAFT_MS}}))
 
 
 def finish_draft(task: Task) -> Task:
     """Return the task without the note."""
-    return task if DRAFT not in (task.metadata or {}) else task.with_(metadata=merged(task.metadata, {DRAFT: None}))
+    return (
+        task
+        if DRAFT not in (task.metadata or {})
+        else task.copy_with(metadata=merge_metadata(task.metadata, {DRAFT: None}))
+    )
 
 
-def claimable_at(index: Index, task: Task, settle_ms: int) -> int:
+def claimable_at(index: TaskIndex, task: Task, settle_ms: int) -> int:
     """Return when an idle member may claim the task, in ms since 1970; 0 for a task that it may claim now.
 
     A draft is claimable 5 s after the creator's last change of the list. Each change renews the note of one draft, so
@@ -67,13 +71,13 @@ def claimable_at(index: Index, task: Task, settle_ms: int) -> int:
     now = now_ms()
     latest = index.changed_ms(task.number) + settle_ms if settle_ms else 0
     if task.draft is not None:
-        others = (index.look(number) for number in index.drafts_by(task.draft.by))
+        others = (index.refresh_task(number) for number in index.drafts_by(task.draft.by))
         notes = [task.draft, *(other.draft for other in others if other is not None and other.draft is not None)]
         latest = max([latest, *(note.until for note in notes if note.is_open(now))])
     return latest if now < latest <= now + max(settle_ms, DRAFT_MS) else 0
 
 
-def next_claim_at(index: Index, settle_ms: int) -> int:
+def next_claim_at(index: TaskIndex, settle_ms: int) -> int:
     """Return when the next free task becomes claimable, in ms since 1970; 0 when no free task waits for that."""
-    times = [claimable_at(index, task, settle_ms) for task in index.ready()]
+    times = [claimable_at(index, task, settle_ms) for task in index.ready_tasks()]
     return min((moment for moment in times if moment), default=0)

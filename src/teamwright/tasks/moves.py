@@ -13,23 +13,23 @@ from pathlib import Path
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.storage.atomic import storage_error, write_new
 from teamwright.storage.paths import make_private
-from teamwright.tasks.files import LOCK, number_of, numbers_in
-from teamwright.tasks.store import TaskStore
+from teamwright.tasks.task_file import LOCK_FILE, list_numbers, task_number
+from teamwright.tasks.task_store import TaskStore
 
-MOST = 500
+MAX_ARCHIVED = 500
 """Finished tasks that one call archives at most; the next call archives more."""
 
-SHARE = 4
+ARCHIVE_DIVISOR = 4
 """One call archives at most one of so many tasks: a wrong clock costs no more."""
 
 _DAY_MS = 86_400_000
 
 
-async def set_aside(store: TaskStore, target: Path) -> int:
+async def archive_all(store: TaskStore, target: Path) -> int:
     """Move all task files into `target` and keep the watermark. Returns how many were moved."""
     store.prepare()
     async with store.list_lock().hold() as held:
-        there = sorted(numbers_in(store.directory))
+        there = sorted(list_numbers(store.directory))
         if not there:
             return 0
         held.check()
@@ -60,19 +60,19 @@ async def archive_finished(store: TaskStore, target: Path, days: float) -> int:
 
 
 def _long_finished(store: TaskStore, days: float) -> list[int]:
-    known, changed = store.index.known(), store.index.changed_ms
+    known, changed = store.index.known_tasks(), store.index.changed_ms
     limit = max((changed(task.number) for task in known), default=0) - days * _DAY_MS
     finished = [task for task in known if task.status is TaskStatus.COMPLETED]
     unfinished = [task for task in known if task.status is not TaskStatus.COMPLETED]
     tied = {id for task in unfinished for id in (*task.blocks, *task.blocked_by)}
     old = [task.number for task in finished if task.id not in tied and changed(task.number) < limit]
-    return sorted(old, key=changed)[: min(MOST, -(-len(known) // SHARE))]
+    return sorted(old, key=changed)[: min(MAX_ARCHIVED, -(-len(known) // ARCHIVE_DIVISOR))]
 
 
 async def _archive(store: TaskStore, number: int, target: Path) -> bool:
     """Move one task that is still finished; its number is never given again, so its guard goes too."""
     async with store.task_lock(str(number)).hold() as held:
-        task = store.index.look(number, fresh=True)
+        task = store.index.refresh_task(number, fresh=True)
         if task is None or task.status is not TaskStatus.COMPLETED:
             return False
         held.check()
@@ -85,26 +85,26 @@ def _has_old(directory: Path, days: float) -> bool:
     """Return True when a task file is older than the newest one by this much."""
     try:
         with os.scandir(directory) as entries:
-            changed = [entry.stat().st_mtime for entry in entries if number_of(entry.name) is not None]
+            changed = [entry.stat().st_mtime for entry in entries if task_number(entry.name) is not None]
     except OSError:
         return False
     return bool(changed) and min(changed) < max(changed) - days * _DAY_MS / 1000
 
 
-async def move_away(store: TaskStore, target: Path) -> int:
+async def archive_and_remove(store: TaskStore, target: Path) -> int:
     """Move all task files into `target` and remove the list: its name may begin anew. Returns how many were moved."""
     if not store.directory.is_dir():
-        store.drop_spare_watermark()
+        store.remove_spare_watermark()
         return 0
     async with store.list_lock().hold() as held:
         held.check()
         _move_directory(store, target)
     with contextlib.suppress(OSError):  # our own lock directory moved along
-        (target / f"{LOCK}.lock").rmdir()
-    return len(numbers_in(target))
+        (target / f"{LOCK_FILE}.lock").rmdir()
+    return len(list_numbers(target))
 
 
-async def take_over(store: TaskStore, source: TaskStore) -> list[Task]:
+async def adopt_open_tasks(store: TaskStore, source: TaskStore) -> list[Task]:
     """Move the open tasks of another list into this one under their numbers. Returns them as they are here.
 
     Edges to what stays behind are cut. A number that is taken here stays where it is.
@@ -115,11 +115,11 @@ async def take_over(store: TaskStore, source: TaskStore) -> list[Task]:
     first, second = sorted((store, source), key=lambda s: str(s.directory))
     async with first.list_lock().hold() as one, second.list_lock().hold() as two:
         source.index.list_all()
-        leaving = [t for t in source.index.known() if t.status is not TaskStatus.COMPLETED and not t.internal]
+        leaving = [t for t in source.index.known_tasks() if t.status is not TaskStatus.COMPLETED and not t.is_internal]
         ids = {t.id for t in leaving}
         moved: list[Task] = []
         for task in leaving:
-            here = task.with_(
+            here = task.copy_with(
                 blocks=tuple(i for i in task.blocks if i in ids),
                 blocked_by=tuple(i for i in task.blocked_by if i in ids),
             )
@@ -129,7 +129,7 @@ async def take_over(store: TaskStore, source: TaskStore) -> list[Task]:
             if write_new(store.path(task.id), raw):
                 source.raise_watermark(source.index.highest)
                 source.unlink(task.id)
-                store.index.written(here, raw)
+                store.index.note_written(here, raw)
                 moved.append(here)
         store.raise_watermark(max(source.watermark(), source.index.highest))
     return moved
@@ -142,9 +142,9 @@ def _move_directory(store: TaskStore, target: Path) -> None:
         shutil.move(store.directory, target)
     except OSError as problem:
         raise storage_error(problem, target) from problem
-    for task in store.index.known():
-        store.index.forget(task.number)
-    store.drop_spare_watermark()
+    for task in store.index.known_tasks():
+        store.index.note_removed(task.number)
+    store.remove_spare_watermark()
 
 
 def _move_files(store: TaskStore, numbers: list[int], target: Path) -> None:
@@ -156,6 +156,6 @@ def _move_files(store: TaskStore, numbers: list[int], target: Path) -> None:
                 shutil.move(path, target / path.name)
             except FileNotFoundError:
                 continue
-            store.index.forget(number)
+            store.index.note_removed(number)
     except OSError as problem:
         raise storage_error(problem, target) from problem

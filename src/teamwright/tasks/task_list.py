@@ -10,33 +10,43 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from teamwright.protocol.ids import addressee, task_id
+from teamwright.protocol.ids import parse_recipient, task_id
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.protocol.values import dataclass
 from teamwright.tasks import claim, moves
-from teamwright.tasks.check import Check, Checked, Proof, changed, failed, marked, own_check, reopened, with_check
 from teamwright.tasks.drafts import Drafts, finish_draft, mark_draft, next_claim_at
-from teamwright.tasks.edges import add_edges, drop_references, refuse_bad_edges
-from teamwright.tasks.graph import Edge, in_order
-from teamwright.tasks.index import OnOutside
-from teamwright.tasks.outside import Outside
-from teamwright.tasks.rules import (
+from teamwright.tasks.edge_changes import add_edges, refuse_bad_edges, remove_references
+from teamwright.tasks.external_changes import ExternalChanges
+from teamwright.tasks.task_check import (
+    CheckProof,
+    CheckRunner,
+    TaskCheckResult,
+    check_failed_error,
+    mark_checked,
+    own_check,
+    reopen,
+    task_changed_error,
+    with_check,
+)
+from teamwright.tasks.task_graph import Edge, sort_ids
+from teamwright.tasks.task_index import OnExternalChange
+from teamwright.tasks.task_rules import (
     DELETED,
     RUNTIME_KEYS,
     Actor,
     NewTask,
-    Wish,
-    fields_changed,
-    in_realm,
-    kind_of_change,
-    may_delete,
-    not_found,
-    one_line,
+    TaskWishes,
+    apply_update,
+    change_word,
+    changed_fields,
+    is_owner,
+    not_found_error,
+    require_deletable,
     require_metadata,
-    same,
-    wished,
+    require_subject,
+    with_realm,
 )
-from teamwright.tasks.store import TaskStore
+from teamwright.tasks.task_store import TaskStore
 
 OnChange = Callable[[Task, str, str], None]
 """Told after each change: the task, what happened (created claimed assigned completed released deleted updated), by
@@ -44,7 +54,7 @@ whom. Must neither block nor raise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TaskUpdateResult:
     """What an update did. `changed` names the fields as on disk, or is `("deleted",)`.
 
     `assigned` is a new owner other than the actor. `removed_from` is the owner, other than the actor,
@@ -69,7 +79,7 @@ class TaskList:
         on_change: OnChange | None = None,
         fsync: bool = False,
         realm: str = "",
-        check: Check | None = None,
+        check: CheckRunner | None = None,
     ) -> None:
         """`check` runs the checks of tasks; without one nothing is checked.
 
@@ -93,7 +103,7 @@ class TaskList:
     async def get(self, id: str) -> Task | None:
         """The task as it is on disk now. Raises InvalidName, StorageError (`damaged-file`)."""
         task = self.store.read(task_id(id))
-        return task and self._shown(task)
+        return task and self._with_own_name(task)
 
     async def all(self, *, internal: bool = False) -> list[Task]:
         """All tasks in numeric order; strangers' book-keeping only with `internal`.
@@ -101,32 +111,34 @@ class TaskList:
         A file that cannot be read just now shows as it was last seen. Raises StorageError.
         """
         self.store.index.list_all()
-        return [self._shown(task) for task in self.store.index.known() if internal or not task.internal]
+        return [
+            self._with_own_name(task) for task in self.store.index.known_tasks() if internal or not task.is_internal
+        ]
 
-    def outside(self, on_outside: OnOutside) -> Outside:
+    def watch_external_changes(self, on_outside: OnExternalChange) -> ExternalChanges:
         """Be told of what others do to the list from now on; see Outside. Raises StorageError."""
 
         def told(before: Task | None, after: Task | None) -> None:
-            on_outside(before and self._shown(before), after and self._shown(after))
+            on_outside(before and self._with_own_name(before), after and self._with_own_name(after))
 
-        return Outside(self.store, told)
+        return ExternalChanges(self.store, told)
 
     async def refresh(self) -> list[Task]:
         """Look at every file and return the tasks that are not as this process last saw them."""
-        before = {task.id: self._shown(task) for task in self.store.index.known()}
+        before = {task.id: self._with_own_name(task) for task in self.store.index.known_tasks()}
         return [task for task in await self.all() if before.get(task.id) != task]
 
-    def waits_for(self, task: Task) -> list[str]:
+    def known_blockers(self, task: Task) -> list[str]:
         """The ids of the open blockers, as last seen: what lists show."""
         index = self.store.index
-        return in_order(i for i in task.blocked_by if i.isascii() and i.isdigit() and index.is_open(int(i)))
+        return sort_ids(i for i in task.blocked_by if i.isascii() and i.isdigit() and index.is_open(int(i)))
 
-    async def counts(self) -> dict[str, int]:
+    async def count_by_status(self) -> dict[str, int]:
         """How many tasks are `pending`, `in_progress`, `completed`; `blocked`: how many of the open ones wait."""
         counts = dict.fromkeys((*map(str, TaskStatus), "blocked"), 0)
         for task in await self.all():
             counts[str(task.status)] += 1
-            counts["blocked"] += task.status is not TaskStatus.COMPLETED and bool(self.waits_for(task))
+            counts["blocked"] += task.status is not TaskStatus.COMPLETED and bool(self.known_blockers(task))
         return counts
 
     async def still_mine(self, id: str, by: str) -> bool:
@@ -134,7 +146,7 @@ class TaskList:
         task = self.store.read(task_id(id))
         if task is None or task.status is TaskStatus.COMPLETED:
             return False
-        return same(task.owner, in_realm(by, self._realm))
+        return is_owner(task.owner, with_realm(by, self._realm))
 
     async def wait_hint(self) -> str:
         """Why nothing may be free: one line about what is open, for a status line or a model; empty when nothing is."""
@@ -142,7 +154,7 @@ class TaskList:
         for task in await self.all():
             if task.status is TaskStatus.COMPLETED:
                 continue
-            if waiting := self.waits_for(task):
+            if waiting := self.known_blockers(task):
                 words.append(f"#{task.id} waits for {', '.join(f'#{i}' for i in waiting)}")
             elif task.owner:
                 words.append(f"#{task.id} is with {task.owner}")
@@ -158,8 +170,8 @@ class TaskList:
 
         Raises UsageError (no subject), TaskRefused (`task_not_found`), StorageError; then nothing was added.
         """
-        subject, owner = one_line(subject), more.get("owner", "").strip()
-        blockers = in_order(task_id(i) for i in more.get("blocked_by", ()))
+        subject, owner = require_subject(subject), more.get("owner", "").strip()
+        blockers = sort_ids(task_id(i) for i in more.get("blocked_by", ()))
         metadata = {key: value for key, value in (more.get("metadata") or {}).items() if key not in RUNTIME_KEYS}
         self._allow(metadata, more.get("seen_from"))
 
@@ -169,64 +181,64 @@ class TaskList:
                 subject=subject,
                 description=description,
                 active_form=more.get("active_form") or None,
-                owner=in_realm(addressee(owner, None), self._realm) if owner else None,
+                owner=with_realm(parse_recipient(owner, None), self._realm) if owner else None,
                 blocked_by=tuple(blockers),
                 metadata=metadata or None,
             )
-            return mark_draft(task, in_realm(by, self._realm)) if more.get("draft") else task
+            return mark_draft(task, with_realm(by, self._realm)) if more.get("draft") else task
 
         self.store.prepare()
         async with self.store.list_lock().hold() as held:
             for id in blockers:
                 if self.store.read(id) is None:
-                    raise not_found(id)
-            task = self.store.make(made, held)
+                    raise not_found_error(id)
+            task = self.store.create(made, held)
             await add_edges(self.store, [(blocker, task.id) for blocker in blockers], held)
-        self._tell(task, "created", by)
+        self._notify(task, "created", by)
         return task
 
-    async def update(self, id: str, *, by: str, lead: bool = False, **wish: Unpack[Wish]) -> Change:
+    async def update(self, id: str, *, by: str, lead: bool = False, **wish: Unpack[TaskWishes]) -> TaskUpdateResult:
         """Change a task; see Wish for what can be asked. All of it happens, or nothing does.
 
         A member that names itself as owner, or starts what nobody has, claims the task. Raises TaskRefused
         (`task_not_found already_claimed already_resolved blocked reserved cycle self_edge check_failed check_kept
         changed`), UsageError, InvalidName, StorageError. A completion waits for the task's check, without any lock.
         """
-        number, actor = task_id(id), Actor(in_realm(by, self._realm), lead)
+        number, actor = task_id(id), Actor(with_realm(by, self._realm), lead)
         if wish.get("status") == DELETED:
             return await self._delete(number, actor)
         self._allow(wish.get("metadata"), wish.get("seen_from"))
-        proof = await self._proved(number, wish, actor) if wish.get("status") == TaskStatus.COMPLETED else None
+        proof = await self._run_checks(number, wish, actor) if wish.get("status") == TaskStatus.COMPLETED else None
         edges = _edges(number, wish)
         await self._drafts.renew(actor.name, number)
         if not edges:
             before, after = await self._rewrite(number, wish, actor, proof)
-            return await self._told(before, after, actor)
+            return await self._report_change(before, after, actor)
         async with self.store.list_lock().hold() as held:
             refuse_bad_edges(self.store, edges)
             before, after = await self._rewrite(number, wish, actor, proof)
             touched = await add_edges(self.store, edges, held)
         for other in touched.values():
             if other.id != number:
-                self._tell(other, "updated", actor.name)
-        return await self._told(before, touched.get(number, after), actor)
+                self._notify(other, "updated", actor.name)
+        return await self._report_change(before, touched.get(number, after), actor)
 
     async def claim(self, id: str, by: str, tools: frozenset[str] | None = None) -> Task:
         """Take this task and start it; taking one's own again succeeds. `tools` are those the claimer can use.
 
         Raises TaskRefused (`task_not_found already_claimed already_resolved blocked reserved`), StorageError.
         """
-        by = in_realm(by, self._realm)
-        return self._claimed(await claim.claim(self.store, task_id(id), Actor(by, tools=tools)), by)
+        by = with_realm(by, self._realm)
+        return self._report_claim(await claim.claim_task(self.store, task_id(id), Actor(by, tools=tools)), by)
 
     async def claim_next(self, by: str, tools: frozenset[str] | None = None, settle_ms: int = 0) -> Task | None:
         """Take and start the lowest task that is free, not blocked, no draft, and meant for this member; else None.
 
         `settle_ms` is how long a file must not have changed, for a list whose lead is another program.
         """
-        by = in_realm(by, self._realm)
+        by = with_realm(by, self._realm)
         taken = await claim.claim_next(self.store, Actor(by, tools=tools), settle_ms)
-        return None if taken is None else self._claimed(taken, by)
+        return None if taken is None else self._report_claim(taken, by)
 
     def next_claim_at(self, settle_ms: int = 0) -> int:
         """When a task that only waits for its creator becomes claimable, in ms since 1970; 0 when there is none."""
@@ -234,17 +246,17 @@ class TaskList:
 
     async def finish_drafts(self, by: str) -> None:
         """Let idle members claim what this creator added: its turn has ended."""
-        for task in await self._drafts.finish(in_realm(by, self._realm)):
-            self._tell(task, "updated", by)
+        for task in await self._drafts.finish(with_realm(by, self._realm)):
+            self._notify(task, "updated", by)
 
     async def release(self, owner: str, *, by: str = "system") -> list[Task]:
         """Hand the open tasks of a member that is gone back to the list: pending, without owner. Returns them."""
-        back = [after for _, after in await claim.release(self.store, in_realm(owner, self._realm))]
+        back = [after for _, after in await claim.release_all(self.store, with_realm(owner, self._realm))]
         for task in back:
-            self._tell(task, "released", by)
+            self._notify(task, "released", by)
         return back
 
-    async def verify(self, task: Task, check: str, *, keeps_owner: bool) -> Checked | None:
+    async def verify(self, task: Task, check: str, *, keeps_owner: bool) -> TaskCheckResult | None:
         """Check a completion that another program made: one that fails is taken back, one that passes is noted.
 
         `check` is the check that the task had before, if that program took it away. None: nothing is to be checked, or
@@ -254,65 +266,67 @@ class TaskList:
             return None
         measured = with_check(task, check)
         commands = self._check.commands(measured)
-        if not commands or task.passed(*commands):
+        if not commands or task.passed_checks(*commands):
             return None
         checked = await self._check.run(measured, commands, task.owner or "")
-        if not checked.ran:
+        if not checked.was_run:
             return checked
 
         def change(now: Task) -> Task:
-            if now.status is not TaskStatus.COMPLETED or self._shown(now).owner != task.owner:
+            if now.status is not TaskStatus.COMPLETED or self._with_own_name(now).owner != task.owner:
                 return now
-            return marked(now, commands) if checked.passed else reopened(now, measured.check, keeps_owner=keeps_owner)
+            return (
+                mark_checked(now, commands) if checked.passed else reopen(now, measured.check, keeps_owner=keeps_owner)
+            )
 
-        before, after = await self.store.rewrite(task.id, change)
+        before, after = await self.store.change(task.id, change)
         if after == before:
             return None
-        self._tell(after, "updated" if checked.passed or keeps_owner else "released", "task-list")
+        self._notify(after, "updated" if checked.passed or keeps_owner else "released", "task-list")
         return checked
 
-    def unverified(self, task: Task) -> bool:
+    def is_unverified(self, task: Task) -> bool:
         """Whether the task is completed and has a check, its own or that of all tasks, that nobody of ours saw pass."""
         if task.status is not TaskStatus.COMPLETED:
             return False
         commands = self._check.commands(task) if self._check is not None else ()
-        return task.unverified or not task.passed(*commands)
+        return task.is_unverified or not task.passed_checks(*commands)
 
     # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def reset_into_archive(self, target: Path) -> int:
         """Move all tasks into `target`; numbers go on where they were. Returns how many were moved."""
-        return await moves.set_aside(self.store, target)
+        return await moves.archive_all(self.store, target)
 
     async def remove_into_archive(self, target: Path) -> int:
         """Move all tasks into `target` and remove the directory; a new list of the name begins at 1."""
-        return await moves.move_away(self.store, target)
+        return await moves.archive_and_remove(self.store, target)
 
-    async def take_over(self, other: TaskList) -> list[Task]:
+    async def adopt_open_tasks(self, other: TaskList) -> list[Task]:
         """Move the open tasks of another list here under their numbers. Returns them."""
-        return await moves.take_over(self.store, other.store)
+        return await moves.adopt_open_tasks(self.store, other.store)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _rewrite(self, id: str, wish: Wish, actor: Actor, proof: Proof | None) -> tuple[Task, Task]:
+    async def _rewrite(self, id: str, wish: TaskWishes, actor: Actor, proof: CheckProof | None) -> tuple[Task, Task]:
         def change(task: Task) -> Task:
-            after = self._wished(task, wish, actor)
-            after = finish_draft(after) if wish.get("ready") else self._drafts.renewed(after, actor.name)
+            after = self._apply_update(task, wish, actor)
+            after = finish_draft(after) if wish.get("ready") else self._drafts.with_renewed_note(after, actor.name)
             completes = task.status is not TaskStatus.COMPLETED and after.status is TaskStatus.COMPLETED
             if self._check is None or not completes:
                 return after
             commands = self._check.commands(after)
             if proof is not None:
-                return proof.completed(task, after, commands)
+                return proof.complete(task, after, commands)
             if commands:
-                raise changed(task)
+                raise task_changed_error(task)
             return after
 
-        return await self.store.rewrite(id, change)
+        return await self.store.change(id, change)
 
-    def _wished(self, task: Task, wish: Wish, actor: Actor) -> Task:
+    def _apply_update(self, task: Task, wish: TaskWishes, actor: Actor) -> Task:
         more = [task_id(i) for i in wish.get("add_blocked_by", ())]
-        return wished(task, wish, actor, lambda: self.store.open_blockers(task, more))
+        return apply_update(task, wish, actor, lambda: self.store.open_blockers(task, more))
 
     def _allow(self, metadata: Mapping[str, Any] | None, seen_from: Path | None) -> None:
         """Set a check; the caller is a Teamwright agent that may run it. Raises UsageError."""
@@ -320,81 +334,83 @@ class TaskList:
         if self._check is not None and (command := own_check(metadata)):
             self._check.allow(command, seen_from)
 
-    async def _proved(self, id: str, wish: Wish, actor: Actor) -> Proof | None:
+    async def _run_checks(self, id: str, wish: TaskWishes, actor: Actor) -> CheckProof | None:
         """What the task's checks say, for whoever may complete it; None when there are none. Raises TaskRefused."""
         task = self.store.read(id) if self._check is not None else None
         if self._check is None or task is None or task.status is TaskStatus.COMPLETED:
             return None
-        after = self._wished(task, wish, actor)
+        after = self._apply_update(task, wish, actor)
         commands = self._check.commands(after)
         if not commands:
             return None
-        checked = await self._check.run(self._shown(after), commands, self._own(actor.name))
-        if checked.ran and not checked.passed:
-            raise failed(task, checked)
-        return Proof(task, commands, checked)
+        checked = await self._check.run(self._with_own_name(after), commands, self._own_name(actor.name))
+        if checked.was_run and not checked.passed:
+            raise check_failed_error(task, checked)
+        return CheckProof(task, commands, checked)
 
-    async def _told(self, before: Task, after: Task, actor: Actor) -> Change:
-        changed = fields_changed(before, after)
+    async def _report_change(self, before: Task, after: Task, actor: Actor) -> TaskUpdateResult:
+        changed = changed_fields(before, after)
         if not changed:
-            return Change(self._shown(after), ())
-        kind = kind_of_change(before, after, actor.name)
-        self._tell(after, kind, actor.name)
+            return TaskUpdateResult(self._with_own_name(after), ())
+        kind = change_word(before, after, actor.name)
+        self._notify(after, kind, actor.name)
         new_owner = after.owner if after.owner != before.owner else None
-        assigned = None if new_owner is None or same(new_owner, actor.name) else self._own(new_owner)
+        assigned = None if new_owner is None or is_owner(new_owner, actor.name) else self._own_name(new_owner)
         taken = after.owner != before.owner and before.status is not TaskStatus.COMPLETED
         removed_from = self._other_owner(before, actor) if taken else None
-        unblocked = self._unblocked(after) if kind == "completed" else ()
-        return Change(self._shown(after), changed, assigned, removed_from, unblocked)
+        unblocked = self._find_unblocked(after) if kind == "completed" else ()
+        return TaskUpdateResult(self._with_own_name(after), changed, assigned, removed_from, unblocked)
 
     def _other_owner(self, task: Task, actor: Actor) -> str | None:
         """The task's owner, unless that is the actor or nobody."""
-        return None if task.owner is None or same(task.owner, actor.name) else self._own(task.owner)
+        return None if task.owner is None or is_owner(task.owner, actor.name) else self._own_name(task.owner)
 
-    async def _delete(self, id: str, actor: Actor) -> Change:
+    async def _delete(self, id: str, actor: Actor) -> TaskUpdateResult:
         if not self.store.path(id).exists():
-            raise not_found(id)  # there may be no list at all, and nothing to lock
+            raise not_found_error(id)  # there may be no list at all, and nothing to lock
         async with self.store.list_lock().hold() as held:
             dependents = self.store.index.dependents(int(id))
-            gone = await self.store.remove(id, lambda task: may_delete(task, actor), held)
-            touched = await drop_references(self.store, gone, held)
-        self._tell(gone, "deleted", actor.name)
+            gone = await self.store.remove(id, lambda task: require_deletable(task, actor), held)
+            touched = await remove_references(self.store, gone, held)
+        self._notify(gone, "deleted", actor.name)
         for other in touched.values():
-            self._tell(other, "updated", actor.name)
+            self._notify(other, "updated", actor.name)
         was_open = gone.status is not TaskStatus.COMPLETED
-        waited = gone.with_(blocks=(*gone.blocks, *map(str, dependents)))
+        waited = gone.copy_with(blocks=(*gone.blocks, *map(str, dependents)))
         removed_from = self._other_owner(gone, actor) if was_open else None
-        return Change(self._shown(gone), (DELETED,), None, removed_from, self._unblocked(waited) if was_open else ())
+        return TaskUpdateResult(
+            self._with_own_name(gone), (DELETED,), None, removed_from, self._find_unblocked(waited) if was_open else ()
+        )
 
-    def _unblocked(self, task: Task) -> tuple[Task, ...]:
-        ids = in_order((*task.blocks, *map(str, self.store.index.dependents(task.number))))
-        near = [self.store.index.look(int(i)) for i in ids if i.isascii() and i.isdigit()]
-        pending = [t for t in near if t and t.status is TaskStatus.PENDING and not t.internal]
-        return tuple(t for t in pending if not (self.waits_for(t) and self.store.open_blockers(t)))
+    def _find_unblocked(self, task: Task) -> tuple[Task, ...]:
+        ids = sort_ids((*task.blocks, *map(str, self.store.index.dependents(task.number))))
+        near = [self.store.index.refresh_task(int(i)) for i in ids if i.isascii() and i.isdigit()]
+        pending = [t for t in near if t and t.status is TaskStatus.PENDING and not t.is_internal]
+        return tuple(t for t in pending if not (self.known_blockers(t) and self.store.open_blockers(t)))
 
-    def _claimed(self, taken: tuple[Task, Task], by: str) -> Task:
+    def _report_claim(self, taken: tuple[Task, Task], by: str) -> Task:
         before, after = taken
         if after != before:
-            self._tell(after, "claimed", by)
-        return self._shown(after)
+            self._notify(after, "claimed", by)
+        return self._with_own_name(after)
 
-    def _shown(self, task: Task) -> Task:
+    def _with_own_name(self, task: Task) -> Task:
         """The task with its owner as this session calls it."""
         if not self._realm or task.owner is None:
             return task
-        own = self._own(task.owner)
-        return task if own == task.owner else task.with_(owner=own)
+        own = self._own_name(task.owner)
+        return task if own == task.owner else task.copy_with(owner=own)
 
-    def _own(self, name: str) -> str:
+    def _own_name(self, name: str) -> str:
         bare, _, realm = name.partition("@")
         return bare if realm and realm == self._realm else name
 
-    def _tell(self, task: Task, change: str, by: str) -> None:
+    def _notify(self, task: Task, change: str, by: str) -> None:
         if self._on_change is not None:
-            self._on_change(self._shown(task), change, self._own(by))
+            self._on_change(self._with_own_name(task), change, self._own_name(by))
 
 
-def _edges(id: str, wish: Wish) -> list[Edge]:
+def _edges(id: str, wish: TaskWishes) -> list[Edge]:
     after = [(id, task_id(i)) for i in wish.get("add_blocks", ())]
     before = [(task_id(i), id) for i in wish.get("add_blocked_by", ())]
     return [*before, *after]

@@ -1,4 +1,4 @@
-"""Many agents: the roster, the lifecycle table, the runner of a teammate, the team and its ending.
+"""A team: roster, lead, teammates, mailboxes, starting, resuming and shutting down of members.
 
-Knows `agent` and all below. Does not know any tool's code or any screen: tools are handed in by `app`.
+Depends on agents. Leaves settings, trust and sessions to the packages above.
 """

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.storage.atomic import storage_error
-from teamwright.storage.lock import lock_for
+from teamwright.storage.file_lock import lock_for
 from teamwright.storage.paths import Home, make_private
-from teamwright.tasks.shared import is_shared
+from teamwright.tasks.shared_list import is_shared
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.team_file import read_team_file
 
@@ -48,11 +48,11 @@ async def archive_team(home: Home, directory: str) -> Path:
     async with lock_for(config, home.guard(config)).hold() as held:
         held.check()
         _move(home.team(directory), entry)
-    await _see_through(home, directory, entry)
+    await _finish_archiving(home, directory, entry)
     return entry
 
 
-async def archived_by(home: Home, session: str) -> Path | None:
+async def find_archived(home: Home, session: str) -> Path | None:
     """The entry of the team that this session deleted last, seen through if a kill cut that off; None: there is none.
 
     Raises StorageError, LockTimeout.
@@ -65,36 +65,38 @@ async def archived_by(home: Home, session: str) -> Path | None:
                 continue
             directory = entry.name.rpartition("-")[0]
             if not home.team(directory).exists():
-                await _see_through(home, directory, entry)
+                await _finish_archiving(home, directory, entry)
             return entry
     return None
 
 
-async def _see_through(home: Home, directory: str, entry: Path) -> None:
+async def _finish_archiving(home: Home, directory: str, entry: Path) -> None:
     """What follows the team's directory into its entry; what is there already stays."""
     with contextlib.suppress(OSError):  # our own lock directory moved along
         (entry / "config.json.lock").rmdir()
-    _move_ours(home, directory, entry)
+    _move_own_files(home, directory, entry)
     if home.tasks(directory).is_dir() and not is_shared(home.tasks(directory)):
         await TaskList(home.tasks(directory), home.guard).remove_into_archive(entry / "tasks")
 
 
-def prune_archive(home: Home, *, days: float = RETENTION_DAYS, now: float | None = None, share: int = 1) -> list[Path]:
+def prune_archive(
+    home: Home, *, days: float = RETENTION_DAYS, now: float | None = None, max_share: int = 1
+) -> list[Path]:
     """Remove what was archived more than so many days before `now`, at most one of `share` entries. Returns them."""
     limit = (time.time() if now is None else now) - days * 86_400
     if not home.archive.is_dir():
         return []
     entries = [entry for entry in home.archive.iterdir() if entry.is_dir() and not entry.is_symlink()]
     aged = sorted((entry.stat().st_mtime, entry) for entry in entries)
-    old = [entry for changed, entry in aged if changed < limit][: -(-len(entries) // share)]
+    old = [entry for changed, entry in aged if changed < limit][: -(-len(entries) // max_share)]
     for entry in old:
         shutil.rmtree(entry, ignore_errors=True)
     return [entry for entry in old if not entry.exists()]
 
 
-def _move_ours(home: Home, directory: str, entry: Path) -> None:
+def _move_own_files(home: Home, directory: str, entry: Path) -> None:
     """Requests lie elsewhere under a foreign root; doorbells are of no use to anybody."""
-    requests, bells = home.requests(directory), home.bell(directory, "any").parent
+    requests, bells = home.requests(directory), home.doorbell(directory, "any").parent
     if requests.is_dir():
         _move(requests, entry / "requests")
     for place in (entry / "bells", bells):

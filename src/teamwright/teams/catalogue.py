@@ -14,18 +14,26 @@ from shlex import quote
 from typing import Any, cast
 
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
-from teamwright.protocol.ids import LEAD, agent_id, dir_stem, nearest, team_dir, team_name
-from teamwright.protocol.mail import parse_entry, says_nothing
-from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.ids import LEAD, agent_id, directory_name, nearest, team_dir, team_name
+from teamwright.protocol.mail import is_contentless, parse_entry
+from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
+from teamwright.storage.file_lock import remove_dead_locks
 from teamwright.storage.paths import Home
-from teamwright.tasks.shared import is_shared
+from teamwright.tasks.shared_list import is_shared
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_entry, archive_team
 from teamwright.teams.roster import Roster
-from teamwright.teams.team_file import LeadLease, TeamFile, lead_lives, read_team_file, take_lead
+from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, read_team_file, take_lead
+
+
+def remove_team_locks(home: Home, directory: str) -> list[Path]:
+    """Remove locks of dead owners on the roster, the inboxes and the tasks of a team. Returns the files freed."""
+    team = home.team(directory)
+    places = (team, team / "inboxes", home.tasks(directory))
+    return [file for place in places for file in remove_dead_locks(place, home.guard)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +73,35 @@ class CreatedTeam:
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class UnfinishedWork:
     """What keeps a team from being finished: live members, open tasks, unread messages."""
 
     members: tuple[str, ...]
     tasks: tuple[str, ...]
-    unread: int
+    unread_messages: int
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether nothing is left."""
-        return not (self.members or self.tasks or self.unread)
+        return not (self.members or self.tasks or self.unread_messages)
 
     def __str__(self) -> str:
         """One line for people."""
-        counts = ((len(self.members), "live member"), (len(self.tasks), "open task"), (self.unread, "unread message"))
+        counts = (
+            (len(self.members), "live member"),
+            (len(self.tasks), "open task"),
+            (self.unread_messages, "unread message"),
+        )
         parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
         return ", ".join(parts) or "nothing open"
 
 
-def session_list(session: str) -> str:
+def session_list_name(session: str) -> str:
     """The directory of a session's own task list, and the name of its implicit team."""
     return f"session-{session[:8]}"
 
 
-def _meant(name: str, teams: Sequence[TeamOnDisk]) -> list[str]:
+def _suggest_names(name: str, teams: Sequence[TeamOnDisk]) -> list[str]:
     """What a name that no team has may stand for: a member, by its address, or what comes nearest; three at most."""
     addresses = [(m.name, f"{m.name}@{t.config.name}") for t in teams for m in t.config.members if m.name != LEAD]
     close = nearest(name, [*(t.config.name for t in teams), *dict(addresses)])
@@ -108,12 +120,12 @@ class Teams:
     def __init__(
         self,
         home: Home,
-        lives: Callable[[LeadLease], bool] = lead_lives,
-        alive: Callable[[str, Member], bool] | None = None,
+        is_alive: Callable[[LeadLease], bool] = is_lead_alive,
+        is_member_alive: Callable[[str, RosterMember], bool] | None = None,
     ) -> None:
         self.home = home
-        self._lives = lives
-        self._alive = alive
+        self._is_alive = is_alive
+        self._is_member_alive = is_member_alive
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -138,10 +150,10 @@ class Teams:
         loose = [t for t in teams if t.config.name.lower() == name.lower() or t.directory == name]
         if found := exact or loose:
             return found[0]
-        do = [f"did you mean {one}?" for one in _meant(name, teams)] or ["teamwright teams"]
+        do = [f"did you mean {one}?" for one in _suggest_names(name, teams)] or ["teamwright teams"]
         raise TeamwrightError("unknown-team", f'there is no team "{name[:100]}"', do=do)
 
-    async def led_by(self, session: str) -> TeamOnDisk | None:
+    async def find_led_by(self, session: str) -> TeamOnDisk | None:
         """The team that a session leads, or led when it ended; the newest of several. None: it has none."""
         led: list[TeamOnDisk] = []
         for team in await self.list():
@@ -151,25 +163,25 @@ class Teams:
                     led.append(team)
         return max(led, key=lambda team: team.config.created_at, default=None)
 
-    def lead_lives(self, directory: str) -> bool:
+    def is_lead_alive(self, directory: str) -> bool:
         """Whether a process leads the team now. A team of another product under its root counts as led."""
         file = read_team_file(self.home.team_file(directory))
         if file is None:
-            return self.home.foreign
-        return self._lives(file.lead)
+            return self.home.is_foreign
+        return self._is_alive(file.lead)
 
-    async def leftovers(self, directory: str) -> Leftovers:
+    async def unfinished_work(self, directory: str) -> UnfinishedWork:
         """What is open in a team. An inbox that cannot be read counts as one unread message."""
         config = await Roster(self.home, directory).read()
-        lead = self.lead_lives(directory)
-        alive = self._alive
+        lead = self.is_lead_alive(directory)
+        alive = self._is_member_alive
         members = tuple(m.name for m in config.teammates if lead or (alive and alive(directory, m)))
         place = self.home.tasks(directory)
         tasks = TaskList(place, self.home.guard)
         listed = [] if is_shared(place) else await tasks.all()
         open_tasks = tuple(t.id for t in listed if t.status is not TaskStatus.COMPLETED)
         open_tasks += tuple(t.id for t in tasks.store.damaged_tasks())
-        return Leftovers(members, open_tasks, _unread(self.home.team(directory) / "inboxes"))
+        return UnfinishedWork(members, open_tasks, _unread(self.home.team(directory) / "inboxes"))
 
     # ── making ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -182,18 +194,18 @@ class Teams:
         name = team_name(new.name)
         await self._refuse_second(new, name)
         archived: list[Path] = []
-        made = await self._begun(new, name)
+        made = await self._find_interrupted(new, name)
         while made is None:
-            archived += await self._make_way(name)
+            archived += await self._archive_finished(name)
             made = await self._write(new, name, await self._free_directory(name))
         directory, config, file = made
         tasks = TaskList(self.home.tasks(directory), self.home.guard)
         old = archive_entry(self.home, directory)
         if await tasks.reset_into_archive(old / "tasks"):
             archived.append(old)
-        own = TaskList(self.home.tasks(session_list(new.lead.session)), self.home.guard)
+        own = TaskList(self.home.tasks(session_list_name(new.lead.session)), self.home.guard)
         moves = own.directory != tasks.directory and not new.task_list
-        taken = await tasks.take_over(own) if moves else []
+        taken = await tasks.adopt_open_tasks(own) if moves else []
         return CreatedTeam(directory, config, file, tuple(archived), tuple(taken))
 
     async def create_implicit(self, new: NewTeam) -> CreatedTeam:
@@ -201,15 +213,15 @@ class Teams:
 
         `new.name` is not used. Raises TeamRefused when another session's team has the name.
         """
-        name = session_list(new.lead.session)
+        name = session_list_name(new.lead.session)
         made = await self._write(new, name, name)
         if made is not None:
             return CreatedTeam(*made)
         config = await Roster(self.home, name).read()
         if config.lead_session_id != new.lead.session:
-            raise _live(name, self.home.team(name))
+            raise _running_team_error(name, self.home.team(name))
         if read_team_file(self.home.team_file(name)) is None:
-            self._write_ours(new, name, config)
+            self._write_team_file(new, name, config)
         return CreatedTeam(name, config, await take_lead(self.home, name, new.lead, new.log))
 
     async def delete(self, directory: str) -> Path:
@@ -222,8 +234,8 @@ class Teams:
         for team in await self.list():
             if team.config.lead_session_id != new.lead.session or team.config.name == name:
                 continue
-            implicit = team.directory == session_list(new.lead.session)
-            if self.lead_lives(team.directory) and (team.config.teammates or not implicit):
+            implicit = team.directory == session_list_name(new.lead.session)
+            if self.is_lead_alive(team.directory) and (team.config.teammates or not implicit):
                 raise TeamRefused(
                     "team-refused",
                     f'this session leads "{team.config.name}" already',
@@ -231,15 +243,15 @@ class Teams:
                     note="nothing was created",
                 )
 
-    async def _make_way(self, name: str) -> list[Path]:
+    async def _archive_finished(self, name: str) -> list[Path]:
         """Archive a finished team of exactly this name; refuse when it is not finished."""
         same = [team for team in await self.list() if team.config.name == name]
         for team in same:
             place = self.home.team(team.directory)
-            if self.lead_lives(team.directory):
-                raise _live(name, place)
-            left = await self.leftovers(team.directory)
-            if not left.finished:
+            if self.is_lead_alive(team.directory):
+                raise _running_team_error(name, place)
+            left = await self.unfinished_work(team.directory)
+            if not left.is_finished:
                 raise TeamRefused(
                     "team-refused",
                     f'a team "{name}" whose lead is gone has {left}',
@@ -254,7 +266,7 @@ class Teams:
         return [await archive_team(self.home, team.directory) for team in same]
 
     async def _free_directory(self, name: str) -> str:
-        base, number = directory_for(name), 2
+        base, number = team_directory_name(name), 2
         directory = base
         while self.home.config(directory).exists() or is_shared(self.home.tasks(directory)):
             directory, number = f"{base}-{number}", number + 1
@@ -263,54 +275,56 @@ class Teams:
     async def _write(self, new: NewTeam, name: str, directory: str) -> tuple[str, TeamConfig, TeamFile] | None:
         """Write roster and team file; None when somebody else made a team there meanwhile."""
         id = agent_id(LEAD, name)
-        lead = Member(id, LEAD, agent_type=new.agent_type, model=new.model, joined_at=new.now, pane_id="", cwd=new.cwd)
+        lead = RosterMember(
+            id, LEAD, agent_type=new.agent_type, model=new.model, joined_at=new.now, pane_id="", cwd=new.cwd
+        )
         config = TeamConfig(name, id, new.lead.session, new.now, new.description or None, (lead,))
         if not Roster(self.home, directory).create(config):
             return None
-        return directory, config, self._write_ours(new, directory, config)
+        return directory, config, self._write_team_file(new, directory, config)
 
-    def _write_ours(self, new: NewTeam, directory: str, config: TeamConfig) -> TeamFile:
-        file = TeamFile.new(new.lead, new.log).on_list(new.task_list).with_roster(config)
+    def _write_team_file(self, new: NewTeam, directory: str, config: TeamConfig) -> TeamFile:
+        file = TeamFile.new(new.lead, new.log).with_task_list(new.task_list).with_roster(config)
         write_atomic(self.home.team_file(directory), file.encode())
         return file
 
-    async def _begun(self, new: NewTeam, name: str) -> tuple[str, TeamConfig, TeamFile] | None:
+    async def _find_interrupted(self, new: NewTeam, name: str) -> tuple[str, TeamConfig, TeamFile] | None:
         """The team of that name that this very session was making when it was killed: its roster is there, no more."""
         for team in await self.list():
             if team.config.name != name or team.config.lead_session_id != new.lead.session:
                 continue
-            if not self.home.foreign and read_team_file(self.home.team_file(team.directory)) is None:
-                return team.directory, team.config, self._write_ours(new, team.directory, team.config)
+            if not self.home.is_foreign and read_team_file(self.home.team_file(team.directory)) is None:
+                return team.directory, team.config, self._write_team_file(new, team.directory, team.config)
         return None
 
 
-def directory_for(name: str) -> str:
+def team_directory_name(name: str) -> str:
     """The directory of a team: as observed, but with `team` before one that no path may begin with or be."""
     directory = team_dir(name)
     try:
-        return dir_stem(directory)
+        return directory_name(directory)
     except InvalidName:
-        return dir_stem(f"team-{directory}")
+        return directory_name(f"team-{directory}")
 
 
-def _live(name: str, place: Path) -> TeamRefused:
+def _running_team_error(name: str, directory: Path) -> TeamRefused:
     return TeamRefused(
         "team-refused",
         f'a team "{name}" is at work',
-        looked_at=[("team", str(place))],
+        looked_at=[("team", str(directory))],
         do=["choose another name", "end that team first, where it runs"],
         note="nothing was created",
     )
 
 
 def _unread(inboxes: Path) -> int:
-    return sum(_unread_in(path) for path in sorted(inboxes.glob("*.json")))
+    return sum(_count_unread_in(path) for path in sorted(inboxes.glob("*.json")))
 
 
-def _unread_in(path: Path) -> int:
+def _count_unread_in(path: Path) -> int:
     try:
         loaded: Any = json.loads(path.read_bytes())
         entries = [parse_entry(e) for e in cast("list[dict[str, Any]]", loaded)]
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return 1
-    return sum(not entry.read and not says_nothing(entry.text) for entry in entries)
+    return sum(not entry.read and not is_contentless(entry.text) for entry in entries)

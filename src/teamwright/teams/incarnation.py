@@ -7,21 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, field
+from pathlib import Path
 from typing import Any, cast
 
-from teamwright.agent.definition import Bounds
+from teamwright.agent.agent_type import AgentBounds
 from teamwright.models.effort import Effort, parse_effort
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
-from teamwright.protocol.roster import Member
+from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.values import dataclass
 
-_NOTED = ("agentId", "name", "agentType", "model", "color", "planModeRequired", "joinedAt", "cwd", "worktreePath")
+LEASE = "lease"
+"""The file in the room that the process holds for life."""
+
+
+def process_directory(transcript: Path) -> Path:
+    """The room of the member with this transcript."""
+    return transcript.parent.parent / "members" / transcript.stem
+
+
+_STORED_KEYS = ("agentId", "name", "agentType", "model", "color", "planModeRequired", "joinedAt", "cwd", "worktreePath")
 """Keys of a roster entry that team.json keeps with a life; its other files tell the rest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Incarnation:
     """One run of a member: the facts that a resuming process cannot read elsewhere.
 
     `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
@@ -40,7 +50,7 @@ class Life:
     model: str | None = None
     max_turns: int | None = None
     budget: Budget = NO_CAPS
-    bounds: Bounds | None = None
+    bounds: AgentBounds | None = None
     mode: str | None = None
     effort: Effort | None = None
     place: Mapping[str, Any] | None = None
@@ -61,12 +71,12 @@ class Life:
         del out["budget"]
         out |= out.pop("extra")
         kept = out.pop("bounds")
-        bounds = {"bounds": kept} if self.bounds not in (None, Bounds()) else {}
+        bounds = {"bounds": kept} if self.bounds not in (None, AgentBounds()) else {}
         return out | ({"budget": self.budget.as_json()} if self.budget else {}) | bounds
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
+class PendingEnd:
     """A member that has ended, until the lead is notified: a process that resumes the team completes this.
 
     `name` as the roster has it; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list,
@@ -91,27 +101,27 @@ class Parting:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedIncarnation:
     """The last run of a name that has ended: its cause, and the call that started it, which starts no second member."""
 
     call: str
     cause: str
 
 
-def noted_entry(member: Member) -> dict[str, Any]:
+def stored_entry(member: RosterMember) -> dict[str, Any]:
     """The part of a member's roster entry that team.json keeps."""
     whole = member.to_json()
-    return {key: whole[key] for key in _NOTED if key in whole}
+    return {key: whole[key] for key in _STORED_KEYS if key in whole}
 
 
-_LIFE_KEYS = frozenset(Life.__annotations__) - {"extra"}
-_PARTING_KEYS = frozenset(Parting.__annotations__) - {"extra"}
+_INCARNATION_KEYS = frozenset(Incarnation.__annotations__) - {"extra"}
+_PENDING_END_KEYS = frozenset(PendingEnd.__annotations__) - {"extra"}
 
 
-def parse_life(data: Mapping[str, Any]) -> Life:
+def parse_incarnation(data: Mapping[str, Any]) -> Incarnation:
     """One life, from its object in the file. Raises ValueError, KeyError, TypeError for what is none."""
     model, rounds, mode = data.get("model"), data.get("max_turns"), data.get("mode")
-    return Life(
+    return Incarnation(
         int(data["incarnation"]),
         str(data["transcript"]),
         str(data["first"]),
@@ -119,28 +129,28 @@ def parse_life(data: Mapping[str, Any]) -> Life:
         None if model is None else str(model),
         None if rounds is None else int(rounds),
         Budget.from_json(data.get("budget", {})),
-        _bounds(data.get("bounds")),
+        _parse_bounds(data.get("bounds")),
         mode if mode is None else str(Mode(mode)) if mode else "",
         None if (effort := data.get("effort")) is None else parse_effort(effort),
         cast("Mapping[str, Any] | None", data.get("place")),
         str(data.get("command", "")),
         str(data.get("crashed", "")),
         dict(data.get("entry", {})),
-        {key: value for key, value in data.items() if key not in _LIFE_KEYS},
+        {key: value for key, value in data.items() if key not in _INCARNATION_KEYS},
     )
 
 
-def _bounds(data: Mapping[str, Any] | None) -> Bounds | None:
+def _parse_bounds(data: Mapping[str, Any] | None) -> AgentBounds | None:
     if data is None:
         return None
     tools = data.get("tools")
     names = {key: tuple(map(str, data.get(key, ()))) for key in ("disallowed_tools", "denied", "hooks")}
     only = None if tools is None else tuple(map(str, tools))
-    return Bounds(only, read_only=bool(data.get("read_only")), role=bool(data.get("role")), **names)
+    return AgentBounds(only, read_only=bool(data.get("read_only")), role=bool(data.get("role")), **names)
 
 
-def parse_parting(data: Mapping[str, Any]) -> Parting:
-    return Parting(
+def parse_pending_end(data: Mapping[str, Any]) -> PendingEnd:
+    return PendingEnd(
         str(data["name"]),
         int(data["incarnation"]),
         str(data["cause"]),
@@ -149,5 +159,5 @@ def parse_parting(data: Mapping[str, Any]) -> Parting:
         tuple(str(id) for id in data.get("tasks", ())),
         bool(data.get("tell", True)),
         bool(data.get("keeps", False)),
-        {key: value for key, value in data.items() if key not in _PARTING_KEYS},
+        {key: value for key, value in data.items() if key not in _PENDING_END_KEYS},
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class State(StrEnum):
+class MemberState(StrEnum):
     """Where a member is. `blocked` waits for a permission; `stopping` was asked to stop and may object.
 
     `awaiting` handed in a plan and rests until it is answered: a permission holds up a call, a plan a member.
@@ -37,7 +37,7 @@ class State(StrEnum):
     SUSPENDED = "suspended"
 
 
-class Event(StrEnum):
+class LifecycleEvent(StrEnum):
     """What can happen to a member."""
 
     READY = "ready"
@@ -46,73 +46,83 @@ class Event(StrEnum):
     AWAIT = "await"
     BLOCK = "block"
     ANSWERED = "answered"
-    STOP_ASKED = "stop_asked"
+    STOP_REQUESTED = "stop_asked"
     OBJECTED = "objected"
     LEFT = "left"
-    BROKE = "broke"
+    FAILED = "broke"
     CRASHED = "crashed"
     KILLED = "killed"
     SUSPENDED = "suspended"
 
 
-GONE = frozenset({State.COMPLETED, State.FAILED, State.CRASHED, State.KILLED, State.SUSPENDED})
+ENDED_STATES = frozenset(
+    {MemberState.COMPLETED, MemberState.FAILED, MemberState.CRASHED, MemberState.KILLED, MemberState.SUSPENDED}
+)
 """States without a way back: this object is over."""
 
-FAILURES = frozenset({State.FAILED, State.CRASHED})
+FAILED_STATES = frozenset({MemberState.FAILED, MemberState.CRASHED})
 """Ends that nobody asked for: the member keeps its place on the roster and its conversation."""
 
-BUSY = frozenset({State.PENDING, State.WORKING, State.BLOCKED, State.STOPPING})
+BUSY_STATES = frozenset({MemberState.PENDING, MemberState.WORKING, MemberState.BLOCKED, MemberState.STOPPING})
 """States in which a headless run waits."""
 
-LIMITED = "the rate limit"
+RATE_LIMITED = "the rate limit"
 """The detail of a member at rest that owes a turn and goes on with it by itself, once the service lets it."""
 
-_ANY = {
-    Event.BROKE: State.FAILED,
-    Event.CRASHED: State.CRASHED,
-    Event.KILLED: State.KILLED,
-    Event.LEFT: State.COMPLETED,
-    Event.SUSPENDED: State.SUSPENDED,
+_FROM_ANY_STATE = {
+    LifecycleEvent.FAILED: MemberState.FAILED,
+    LifecycleEvent.CRASHED: MemberState.CRASHED,
+    LifecycleEvent.KILLED: MemberState.KILLED,
+    LifecycleEvent.LEFT: MemberState.COMPLETED,
+    LifecycleEvent.SUSPENDED: MemberState.SUSPENDED,
 }
 
-NEXT: dict[State, dict[Event, State]] = {
-    State.PENDING: {Event.READY: State.IDLE, **_ANY},
-    State.IDLE: {
-        Event.WOKEN: State.WORKING,
-        Event.AWAIT: State.AWAITING,
-        Event.STOP_ASKED: State.STOPPING,
-        **_ANY,
+TRANSITIONS: dict[MemberState, dict[LifecycleEvent, MemberState]] = {
+    MemberState.PENDING: {LifecycleEvent.READY: MemberState.IDLE, **_FROM_ANY_STATE},
+    MemberState.IDLE: {
+        LifecycleEvent.WOKEN: MemberState.WORKING,
+        LifecycleEvent.AWAIT: MemberState.AWAITING,
+        LifecycleEvent.STOP_REQUESTED: MemberState.STOPPING,
+        **_FROM_ANY_STATE,
     },
-    State.WORKING: {
-        Event.REST: State.IDLE,
-        Event.AWAIT: State.AWAITING,
-        Event.BLOCK: State.BLOCKED,
-        Event.STOP_ASKED: State.STOPPING,
-        **_ANY,
+    MemberState.WORKING: {
+        LifecycleEvent.REST: MemberState.IDLE,
+        LifecycleEvent.AWAIT: MemberState.AWAITING,
+        LifecycleEvent.BLOCK: MemberState.BLOCKED,
+        LifecycleEvent.STOP_REQUESTED: MemberState.STOPPING,
+        **_FROM_ANY_STATE,
     },
-    State.AWAITING: {Event.WOKEN: State.WORKING, Event.STOP_ASKED: State.STOPPING, **_ANY},
-    State.BLOCKED: {Event.ANSWERED: State.WORKING, Event.STOP_ASKED: State.STOPPING, **_ANY},
-    State.STOPPING: {
-        Event.OBJECTED: State.WORKING,
-        Event.BLOCK: State.STOPPING,
-        Event.ANSWERED: State.STOPPING,
-        **_ANY,
+    MemberState.AWAITING: {
+        LifecycleEvent.WOKEN: MemberState.WORKING,
+        LifecycleEvent.STOP_REQUESTED: MemberState.STOPPING,
+        **_FROM_ANY_STATE,
     },
-    State.COMPLETED: {},
-    State.FAILED: {},
-    State.CRASHED: {},
-    State.KILLED: {},
-    State.SUSPENDED: {},
+    MemberState.BLOCKED: {
+        LifecycleEvent.ANSWERED: MemberState.WORKING,
+        LifecycleEvent.STOP_REQUESTED: MemberState.STOPPING,
+        **_FROM_ANY_STATE,
+    },
+    MemberState.STOPPING: {
+        LifecycleEvent.OBJECTED: MemberState.WORKING,
+        LifecycleEvent.BLOCK: MemberState.STOPPING,
+        LifecycleEvent.ANSWERED: MemberState.STOPPING,
+        **_FROM_ANY_STATE,
+    },
+    MemberState.COMPLETED: {},
+    MemberState.FAILED: {},
+    MemberState.CRASHED: {},
+    MemberState.KILLED: {},
+    MemberState.SUSPENDED: {},
 }
 
 
-class NoSuchStep(ValueError):
+class InvalidTransition(ValueError):
     """The table has no such step: a mistake of ours."""
 
 
-def advance(state: State, event: Event) -> State:
-    """The next state. Raises NoSuchStep for what the table does not have."""
+def advance(state: MemberState, event: LifecycleEvent) -> MemberState:
+    """The next state. Raises InvalidTransition for what the table does not have."""
     try:
-        return NEXT[state][event]
+        return TRANSITIONS[state][event]
     except KeyError:
-        raise NoSuchStep(f"a member that is {state} cannot be {event}") from None
+        raise InvalidTransition(f"a member that is {state} cannot be {event}") from None

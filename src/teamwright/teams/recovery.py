@@ -16,33 +16,32 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.agent.transcript import read_header
-from teamwright.mail.inbox import peek
-from teamwright.protocol.clock import ms_of
+from teamwright.mail.inbox import read_entries
+from teamwright.processes.process_tree import process_start
+from teamwright.protocol.clock import parse_iso_ms
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, agent_id, inbox_stem, team_dir
-from teamwright.protocol.mail import Entry, parse_entry
-from teamwright.protocol.roster import Member, TeamConfig, parse_config, parse_member
-from teamwright.storage.atomic import keep_copy, write_atomic, write_new
+from teamwright.protocol.mail import InboxEntry, parse_entry
+from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config, parse_member
+from teamwright.storage.atomic import keep_damaged_copy, write_atomic, write_new
+from teamwright.storage.event_log_reader import read_events
+from teamwright.storage.file_lock import lock_for
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.lease import lease_holder
-from teamwright.storage.lock import lock_for
-from teamwright.storage.log_reader import read_events
 from teamwright.storage.paths import Home
-from teamwright.storage.processes.family import start_of
-from teamwright.teams.incarnation import Life, noted_entry
-from teamwright.teams.member.room import LEASE, room_of
+from teamwright.teams.incarnation import LEASE, Incarnation, process_directory, stored_entry
 from teamwright.teams.roster import Roster
-from teamwright.teams.team_file import LeadLease, TeamFile, lead_lives, read_team_file
+from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, read_team_file
 
 IN_PROCESS = "in-process"
 
-_LATE_MS = 1_000
+_CLOCK_SLACK_MS = 1_000
 """So much older than its roster entry a member's transcript may be by its clock."""
 
 
 async def recover_teams(
-    home: Home, session: str = "", lives: Callable[[LeadLease], bool] = lead_lives, *, word: str = ""
+    home: Home, session: str = "", is_alive: Callable[[LeadLease], bool] = is_lead_alive, *, word: str = ""
 ) -> tuple[str, ...]:
     """Rebuild what is damaged or missing of the teams on disk. Returns a sentence for each file that was rebuilt.
 
@@ -53,7 +52,7 @@ async def recover_teams(
     told: list[str] = []
     for directory in damaged_teams(home, word):
         with suppress(TeamwrightError, OSError):
-            if said := await _Recovery(home, directory, session, lives).recover():
+            if said := await _Recovery(home, directory, session, is_alive).recover():
                 told.append(said)
     return tuple(told)
 
@@ -100,11 +99,11 @@ def _read_file(home: Home, directory: str) -> TeamFile | None:
 class _Recovery:
     """One team's files."""
 
-    def __init__(self, home: Home, directory: str, session: str, lives: Callable[[LeadLease], bool]) -> None:
+    def __init__(self, home: Home, directory: str, session: str, is_alive: Callable[[LeadLease], bool]) -> None:
         self.home = home
         self.directory = directory
         self._session = session
-        self._lives = lives
+        self._is_alive = is_alive
 
     async def recover(self) -> str:
         """Rebuild one file from the other. Returns what was done, in a sentence; empty where nothing was to be done."""
@@ -115,20 +114,20 @@ class _Recovery:
             return await self._rebuild_roster(file)
         return ""
 
-    def _may(self, lead: LeadLease) -> bool:
+    def _may_rebuild(self, lead: LeadLease) -> bool:
         """Return True when this process may rebuild the team's files, because its lead is gone."""
-        return lead.session == self._session if self._session else not self._lives(lead)
+        return lead.session == self._session if self._session else not self._is_alive(lead)
 
     # ── config.json ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _rebuild_roster(self, file: TeamFile) -> str:
-        if not self._may(file.lead):
+        if not self._may_rebuild(file.lead):
             return ""
         roster = Roster(self.home, self.directory)
         with suppress(StorageError):
             await roster.read()  # another program may be writing it
             return ""
-        config = self.roster_from(file)
+        config = self.rebuild_roster(file)
         copy = await roster.restore(config)
         if copy is None:
             return ""
@@ -142,19 +141,24 @@ class _Recovery:
 
     def _members_of_other_programs(self, file: TeamFile, config: TeamConfig) -> list[str]:
         """Names that have an inbox and never were names of our agents."""
-        names = {*(member.name for member in config.members), *file.lives, *file.ended, *file.incarnations}
+        names = {
+            *(member.name for member in config.members),
+            *file.incarnation_records,
+            *file.ended,
+            *file.incarnations,
+        }
         ours = {inbox_stem(name).lower() for name in names}
         inboxes = (self.home.team(self.directory) / "inboxes").glob("*.json")
         return sorted(path.stem for path in inboxes if path.stem.lower() not in ours)
 
-    def roster_from(self, file: TeamFile) -> TeamConfig:
+    def rebuild_roster(self, file: TeamFile) -> TeamConfig:
         """The roster that team.json, the transcripts and the inboxes tell of."""
-        headers = {name: _header(Path(life.transcript)) for name, life in file.lives.items()}
-        name = self._name(file, headers)
-        lead = _header(_session_transcript(file))
+        headers = {name: _read_header(Path(life.transcript)) for name, life in file.incarnation_records.items()}
+        name = self._team_name(file, headers)
+        lead = _read_header(_session_transcript(file))
         noted: dict[str, Any] = {
             "name": name,
-            "createdAt": ms_of(str(lead.get("at", ""))) or 0,
+            "createdAt": parse_iso_ms(str(lead.get("at", ""))) or 0,
             "leadAgentId": agent_id(LEAD, name),
             "members": [
                 {
@@ -162,7 +166,7 @@ class _Recovery:
                     "name": LEAD,
                     "agentType": LEAD,
                     "model": str(lead.get("model", "")),
-                    "joinedAt": ms_of(str(lead.get("at", ""))) or 0,
+                    "joinedAt": parse_iso_ms(str(lead.get("at", ""))) or 0,
                     "tmuxPaneId": "",
                     "cwd": str(lead.get("cwd", "")),
                     "subscriptions": [],
@@ -172,43 +176,43 @@ class _Recovery:
         known = {**noted, **file.roster, "leadSessionId": file.lead.session}
         made = parse_config(json.dumps(known).encode())
         entries = sorted(
-            (self._entry(key, life, headers[key], name) for key, life in file.lives.items()),
+            (self._rebuild_entry(key, life, headers[key], name) for key, life in file.incarnation_records.items()),
             key=lambda member: member.joined_at,
         )
         return replace(made, members=(*made.members, *entries))
 
-    def _name(self, file: TeamFile, headers: Mapping[str, Mapping[str, Any]]) -> str:
+    def _team_name(self, file: TeamFile, headers: Mapping[str, Mapping[str, Any]]) -> str:
         """The team's name: as it was noted, else as the members' ids have it, else its directory."""
         if isinstance(name := file.roster.get("name"), str):
             return name
         ids = (str(header.get("agent_id", "")) for header in headers.values())
         return next((team for id in ids if (team := id.partition("@")[2])), self.directory)
 
-    def _entry(self, key: str, life: Life, header: Mapping[str, Any], team: str) -> Member:
-        name = str(life.entry.get("name") or header.get("member") or key)
-        place = life.place or {}
+    def _rebuild_entry(self, key: str, incarnation: Incarnation, header: Mapping[str, Any], team: str) -> RosterMember:
+        name = str(incarnation.entry.get("name") or header.get("member") or key)
+        place = incarnation.place or {}
         made = parse_member(
             {
                 "agentId": agent_id(name, team),
                 "name": name,
                 "model": str(header.get("model", "")),
                 "planModeRequired": False,
-                "joinedAt": ms_of(str(header.get("at", ""))) or 0,
+                "joinedAt": parse_iso_ms(str(header.get("at", ""))) or 0,
                 "cwd": str(header.get("cwd", "")),
                 "tmuxPaneId": str(place.get("id", IN_PROCESS)),
                 "backendType": str(place.get("kind", IN_PROCESS)),
-                **life.entry,
+                **incarnation.entry,
             }
         )
-        return replace(made, prompt=self._prompt(name, life.first), mode=life.mode or None)
+        return replace(made, prompt=self._find_prompt(name, incarnation.first), mode=incarnation.mode or None)
 
-    def _prompt(self, name: str, first: str) -> str:
+    def _find_prompt(self, name: str, first: str) -> str:
         """The text of the inbox entry with this id; empty when it is gone."""
-        return next((entry.text for entry in self._mail(name) if entry.msg_id == first), "")
+        return next((entry.text for entry in self._all_mail(name) if entry.msg_id == first), "")
 
-    def _mail(self, name: str) -> Iterator[Entry]:
+    def _all_mail(self, name: str) -> Iterator[InboxEntry]:
         with suppress(StorageError, OSError):
-            yield from peek(self.home.inbox(self.directory, name))
+            yield from read_entries(self.home.inbox(self.directory, name))
         with suppress(StorageError, OSError, ValueError, TypeError, AttributeError):
             for line in read_lines(self.home.inbox_archive(self.directory, name)):
                 yield parse_entry(json.loads(line))
@@ -216,19 +220,19 @@ class _Recovery:
     # ── team.json ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _rebuild_file(self, config: TeamConfig) -> str:
-        place = self._session_place(config.lead_session_id)
+        place = self._session_directory(config.lead_session_id)
         if place is None:
             return ""  # no Teamwright session led it: it is another product's
         lead = LeadLease(config.lead_session_id, 0, str(place / LEASE))
-        if not self._may(lead):
+        if not self._may_rebuild(lead):
             return ""
         path = self.home.team_file(self.directory)
-        made = self.file_from(config, lead, place)
+        made = self.rebuild_team_file(config, lead, place)
         async with lock_for(path, self.home.guard(path)).hold() as held:
             if _read_file(self.home, self.directory) is not None:
                 return ""
             held.check()
-            copy = keep_copy(path) if path.exists() else None
+            copy = keep_damaged_copy(path) if path.exists() else None
             (write_atomic if copy is not None else write_new)(path, made.encode())
         was = "missing" if copy is None else "damaged"
         kept = "" if copy is None else f" The damaged bytes are kept in {copy}."
@@ -237,41 +241,41 @@ class _Recovery:
             f"Caps of single members, and a task list shared by --task-list, are no longer known.{kept}"
         )
 
-    def _session_place(self, session: str) -> Path | None:
+    def _session_directory(self, session: str) -> Path | None:
         """Return the directory of a Teamwright session; None for an unknown id."""
         if not session or "/" in session:
             return None
-        found = glob.glob(f"{glob.escape(str(self.home.ours / 'projects'))}/*/{glob.escape(session)}/")
+        found = glob.glob(f"{glob.escape(str(self.home.own / 'projects'))}/*/{glob.escape(session)}/")
         return Path(found[0]) if found else None
 
-    def file_from(self, config: TeamConfig, lead: LeadLease, place: Path) -> TeamFile:
+    def rebuild_team_file(self, config: TeamConfig, lead: LeadLease, session_directory: Path) -> TeamFile:
         """The team file that the roster, the transcripts and the session's log in `place` tell of."""
-        log = place / "events.jsonl"
-        incarnations = _incarnations(log)
+        log = session_directory / "events.jsonl"
+        incarnations = _count_incarnations(log)
         file = replace(TeamFile.new(lead, str(log)).with_roster(config), incarnations=incarnations)
         own = config.find(LEAD)
         for member in config.teammates:
-            life = self._life(member, place, incarnations.get(member.name.lower(), 1))
+            life = self._incarnation(member, session_directory, incarnations.get(member.name.lower(), 1))
             if life is not None:
                 same = own is not None and own.model == member.model
-                file = file.begun(member.name, replace(life, model=None if same else member.model))
+                file = file.with_incarnation(member.name, replace(life, model=None if same else member.model))
         return file
 
-    def _life(self, member: Member, place: Path, incarnation: int) -> Life | None:
+    def _incarnation(self, member: RosterMember, session_directory: Path, incarnation: int) -> Incarnation | None:
         """The present life of a member; None for a member of another program."""
-        transcript = _transcript_of(member, place)
+        transcript = _find_transcript(member, session_directory)
         if transcript is None:
-            first = next((e.msg_id for e in self._mail(member.name) if e.sender == LEAD and e.msg_id), None)
+            first = next((e.msg_id for e in self._all_mail(member.name) if e.sender == LEAD and e.msg_id), None)
             if first is None or member.backend_type != IN_PROCESS:
                 return None
-            transcript = place / "agents" / f"{inbox_stem(member.name)}.jsonl"
+            transcript = session_directory / "agents" / f"{inbox_stem(member.name)}.jsonl"
         else:
-            first = _first_mail(transcript)
-        entry = noted_entry(member)
-        return Life(incarnation, str(transcript), first, place=_process(transcript), entry=entry)
+            first = _first_message_id(transcript)
+        entry = stored_entry(member)
+        return Incarnation(incarnation, str(transcript), first, place=_running_process(transcript), entry=entry)
 
 
-def _header(transcript: Path) -> Mapping[str, Any]:
+def _read_header(transcript: Path) -> Mapping[str, Any]:
     """The first line of a transcript; nothing where it is missing or damaged."""
     with suppress(StorageError, OSError):
         return read_header(transcript) or {}
@@ -282,7 +286,7 @@ def _session_transcript(file: TeamFile) -> Path:
     return Path(file.lead.lease).parent.with_suffix(".jsonl")
 
 
-def _incarnations(log: Path) -> dict[str, int]:
+def _count_incarnations(log: Path) -> dict[str, int]:
     """How many lives each name has begun, by the session's log."""
     known: dict[str, int] = {}
     with suppress(StorageError, OSError):
@@ -293,19 +297,19 @@ def _incarnations(log: Path) -> dict[str, int]:
     return known
 
 
-def _transcript_of(member: Member, place: Path) -> Path | None:
+def _find_transcript(member: RosterMember, session_directory: Path) -> Path | None:
     """The newest transcript of the member, of any session of the directory in which its lead ran."""
-    pattern = f"{glob.escape(str(place.parent))}/*/agents/{glob.escape(inbox_stem(member.name))}*.jsonl"
+    pattern = f"{glob.escape(str(session_directory.parent))}/*/agents/{glob.escape(inbox_stem(member.name))}*.jsonl"
     found: list[tuple[int, str]] = []
     for path in glob.glob(pattern):
-        header = _header(Path(path))
-        at = ms_of(str(header.get("at", ""))) or 0
-        if header.get("agent_id") == member.agent_id and at >= member.joined_at - _LATE_MS:
+        header = _read_header(Path(path))
+        at = parse_iso_ms(str(header.get("at", ""))) or 0
+        if header.get("agent_id") == member.agent_id and at >= member.joined_at - _CLOCK_SLACK_MS:
             found.append((at, path))
     return Path(max(found)[1]) if found else None
 
 
-def _first_mail(transcript: Path) -> str:
+def _first_message_id(transcript: Path) -> str:
     """The id of the first message that the member was given."""
     with suppress(OSError, ValueError, TypeError, AttributeError):
         for line in read_lines(transcript):
@@ -315,9 +319,9 @@ def _first_mail(transcript: Path) -> str:
     return ""
 
 
-def _process(transcript: Path) -> dict[str, Any] | None:
+def _running_process(transcript: Path) -> dict[str, Any] | None:
     """Where the member's own process runs that outlived its lead; None when there is none."""
-    pid = lease_holder(room_of(transcript) / LEASE)
+    pid = lease_holder(process_directory(transcript) / LEASE)
     if not pid:
         return None
-    return {"kind": "detached", "id": str(pid), "facts": {"pid": str(pid), "start": start_of(pid)}}
+    return {"kind": "detached", "id": str(pid), "facts": {"pid": str(pid), "start": process_start(pid)}}

@@ -10,25 +10,78 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UnknownMember
-from teamwright.protocol.ids import COLORS, agent_id, inbox_stem, member_name, nearest
+from teamwright.protocol.ids import COLORS, LEAD_ALIAS, agent_id, inbox_stem, member_name, nearest
 from teamwright.protocol.indented_json import IndentedJson
-from teamwright.protocol.roster import Member, TeamConfig, parse_config
-from teamwright.storage.atomic import keep_copy, storage_error, write_atomic, write_new
-from teamwright.storage.lock import lock_for
+from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic, write_new
+from teamwright.storage.file_lock import lock_for
+from teamwright.storage.file_mark import file_mark
 from teamwright.storage.paths import Home, make_private
 
-_RETRIES = 3
+MAX_LISTED = 30
+"""Members that one note lists; ListAgents shows the others."""
+
+_MAX_JOB_CHARS = 80
+
+
+@dataclass(slots=True)
+class KnownRoster:
+    """The roster as one teammate knows it: `names` are in lower case, None before the first note."""
+
+    names: frozenset[str] | None = None
+    mark: object = field(default=None)
+
+    async def describe_changes(self, roster: Roster, reader: str) -> str:
+        """Return what changed since the last note, empty when nothing did. Costs one stat when the file is the same."""
+        mark = file_mark(roster.home, str(roster.path))
+        if mark == self.mark:
+            return ""
+        config = await roster.read()
+        self.mark = mark
+        before, self.names = self.names, frozenset(member.name.lower() for member in config.members)
+        if before is None:
+            return _describe_roster(config, reader)
+        joined = [member for member in config.members if member.name.lower() not in before]
+        left = sorted(before - self.names)
+        lines = _list_members("Joined the team:", joined)
+        return "\n".join([*lines, f"Left the team: {', '.join(left)}."] if left else lines)
+
+
+def _describe_roster(config: TeamConfig, reader: str) -> str:
+    others = [m for m in config.teammates if m.name.lower() != reader.lower()]
+    if not others:
+        return f"You and the lead ({LEAD_ALIAS}) are the whole team now."
+    return "\n".join(_list_members(f"In the team now, beside you and the lead ({LEAD_ALIAS}):", others))
+
+
+def _list_members(title: str, members: list[RosterMember]) -> list[str]:
+    if not members:
+        return []
+    more = len(members) - MAX_LISTED
+    lines = [title, *(_describe_member(member) for member in members[:MAX_LISTED])]
+    return [*lines, f"- and {more} more; ListAgents shows all"] if more > 0 else lines
+
+
+def _describe_member(member: RosterMember) -> str:
+    job = " ".join((member.prompt or "").split())
+    short = job if len(job) <= _MAX_JOB_CHARS else job[: _MAX_JOB_CHARS - 1].rsplit(" ", 1)[0] + "…"
+    return escape_tags(f"- {member.name} ({member.agent_type})" + (f": {short}" if short else ""))
+
+
+_READ_RETRIES = 3
 _RETRY_S = 0.002
 _LONG_RETRY_S = 0.025
 _PATIENCE_S = 0.25
 _RESTORED_AFTER_S = 1.0
 """A damaged file may be being written: only after so long it is restored from memory."""
-_RACY_NS = 12_000_000
+_MTIME_SLACK_NS = 12_000_000
 """File clocks tick at 1 to 10 ms: a younger file may change again without a new mtime."""
 
 
@@ -42,7 +95,7 @@ class Roster:
         self._fsync = fsync
         self.on_restored: Callable[[Path], None] | None = None
         """With this a file that stays damaged is restored from memory; it receives the copy of the damaged bytes."""
-        self._seen: _Seen | None = None
+        self._cached: _CachedRoster | None = None
         self._encoder = IndentedJson()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -53,14 +106,14 @@ class Roster:
         Raises TeamwrightError (`unknown-team`) when there is no file, StorageError (`damaged-file`) when it stays
         unreadable: a program that writes in place has 0.3 s, or 1 s before the file is restored from memory.
         """
-        return await self._patiently(self._once)
+        return await self._retry_while_damaged(self._read_once)
 
-    async def find(self, name: str) -> Member:
+    async def find(self, name: str) -> RosterMember:
         """The member of that name, in any case. Raises UnknownMember naming all members and the nearest."""
         config = await self.read()
         member = config.find(name)
         if member is None:
-            raise _unknown(config, name)
+            raise _unknown_member_error(config, name)
         return member
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -73,10 +126,12 @@ class Roster:
             raise storage_error(problem, self.path) from problem
         return write_new(self.path, config.encode())
 
-    async def join(self, member: Member, *, live: Callable[[Member], bool] = bool, dedupe: bool = False) -> Member:
+    async def join(
+        self, member: RosterMember, *, is_alive: Callable[[RosterMember], bool] = bool, dedupe: bool = False
+    ) -> RosterMember:
         """Add a new member; returns its entry with the colour it got.
 
-        `live` tells whether the process behind an entry is alive (by default every entry counts): an entry that is
+        `is_alive` tells whether the process behind an entry is alive (by default every entry counts): an entry that is
         not is replaced, keeping its place and colour. A live namesake is refused (TeamRefused), or with `dedupe`
         the newcomer becomes `name-2`. Raises InvalidName, StorageError.
         """
@@ -86,27 +141,27 @@ class Roster:
         def added(config: TeamConfig) -> TeamConfig:
             nonlocal joined
             name, namesake = wanted, _namesake(config, wanted)
-            if namesake and live(namesake):
+            if namesake and is_alive(namesake):
                 if not dedupe:
-                    raise _taken(namesake)
+                    raise _name_taken_error(namesake)
                 name, namesake = _free_name(config, wanted), None
             color = member.color or (namesake.color if namesake else None) or _next_color(config)
             id = member.agent_id if name == member.name and member.agent_id else agent_id(name, config.name)
             joined = replace(member, name=name, agent_id=id, color=color)
             if namesake and namesake.name.lower() != name.lower():
-                config = config.without(namesake.name)
+                config = config.without_member(namesake.name)
             return config.with_member(joined)
 
         await self.change(added)
         return joined
 
-    async def add(self, member: Member) -> TeamConfig:
+    async def add(self, member: RosterMember) -> TeamConfig:
         """Put this entry in, in place of the one of its name: also what puts back one that somebody overwrote."""
         return await self.change(lambda config: config.with_member(member))
 
-    async def remove(self, name: str) -> Member | None:
+    async def remove(self, name: str) -> RosterMember | None:
         """Take the member of that name or agent id out. Returns its entry, None when there was none."""
-        gone: Member | None = None
+        gone: RosterMember | None = None
 
         def removed(config: TeamConfig) -> TeamConfig:
             nonlocal gone
@@ -116,16 +171,16 @@ class Roster:
                 raise TeamRefused(
                     "team-refused", "the lead cannot be taken out of its team", note="nothing was changed"
                 )
-            return config.without(name)
+            return config.without_member(name)
 
         await self.change(removed)
         return gone
 
-    async def set_mode(self, name: str, mode: str) -> Member:
+    async def set_mode(self, name: str, mode: str) -> RosterMember:
         """Note a member's permission mode. Raises UnknownMember."""
         return await self._set(name, lambda member: replace(member, mode=mode))
 
-    async def set_active(self, name: str, active: bool) -> Member:
+    async def set_active(self, name: str, active: bool) -> RosterMember:
         """Note whether a member of its own process is in a turn. Raises UnknownMember."""
         return await self._set(name, lambda member: replace(member, is_active=active))
 
@@ -135,7 +190,7 @@ class Roster:
         `change` is plain code and may refuse by raising; then nothing is written. Raises what `read` raises,
         LockTimeout, LockLost.
         """
-        return await self._patiently(lambda: self._change(change))
+        return await self._retry_while_damaged(lambda: self._change(change))
 
     async def restore(self, config: TeamConfig) -> Path | None:
         """Write this roster where the file is not whole. Returns the copy of the damaged bytes, None where it is whole.
@@ -143,7 +198,7 @@ class Roster:
         Raises LockTimeout, LockLost, StorageError, TeamwrightError (`unknown-team`).
         """
         if not self.path.exists():
-            raise self._missing()
+            raise self._missing_error()
         async with lock_for(self.path, self.home.guard(self.path)).hold() as held:
             try:
                 self._read()
@@ -153,15 +208,15 @@ class Roster:
             else:
                 return None
             held.check()
-            copy = keep_copy(self.path)
+            copy = keep_damaged_copy(self.path)
             write_atomic(self.path, config.encode(self._encoder), fsync=self._fsync)
-            self._seen = None
+            self._cached = None
         return copy
 
-    async def _once(self) -> TeamConfig:
+    async def _read_once(self) -> TeamConfig:
         return self._read()
 
-    async def _patiently(self, work: Callable[[], Awaitable[TeamConfig]]) -> TeamConfig:
+    async def _retry_while_damaged(self, work: Callable[[], Awaitable[TeamConfig]]) -> TeamConfig:
         """The work, done again while the file is not whole, and once it is restored: never waiting under its lock."""
         bound = time.monotonic() + (_PATIENCE_S if self._memory() is None else _RESTORED_AFTER_S)
         while time.monotonic() < bound:
@@ -182,11 +237,11 @@ class Roster:
 
     def _memory(self) -> TeamConfig | None:
         """The roster that a damaged file is restored to, where this process may do so."""
-        return self._seen.config if self._seen is not None and self.on_restored is not None else None
+        return self._cached.config if self._cached is not None and self.on_restored is not None else None
 
     async def _change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
         if not self.path.exists():  # a team that is gone is not made again by locking it
-            raise self._missing()
+            raise self._missing_error()
         async with lock_for(self.path, self.home.guard(self.path)).hold() as held:
             before = self._read()
             after = change(before)
@@ -194,14 +249,14 @@ class Roster:
                 held.check()
                 raw = after.encode(self._encoder)
                 write_atomic(self.path, raw, fsync=self._fsync)
-                self._seen = _Seen(None, raw, after)
+                self._cached = _CachedRoster(None, raw, after)
         return after
 
-    async def _set(self, name: str, change: Callable[[Member], Member]) -> Member:
+    async def _set(self, name: str, change: Callable[[RosterMember], RosterMember]) -> RosterMember:
         def changed(config: TeamConfig) -> TeamConfig:
             member = config.find(name)
             if member is None:
-                raise _unknown(config, name)
+                raise _unknown_member_error(config, name)
             return config.with_member(change(member))
 
         found = (await self.change(changed)).find(name)
@@ -210,7 +265,7 @@ class Roster:
         return found
 
     def _read(self) -> TeamConfig:
-        patience = _RETRIES
+        patience = _READ_RETRIES
         while True:
             try:
                 return self._load()
@@ -221,26 +276,28 @@ class Roster:
             time.sleep(_RETRY_S)
 
     def _load(self) -> TeamConfig:
-        seen = self._seen
+        seen = self._cached
         try:
-            if seen is not None and seen.mark == _mark(os.stat(self.path)):
+            if seen is not None and seen.mark == _stat_mark(os.stat(self.path)):
                 return seen.config
             with open(self.path, "rb") as file:
                 stat = os.fstat(file.fileno())
                 raw = file.read()
         except FileNotFoundError:
-            raise self._missing() from None
+            raise self._missing_error() from None
         except OSError as problem:
             raise storage_error(problem, self.path) from problem
         config = seen.config if seen is not None and seen.raw == raw else parse_config(raw)
-        self._seen = _Seen(_mark(stat) if time.time_ns() - stat.st_mtime_ns > _RACY_NS else None, raw, config)
+        self._cached = _CachedRoster(
+            _stat_mark(stat) if time.time_ns() - stat.st_mtime_ns > _MTIME_SLACK_NS else None, raw, config
+        )
         return config
 
-    def _missing(self) -> TeamwrightError:
+    def _missing_error(self) -> TeamwrightError:
         return TeamwrightError("unknown-team", f"there is no team in {self.path.parent}")
 
 
-class _Seen(NamedTuple):
+class _CachedRoster(NamedTuple):
     """The file as it was read or written last. `mark` is None while the file may change without another mtime."""
 
     mark: tuple[int, int, int] | None
@@ -248,11 +305,11 @@ class _Seen(NamedTuple):
     config: TeamConfig
 
 
-def _mark(stat: os.stat_result) -> tuple[int, int, int]:
+def _stat_mark(stat: os.stat_result) -> tuple[int, int, int]:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def _namesake(config: TeamConfig, name: str) -> Member | None:
+def _namesake(config: TeamConfig, name: str) -> RosterMember | None:
     """The entry that would share the name or the inbox file, whatever the case."""
     stem = inbox_stem(name).lower()
     return next((m for m in config.members if inbox_stem(m.name).lower() == stem), None)
@@ -271,7 +328,7 @@ def _next_color(config: TeamConfig) -> str:
     return COLORS[0] if last is None else COLORS[(COLORS.index(last) + 1) % len(COLORS)]
 
 
-def _taken(member: Member) -> TeamRefused:
+def _name_taken_error(member: RosterMember) -> TeamRefused:
     return TeamRefused(
         "team-refused",
         f"{member.name} is in the team already and alive",
@@ -280,7 +337,7 @@ def _taken(member: Member) -> TeamRefused:
     )
 
 
-def _unknown(config: TeamConfig, name: str) -> UnknownMember:
+def _unknown_member_error(config: TeamConfig, name: str) -> UnknownMember:
     names = [m.name for m in config.members]
     close = nearest(name, names)
     return UnknownMember(

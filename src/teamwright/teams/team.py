@@ -13,42 +13,40 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.limits import SpawnLimits
+from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.mail.inbox import Inbox, inbox_for
-from teamwright.mail.requests import RequestBox
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.ids import LEAD, SessionId
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
-from teamwright.storage.marks import mark_of
+from teamwright.requests.request_store import RequestStore
+from teamwright.storage.file_mark import file_mark
 from teamwright.storage.paths import Home
-from teamwright.tasks.check import Check
+from teamwright.tasks.task_check import CheckRunner
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.agents.book import Agents
+from teamwright.teams.backend_teammate import ProcessTeammateBase, TeammateLauncher
 from teamwright.teams.catalogue import Teams
-from teamwright.teams.health.standing import Standing
-from teamwright.teams.incarnation import Life
-from teamwright.teams.lifecycle import BUSY, GONE, State
-from teamwright.teams.mailing.desk import Desk
-from teamwright.teams.member.away import Away
-from teamwright.teams.member.elsewhere import Elsewhere
-from teamwright.teams.member.index import Members
-from teamwright.teams.member.mate import Mate
-from teamwright.teams.member.settings import TeamSettings
-from teamwright.teams.outside import Outside
+from teamwright.teams.external.participants import ExternalParticipants
+from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.incarnation import Incarnation
+from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES, MemberState
+from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.roster import Roster
-from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.teammate import Teammate
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.status.team_status import TeamStatus
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.team_settings import TeamSettings
+from teamwright.teams.teammate import Teammate, Teammates
 
 
-class Builder(Protocol):
+class AgentBuilder(Protocol):
     """The port that makes agents: filled in `app`, which knows tools, models and settings."""
 
-    async def teammate(self, spec: SpawnSpec, team: Team, life: Life) -> Agent:
+    async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
         """An agent with the transcript of this life: a new one, or the one that is there, to go on with.
 
         Raises TeamwrightError when it cannot be made.
@@ -59,20 +57,20 @@ class Builder(Protocol):
         """The model that the agent will really use, as the roster shows it. Raises TeamwrightError."""
         ...
 
-    def resolved(self, spec: SpawnSpec) -> SpawnSpec:
+    def resolve(self, spec: SpawnSpec) -> SpawnSpec:
         """The spec with everything that its role says. Raises UsageError for a kind of agent that nobody knows."""
         ...
 
 
 @dataclass(slots=True)
-class Team:
+class SessionTeam:
     """One session's team. `directory` is empty until there is one; the session's own task list is there at once."""
 
     home: Home
     session: SessionId
     cwd: Path
     emit: Emit
-    builder: Builder
+    builder: AgentBuilder
     limits: SpawnLimits
     settings: TeamSettings = field(default_factory=TeamSettings)
     lead_model: str = ""
@@ -85,55 +83,55 @@ class Team:
     name: str = ""
     directory: str = ""
     implicit: bool = False
-    members: Members = field(default_factory=Members)
-    lead_desk: Desk | None = None
-    lead_unfollow: Callable[[], None] | None = None
+    members: Teammates = field(default_factory=Teammates)
+    lead_mail: IncomingMail | None = None
+    stop_lead_watch: Callable[[], None] | None = None
     on_created: Callable[[], None] | None = None
     on_left: Callable[[str], Awaitable[None]] | None = None
     """Called when a member has ended: its background jobs end with it."""
-    watch: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
+    watch_file: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
     """Calls back when a file changes: how strangers' mail is noticed. Returns how to stop."""
-    hang: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
+    open_doorbell: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
     """Hangs up a member's bell, which other processes of ours ring after they wrote. Returns how to take it down."""
-    talk: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
+    message_counts: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    standing: Standing = field(default_factory=Standing)
+    status: TeamStatus = field(default_factory=TeamStatus)
     """What the events of the session add up to."""
     starting: list[str] = field(default_factory=list[str])
     """Names whose start is under way: they count as alive for limits and for deleting."""
-    coming_back: set[str] = field(default_factory=set[str])
+    resuming: set[str] = field(default_factory=set[str])
     """Names, in lower case, of members that are being resumed and not there yet: they can be written to."""
     closing: bool = False
     """Whether everybody is being ended: nobody starts any more."""
-    planning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    plan_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a message about a plan is looked for and sent: after a kill two may want to send the same."""
-    forming: asyncio.Lock = field(default_factory=asyncio.Lock)
+    forming_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the team is made or removed."""
     on_plan: Callable[[Mapping[str, Any]], None] | None = None
     """Called with each plan that waits for an answer, again after a resume: it sees that there is one in time."""
-    on_late: Callable[[str], None] | None = None
+    on_late_answer: Callable[[str], None] | None = None
     """Tells the lead of a yes that came when its request was over."""
-    on_unseen: Callable[[Sequence[Entry]], None] | None = None
+    on_unread_mail: Callable[[Sequence[InboxEntry]], None] | None = None
     """Takes what the lead had not seen yet when its team was removed."""
-    outside: Outside = field(default_factory=Outside)
-    elsewhere: Elsewhere | None = None
+    external: ExternalParticipants = field(default_factory=ExternalParticipants)
+    launcher: TeammateLauncher | None = None
     """Has members in processes of their own; None: everybody lives in this one."""
-    departed: Callable[[str, str, str | None], Awaitable[None]] | None = None
+    report_end: Callable[[str, str, str | None], Awaitable[None]] | None = None
     """In a member's own process: tells the lead's that it is over, which sees to all that follows from it."""
-    far: Callable[[str], None] | None = None
+    wake_remote: Callable[[str], None] | None = None
     """In a member's own process: rings whoever lives in another one."""
-    reached: Callable[[str], State | None] | None = None
+    remote_state: Callable[[str], MemberState | None] | None = None
     """In a member's own process: how a member that lives in another one stands; None: it is no more."""
-    inboxes: Callable[[Path, Path, Path], Inbox] = inbox_for
+    make_inbox: Callable[[Path, Path, Path], Inbox] = inbox_for
     """Opens an inbox by its file, guard and archive."""
-    check: Check | None = None
+    check: CheckRunner | None = None
     """Runs the checks of tasks."""
     secrets: frozenset[str] = frozenset()
     """Values that are masked in messages."""
-    agents: Agents | None = None
+    subagents: Subagents | None = None
     """The sub-agents of everybody."""
     _tasks: TaskList | None = None
-    _tasks_of: str = ""
+    _tasks_directory: str = ""
     _roster: Roster | None = None
     _inboxes: dict[str, Inbox] = field(default_factory=dict[str, Inbox])
     _claim_timer: asyncio.TimerHandle | None = None
@@ -149,10 +147,10 @@ class Team:
     @property
     def names(self) -> tuple[str, ...]:
         """What may stand behind the `@` of a member's id in this team."""
-        return tuple(name for name in (self.name, self.directory, self.session_list) if name)
+        return tuple(name for name in (self.name, self.directory, self.session_list_name) if name)
 
     @property
-    def session_list(self) -> str:
+    def session_list_name(self) -> str:
         """Directory of the session's own task list, and of the implicit team."""
         return f"session-{self.session[:8]}"
 
@@ -164,16 +162,16 @@ class Team:
     @property
     def roster(self) -> Roster:
         """The team's roster. Raises TeamRefused when there is no team."""
-        self.require()
+        self.require_team()
         if self._roster is None:
             self._roster = Roster(self.home, self.directory)
         return self._roster
 
     @property
-    def requests(self) -> RequestBox:
+    def requests(self) -> RequestStore:
         """The team's requests."""
-        self.require()
-        return RequestBox(self.home.requests(self.directory))
+        self.require_team()
+        return RequestStore(self.home.requests(self.directory))
 
     @property
     def tasks(self) -> TaskList:
@@ -181,15 +179,17 @@ class Team:
 
         A list that several sessions share stands for both; there the session tells its members from others'.
         """
-        shared = self.outside.shared_list
-        directory = shared or ("" if self.outside.listless else self.directory) or self.session_list
-        if self._tasks is None or self._tasks_of != directory:
-            path, realm = self.home.tasks(directory), self.session_list if shared else ""
-            self._tasks = TaskList(path, self.home.guard, on_change=self._task_changed, realm=realm, check=self.check)
-            self._tasks_of = directory
+        shared = self.external.shared_list
+        directory = shared or ("" if self.external.task_list_removed else self.directory) or self.session_list_name
+        if self._tasks is None or self._tasks_directory != directory:
+            path, realm = self.home.tasks(directory), self.session_list_name if shared else ""
+            self._tasks = TaskList(
+                path, self.home.guard, on_change=self._on_task_changed, realm=realm, check=self.check
+            )
+            self._tasks_directory = directory
         return self._tasks
 
-    def require(self) -> None:
+    def require_team(self) -> None:
         """Raises TeamRefused when there is no team."""
         if not self.directory:
             raise TeamRefused(
@@ -204,53 +204,60 @@ class Team:
         if name not in self._inboxes:
             path = self.home.inbox(self.directory, name)
             archive = self.home.inbox_archive(self.directory, name)
-            self._inboxes[name] = self.inboxes(path, self.home.guard(path), archive)
+            self._inboxes[name] = self.make_inbox(path, self.home.guard(path), archive)
         return self._inboxes[name]
 
     @property
-    def live(self) -> list[Mate]:
+    def running_members(self) -> list[Teammate]:
         """Members that are alive, in the order of joining."""
-        return [m for m in self.members.values() if m.state not in GONE]
+        return [m for m in self.members.values() if m.state not in ENDED_STATES]
 
     @property
-    def not_yet_alive(self) -> list[str]:
+    def starting_names(self) -> list[str]:
         """Names whose start has not made a member yet."""
-        alive = {m.name for m in self.live}
+        alive = {m.name for m in self.running_members}
         return [name for name in self.starting if name not in alive]
 
-    def find(self, name: str) -> Mate | None:
+    def find(self, name: str) -> Teammate | None:
         """The live member of that name, without regard to case."""
         found = self.members.get(name)
-        if name == LEAD or (found is not None and found.state not in GONE):
+        if name == LEAD or (found is not None and found.state not in ENDED_STATES):
             return found  # as nearly everybody writes it: nobody else is looked at
-        found = self.members.nearest(name)
-        return None if found is None or found.state in GONE else found
+        found = self.members.find_any_case(name)
+        return None if found is None or found.state in ENDED_STATES else found
 
-    def own(self, name: str) -> Teammate | None:
+    def find_in_process(self, name: str) -> InProcessTeammate | None:
         """The live member of that name, if it runs in this process."""
         mate = self.find(name)
-        return mate if isinstance(mate, Teammate) else None
+        return mate if isinstance(mate, InProcessTeammate) else None
 
     @property
-    def own_live(self) -> list[Teammate]:
+    def in_process_members(self) -> list[InProcessTeammate]:
         """Those of them that run in this process."""
-        return [mate for mate in self.live if isinstance(mate, Teammate)]
+        return [mate for mate in self.running_members if isinstance(mate, InProcessTeammate)]
 
-    def quiet(self) -> bool:
+    def is_quiet(self) -> bool:
         """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at, no
         task is about to become claimable, and no sub-agent runs in the background."""
-        rests = all(m.resting and not m.door.rung and not m.plan.of_person for m in self.live)
-        behind = (self.agents is not None and self.agents.pending()) or (self.live and self._claim_timer is not None)
-        return rests and not behind and not self.parting and not self.starting
+        rests = all(
+            m.is_resting and not m.wake_target.wake_pending and not m.pending_plan.needs_user
+            for m in self.running_members
+        )
+        behind = (self.subagents is not None and self.subagents.has_background_runs()) or (
+            self.running_members and self._claim_timer is not None
+        )
+        return rests and not behind and not self.has_pending_end and not self.starting
 
     @property
-    def parting(self) -> bool:
+    def has_pending_end(self) -> bool:
         """Whether somebody is gone of whom the lead has not been told yet."""
-        return any(m.state in GONE and not m.parted for m in self.members.values())
+        return any(m.state in ENDED_STATES and not m.end_processed for m in self.members.values())
 
-    def busy(self) -> list[Mate]:
+    def busy_members(self) -> list[Teammate]:
         """Members that are at work or on their way to it."""
-        return [m for m in self.live if m.state in BUSY or not m.resting or m.door.rung]
+        return [
+            m for m in self.running_members if m.state in BUSY_STATES or not m.is_resting or m.wake_target.wake_pending
+        ]
 
     # ── being one ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -258,7 +265,7 @@ class Team:
         """The team in that directory is this session's from now on; `forming` makes or finds it."""
         self.name, self.directory, self.implicit = name, directory, implicit
         self._forget_files()
-        self.outside.moved()
+        self.external.reset()
         if self.on_created is not None:
             self.on_created()
         self.emit(TeamChanged(member=LEAD, team=name, directory=directory, change=change))
@@ -269,16 +276,16 @@ class Team:
         """The team is no more: the session goes on without one."""
         if self.directory:
             self.emit(TeamChanged(member=LEAD, team=self.name, directory=self.directory, change="deleted"))
-        if self.lead_unfollow is not None:
-            self.lead_unfollow()
-            self.lead_unfollow = None
+        if self.stop_lead_watch is not None:
+            self.stop_lead_watch()
+            self.stop_lead_watch = None
         self.name = self.directory = ""
         self.implicit = False
         self.members.clear()
-        self.talk.clear()
+        self.message_counts.clear()
         self._forget_files()
-        self.lead_desk = None
-        self.outside.moved()
+        self.lead_mail = None
+        self.external.reset()
 
     def _forget_files(self) -> None:
         """Another directory is the team's from now on, or none."""
@@ -287,28 +294,28 @@ class Team:
 
     # ── what others must notice ───────────────────────────────────────────────────────────────────────────────
 
-    def ring(self, name: str) -> None:
+    def wake(self, name: str) -> None:
         """Wake the named member, or the lead: something may be new for it."""
         if name == LEAD:
-            if self.lead_desk is not None:
-                self.lead_desk.ring()
-            elif self.far is not None:
-                self.far(name)
+            if self.lead_mail is not None:
+                self.lead_mail.wake()
+            elif self.wake_remote is not None:
+                self.wake_remote(name)
         elif (member := self.find(name)) is not None:
-            member.door.ring()
-        elif self.far is not None:
-            self.far(name)
+            member.wake_target.wake()
+        elif self.wake_remote is not None:
+            self.wake_remote(name)
         self.changed.set()
 
-    def late(self, owner: str, text: str) -> None:
+    def deliver_late_answer(self, owner: str, text: str) -> None:
         """A yes came when the owner's request was over: it is told, and nothing runs because of it."""
         if owner == LEAD:
-            if self.on_late is not None:
-                self.on_late(text)
+            if self.on_late_answer is not None:
+                self.on_late_answer(text)
         elif (member := self.find(owner)) is not None:
-            member.late(text)
+            member.deliver_late_answer(text)
 
-    def follow(self, name: str, desk: Desk) -> Callable[[], None]:
+    def watch_inbox(self, name: str, incoming: IncomingMail) -> Callable[[], None]:
         """Notice what others write into this inbox: processes of ours ring, the watcher tells of strangers.
 
         Returns how to stop.
@@ -316,13 +323,13 @@ class Team:
         ways: list[Callable[[], None]] = []
 
         def look() -> None:
-            desk.ring()
+            incoming.wake()
             self.changed.set()
 
-        if self.watch is not None:
-            ways.append(self.watch(self.home.inbox(self.directory, name), look))
-        if self.hang is not None:
-            ways.append(self.hang(name, look))
+        if self.watch_file is not None:
+            ways.append(self.watch_file(self.home.inbox(self.directory, name), look))
+        if self.open_doorbell is not None:
+            ways.append(self.open_doorbell(name, look))
 
         def stop() -> None:
             while ways:
@@ -330,45 +337,45 @@ class Team:
 
         return stop
 
-    def ring_idle(self) -> None:
+    def wake_idle(self) -> None:
         """Wake everybody who is idle: a task may have become free.
 
         How a member of another process stands is heard late: it is rung in any state, and says when it has looked.
         """
-        for member in self.live:
-            if member.state is State.IDLE or isinstance(member, Away):
-                member.door.ring()
+        for member in self.running_members:
+            if member.state is MemberState.IDLE or isinstance(member, ProcessTeammateBase):
+                member.wake_target.wake()
         self.changed.set()
 
-    def ring_idle_at(self, moment: int) -> None:
+    def wake_idle_at(self, moment: int) -> None:
         """Wake everybody who is idle at that moment (ms since 1970)."""
         if self._claim_timer is not None:
             self._claim_timer.cancel()
         delay = max(0, moment - now_ms()) / 1000
-        self._claim_timer = asyncio.get_running_loop().call_later(delay, self._claim_time)
+        self._claim_timer = asyncio.get_running_loop().call_later(delay, self._on_claim_time)
 
-    def _claim_time(self) -> None:
+    def _on_claim_time(self) -> None:
         self._claim_timer = None
-        self.ring_idle()
+        self.wake_idle()
 
-    def tell_of_task(self, task: Task, change: str, by: str) -> None:
+    def emit_task(self, task: Task, change: str, by: str) -> None:
         """A task was changed, by one of ours or by somebody outside."""
         info = task_info(task, deleted=change == "deleted")
-        file = mark_of(self.home, f"{self.tasks.directory}/{task.id}.json")
+        file = file_mark(self.home, f"{self.tasks.directory}/{task.id}.json")
         self.emit(TaskChanged(member=by, task=info, change=change, file=file))
 
-    def _task_changed(self, task: Task, change: str, by: str) -> None:
-        if self.talk:
-            self.talk.clear()
-            self.ring_idle()  # mail that was held may wake again
-        self.tell_of_task(task, change, by)
+    def _on_task_changed(self, task: Task, change: str, by: str) -> None:
+        if self.message_counts:
+            self.message_counts.clear()
+            self.wake_idle()  # mail that was held may wake again
+        self.emit_task(task, change, by)
         member = self.find(by)
         if member is not None:
             member.last_active_ms = now_ms()
             if change == "completed":
-                member.notes.completed = task.id
+                member.turn_notes.completed = task.id
         if change != "claimed":
-            self.ring_idle()
+            self.wake_idle()
 
 
 def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
@@ -384,16 +391,16 @@ def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
     )
 
 
-def blocking(team: Team, member: str) -> Callable[[str | None], None]:
+def blocked_callback(team: SessionTeam, member: str) -> Callable[[str | None], None]:
     """A member that waits for an answer is blocked, and everybody can see on what."""
 
     def waiting(on: str | None) -> None:
-        mate = team.own(member)
+        mate = team.find_in_process(member)
         if mate is None:
             return
         if on is None:
-            mate.got_answer()
+            mate.note_answered()
         else:
-            mate.waits_for(on)
+            mate.note_waiting(on)
 
     return waiting

@@ -19,14 +19,14 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.indented_json import Each, IndentedJson
+from teamwright.protocol.indented_json import EncodedValues, IndentedJson
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.values import dataclass
-from teamwright.storage.atomic import keep_copy, storage_error, write_atomic
+from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic
+from teamwright.storage.file_lock import lock_for
 from teamwright.storage.lease import lease_held
-from teamwright.storage.lock import lock_for
 from teamwright.storage.paths import Home
-from teamwright.teams.incarnation import Ended, Life, Parting, parse_life, parse_parting
+from teamwright.teams.incarnation import EndedIncarnation, Incarnation, PendingEnd, parse_incarnation, parse_pending_end
 
 VERSION = 1
 
@@ -56,10 +56,10 @@ class TeamFile:
     lead: LeadLease
     incarnations: Mapping[str, int] = field(default_factory=dict[str, int])
     log: str = ""
-    lives: Mapping[str, Life] = field(default_factory=dict[str, Life])
-    partings: Mapping[str, Parting] = field(default_factory=dict[str, Parting])
+    incarnation_records: Mapping[str, Incarnation] = field(default_factory=dict[str, Incarnation])
+    pending_ends: Mapping[str, PendingEnd] = field(default_factory=dict[str, PendingEnd])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    ended: Mapping[str, Ended] = field(default_factory=dict[str, Ended])
+    ended: Mapping[str, EndedIncarnation] = field(default_factory=dict[str, EndedIncarnation])
     version: int = VERSION
 
     @classmethod
@@ -73,7 +73,7 @@ class TeamFile:
         name = self.extra.get(_TASK_LIST)
         return name if isinstance(name, str) else ""
 
-    def on_list(self, name: str) -> TeamFile:
+    def with_task_list(self, name: str) -> TeamFile:
         """With this shared list; with an empty name as it is."""
         return replace(self, extra={**self.extra, _TASK_LIST: name}) if name else self
 
@@ -89,48 +89,59 @@ class TeamFile:
         kept = json.loads(replace(config, members=lead).encode())
         return replace(self, extra={**self.extra, _ROSTER: kept})
 
-    def begun(self, name: str, life: Life) -> TeamFile:
+    def with_incarnation(self, name: str, incarnation: Incarnation) -> TeamFile:
         """With this life of that name."""
         key = name.lower()
-        incarnations = {**self.incarnations, key: life.incarnation}
-        return replace(self, incarnations=incarnations, lives={**self.lives, key: life})
+        incarnations = {**self.incarnations, key: incarnation.incarnation}
+        return replace(
+            self, incarnations=incarnations, incarnation_records={**self.incarnation_records, key: incarnation}
+        )
 
     def next_incarnation(self, name: str) -> int:
         """The number of the name's next life, from 1: never the same twice."""
         return self.incarnations.get(name.lower(), 0) + 1
 
-    def leaving(self, parting: Parting) -> TeamFile:
+    def with_pending_end(self, pending_end: PendingEnd) -> TeamFile:
         """With this member on the way out."""
-        return replace(self, partings={**self.partings, parting.name.lower(): parting})
+        return replace(self, pending_ends={**self.pending_ends, pending_end.name.lower(): pending_end})
 
-    def gone(self, name: str, incarnation: int) -> TeamFile:
+    def without_incarnation(self, name: str, incarnation: int) -> TeamFile:
         """Without that life of the name, and without its parting: what both said is kept of the last one."""
-        key, ended, lives, left = name.lower(), self.ended, dict(self.lives), dict(self.partings)
+        key, ended, lives, left = name.lower(), self.ended, dict(self.incarnation_records), dict(self.pending_ends)
         if key in lives and lives[key].incarnation == incarnation:
             del lives[key]
         if key in left and left[key].incarnation == incarnation:
             del left[key]
-        if key not in lives and key not in left and (life := self.lives.get(key)) and (one := self.partings.get(key)):
-            ended = {**ended, key: Ended(life.call, one.cause)} if life.call else ended
-        return replace(self, lives=lives, partings=left, ended=ended)
+        if (
+            key not in lives
+            and key not in left
+            and (life := self.incarnation_records.get(key))
+            and (one := self.pending_ends.get(key))
+        ):
+            ended = {**ended, key: EndedIncarnation(life.call, one.cause)} if life.call else ended
+        return replace(self, incarnation_records=lives, pending_ends=left, ended=ended)
 
-    def crashed(self, parting: Parting) -> TeamFile:
+    def with_crash(self, pending_end: PendingEnd) -> TeamFile:
         """With that life of the name kept for a resume, and without its parting."""
-        key = parting.name.lower()
-        life, left = self.lives.get(key), {n: one for n, one in self.partings.items() if n != key}
-        if life is None or life.incarnation != parting.incarnation:
-            return replace(self, partings=left)
-        return replace(self, partings=left, lives={**self.lives, key: replace(life, crashed=parting.cause)})
+        key = pending_end.name.lower()
+        life, left = self.incarnation_records.get(key), {n: one for n, one in self.pending_ends.items() if n != key}
+        if life is None or life.incarnation != pending_end.incarnation:
+            return replace(self, pending_ends=left)
+        return replace(
+            self,
+            pending_ends=left,
+            incarnation_records={**self.incarnation_records, key: replace(life, crashed=pending_end.cause)},
+        )
 
-    def resumed(self, name: str, life: Life) -> TeamFile:
+    def with_resumed(self, name: str, incarnation: Incarnation) -> TeamFile:
         """Where that life of the name is the present one: it goes on, from this call, and is no longer crashed."""
-        now = self.lives.get(name.lower())
-        if now is None or now.incarnation != life.incarnation:
+        now = self.incarnation_records.get(name.lower())
+        if now is None or now.incarnation != incarnation.incarnation:
             return self
-        again = replace(now, crashed="", call=life.call)
-        return replace(self, lives={**self.lives, name.lower(): again})
+        again = replace(now, crashed="", call=incarnation.call)
+        return replace(self, incarnation_records={**self.incarnation_records, name.lower(): again})
 
-    def ended_of(self, call: str) -> str:
+    def describe_end(self, call: str) -> str:
         """What became of the member that this call started, in a sentence; empty when it started none, or it lives."""
         found = (
             f"{name} was started, and has ended: {one.cause}" for name, one in self.ended.items() if one.call == call
@@ -143,16 +154,16 @@ class TeamFile:
             "version": self.version,
             "uuid": self.uuid,
             "lead": {"session": self.lead.session, "pid": self.lead.pid, "lease": self.lead.lease},
-            "incarnations": Each(self.incarnations, int),
+            "incarnations": EncodedValues(self.incarnations, int),
             "log": self.log,
-            "lives": Each(self.lives, Life.as_json),
-            "partings": Each(self.partings, Parting.as_json),
+            "lives": EncodedValues(self.incarnation_records, Incarnation.as_json),
+            "partings": EncodedValues(self.pending_ends, PendingEnd.as_json),
         }
-        data |= {"ended": Each(self.ended, asdict)} if self.ended else {}
+        data |= {"ended": EncodedValues(self.ended, asdict)} if self.ended else {}
         return (encoder or IndentedJson()).encode(data | dict(self.extra))
 
 
-def lead_lives(lead: LeadLease) -> bool:
+def is_lead_alive(lead: LeadLease) -> bool:
     """Whether that lead is there: its lease is held; of one without a lease, its process exists."""
     if lead.lease:
         return lease_held(Path(lead.lease))
@@ -182,19 +193,22 @@ def parse_team_file(raw: bytes) -> TeamFile:
             lead=LeadLease(str(lead["session"]), int(lead["pid"]), str(lead.get("lease", ""))),
             incarnations={str(name): int(life) for name, life in data.get("incarnations", {}).items()},
             log=str(data.get("log", "")),
-            lives={str(name): parse_life(life) for name, life in data.get("lives", {}).items()},
-            partings={str(name): parse_parting(one) for name, one in data.get("partings", {}).items()},
-            ended={str(n): Ended(str(one["call"]), str(one["cause"])) for n, one in data.get("ended", {}).items()},
+            incarnation_records={str(name): parse_incarnation(life) for name, life in data.get("lives", {}).items()},
+            pending_ends={str(name): parse_pending_end(one) for name, one in data.get("partings", {}).items()},
+            ended={
+                str(n): EndedIncarnation(str(one["call"]), str(one["cause"]))
+                for n, one in data.get("ended", {}).items()
+            },
             extra={key: value for key, value in data.items() if key not in _KEYS},
             version=version,
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as problem:
         if version > VERSION:
-            raise _newer(version) from problem
+            raise _newer_version_error(version) from problem
         raise StorageError("damaged-file", f"team.json is not ours: {problem}") from problem
 
 
-def _newer(version: int) -> StorageError:
+def _newer_version_error(version: int) -> StorageError:
     return StorageError(
         "newer-version",
         f"team.json has version {version}, and this Teamwright knows {VERSION}: the team can be read, not changed",
@@ -211,15 +225,15 @@ def read_team_file(path: Path) -> TeamFile | None:
         return None
     except OSError as problem:
         raise storage_error(problem, path) from problem
-    known = _KNOWN.get(str(path))
+    known = _CACHE.get(str(path))
     if known is not None and known.raw == raw:
         return known.file
     file = parse_team_file(raw)
-    _remember(path, _Known(raw, file, known.encoder if known is not None else IndentedJson()))
+    _remember(path, _CachedFile(raw, file, known.encoder if known is not None else IndentedJson()))
     return file
 
 
-class _Known(NamedTuple):
+class _CachedFile(NamedTuple):
     """One file as this process read or wrote it last: the same bytes are not parsed again."""
 
     raw: bytes
@@ -227,15 +241,15 @@ class _Known(NamedTuple):
     encoder: IndentedJson
 
 
-_KNOWN: dict[str, _Known] = {}
-_KNOWN_MOST = 16
+_CACHE: dict[str, _CachedFile] = {}
+_CACHE_SIZE = 16
 
 
-def _remember(path: Path, known: _Known) -> None:
-    _KNOWN.pop(str(path), None)
-    _KNOWN[str(path)] = known
-    while len(_KNOWN) > _KNOWN_MOST:
-        _KNOWN.pop(next(iter(_KNOWN)), None)
+def _remember(path: Path, known: _CachedFile) -> None:
+    _CACHE.pop(str(path), None)
+    _CACHE[str(path)] = known
+    while len(_CACHE) > _CACHE_SIZE:
+        _CACHE.pop(next(iter(_CACHE)), None)
 
 
 async def change_team_file(home: Home, directory: str, change: Callable[[TeamFile], TeamFile]) -> TeamFile:
@@ -248,14 +262,14 @@ async def change_team_file(home: Home, directory: str, change: Callable[[TeamFil
         if before is None:
             raise StorageError("damaged-file", f"{path} is missing")
         if before.version > VERSION:
-            raise _newer(before.version)
+            raise _newer_version_error(before.version)
         after = change(before)
         if after != before:
             held.check()
-            encoder = _KNOWN[str(path)].encoder if str(path) in _KNOWN else IndentedJson()
+            encoder = _CACHE[str(path)].encoder if str(path) in _CACHE else IndentedJson()
             raw = after.encode(encoder)
             write_atomic(path, raw)
-            _remember(path, _Known(raw, after, encoder))
+            _remember(path, _CachedFile(raw, after, encoder))
     return after
 
 
@@ -265,7 +279,7 @@ async def restore_team_file(home: Home, directory: str) -> Path | None:
     Raises StorageError (`damaged-file`) when this process never read it whole, LockTimeout, LockLost.
     """
     path = home.team_file(directory)
-    known = _KNOWN.get(str(path))
+    known = _CACHE.get(str(path))
     if known is None or not home.config(directory).exists():
         raise StorageError("damaged-file", f"{path} is missing or damaged")
     async with lock_for(path, home.guard(path)).hold() as held:
@@ -276,7 +290,7 @@ async def restore_team_file(home: Home, directory: str) -> Path | None:
             if problem.slug != "damaged-file":
                 raise
         held.check()
-        copy = keep_copy(path) if path.exists() else None
+        copy = keep_damaged_copy(path) if path.exists() else None
         write_atomic(path, known.raw)
     return copy
 
@@ -288,7 +302,7 @@ async def take_lead(home: Home, directory: str, lead: LeadLease, log: str = "") 
     """
 
     def taken(file: TeamFile) -> TeamFile:
-        if (file.lead.session, file.lead.lease) != (lead.session, lead.lease) and lead_lives(file.lead):
+        if (file.lead.session, file.lead.lease) != (lead.session, lead.lease) and is_lead_alive(file.lead):
             raise TeamRefused(
                 "team-refused",
                 "the team is led by another process",
@@ -301,45 +315,53 @@ async def take_lead(home: Home, directory: str, lead: LeadLease, log: str = "") 
     return await change_team_file(home, directory, taken)
 
 
-async def begin_life(home: Home, directory: str, name: str, make: Callable[[int], Life]) -> Life:
+async def begin_incarnation(home: Home, directory: str, name: str, make: Callable[[int], Incarnation]) -> Incarnation:
     """One more life of a member; `make` is given its number, from 1, never the same twice for a name."""
-    made: Life | None = None
+    made: Incarnation | None = None
 
     def begun(file: TeamFile) -> TeamFile:
         nonlocal made
         made = make(file.next_incarnation(name))
-        return file.begun(name, made)
+        return file.with_incarnation(name, made)
 
     await change_team_file(home, directory, begun)
     assert made is not None
     return made
 
 
-async def keep_budget(home: Home, directory: str, name: str, budget: Budget) -> None:
+async def save_budget(home: Home, directory: str, name: str, budget: Budget) -> None:
     """The member's life has these caps from now on, also when it is resumed."""
-    await _change_life(home, directory, name, lambda life: replace(life, budget=budget))
+    await _change_incarnation(home, directory, name, lambda life: replace(life, budget=budget))
 
 
-async def keep_place(home: Home, directory: str, name: str, place: Mapping[str, Any] | None) -> None:
+async def save_location(home: Home, directory: str, name: str, location: Mapping[str, Any] | None) -> None:
     """The member's own process was started there; None: it lives in the lead's from now on."""
-    await _change_life(home, directory, name, lambda life: replace(life, place=place))
+    await _change_incarnation(home, directory, name, lambda life: replace(life, place=location))
 
 
-async def keep_model(home: Home, directory: str, name: str, model: str) -> None:
+async def save_model(home: Home, directory: str, name: str, model: str) -> None:
     """The member's life has this model from now on, also when it is resumed."""
-    await _change_life(home, directory, name, lambda life: replace(life, model=model))
+    await _change_incarnation(home, directory, name, lambda life: replace(life, model=model))
 
 
-async def keep_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
+async def save_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
     """The member's life has this permission mode from now on, also when it is resumed; `bubble`: its lead's."""
-    await _change_life(home, directory, name, lambda life: replace(life, mode="" if mode is Mode.BUBBLE else str(mode)))
+    await _change_incarnation(
+        home, directory, name, lambda life: replace(life, mode="" if mode is Mode.BUBBLE else str(mode))
+    )
 
 
-async def _change_life(home: Home, directory: str, name: str, change: Callable[[Life], Life]) -> None:
+async def _change_incarnation(
+    home: Home, directory: str, name: str, change: Callable[[Incarnation], Incarnation]
+) -> None:
     """Change the present life of that name; nothing where there is none. Raises StorageError, LockTimeout."""
 
     def changed(file: TeamFile) -> TeamFile:
-        life = file.lives.get(name.lower())
-        return file if life is None else replace(file, lives={**file.lives, name.lower(): change(life)})
+        life = file.incarnation_records.get(name.lower())
+        return (
+            file
+            if life is None
+            else replace(file, incarnation_records={**file.incarnation_records, name.lower(): change(life)})
+        )
 
     await change_team_file(home, directory, changed)

@@ -1,395 +1,209 @@
-"""A teammate: handle, idle, wait, wake, until it is stopped. One coroutine a member, event-driven.
+"""A member as its team sees it, wherever it runs: in this process, in one of its own, or as another program.
 
-Every change of state goes through the lifecycle table. Knows the desk, the loop and the shared task list; what
-others must be told leaves through `Office`, which the team fills.
+Holds what everybody may ask of a member, and moves it along the lifecycle table. Whoever runs it says how it is rung,
+interrupted and wound up. Knows no agent and no process.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import field, replace
+from abc import ABC, abstractmethod
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
-from teamwright.agent.agent import REPEATS, Agent, TurnEnd
-from teamwright.agent.conversation import Told
-from teamwright.agent.loop import settle, tell
-from teamwright.agent.stopping import run_past_stops
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.blocks import Block, text_block, text_of
-from teamwright.protocol.clock import iso
-from teamwright.protocol.envelope import RuntimeTags
-from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import TurnEnded
-from teamwright.protocol.ids import LEAD
-from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
-from teamwright.protocol.task import Task
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.events import Emit, MemberChanged
+from teamwright.protocol.mail import ShutdownRequest
+from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
-from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
-from teamwright.teams.mailing.desk import Desk
-from teamwright.teams.mailing.told import worked_on, wrote_lead
-from teamwright.teams.member.keeping import kept_at_work
-from teamwright.teams.member.mate import Mate, TurnNotes
-from teamwright.teams.pausing.capped import Capped
-from teamwright.teams.pausing.waiting_out import WaitingOut
-from teamwright.teams.plans.awaited import Awaited
-from teamwright.teams.roster_note import KnownRoster
+from teamwright.teams.backends.backend import Location, ShownLocation
+from teamwright.teams.lifecycle import LifecycleEvent, MemberState, advance
+from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
 
 
-class Office(Protocol):
-    """What a teammate needs of its team."""
+class Teammates(dict[str, "Teammate"]):
+    """Members by name, which are also found without regard to case."""
 
-    async def claim_for(self, name: str, tools: frozenset[str]) -> Task | None:
-        """The next task that this member may have, now its own, or None."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[str, str] = {}
+
+    def __setitem__(self, name: str, teammate: Teammate) -> None:
+        self._names[name.lower()] = name
+        super().__setitem__(name, teammate)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        if self._names.get(name.lower()) == name:
+            del self._names[name.lower()]
+
+    def clear(self) -> None:
+        """Forget all members."""
+        self._names.clear()
+        super().clear()
+
+    def find_any_case(self, name: str) -> Teammate | None:
+        """The member that joined last under that name, in any case."""
+        return self.get(self._names.get(name.lower(), name))
+
+
+@dataclass(slots=True)
+class TurnNotes:
+    """What happened in the turn that is running, for the idle notice."""
+
+    wrote_lead: bool = False
+    peer_mail: str = ""
+    completed: str = ""
+
+
+class Wakeable(Protocol):
+    """Where a member is told that something may be new for it."""
+
+    def wake(self) -> None:
+        """Something may be new: it looks at its mail, and at the list."""
         ...
 
-    async def roster_note(self, name: str, known: KnownRoster) -> str:
-        """What changed in the roster since the member was last told; empty when nothing did."""
+    def is_held(self, sender: str, /) -> bool:
+        """Whether mail of that sender may not wake it for now."""
         ...
 
-    async def turn_ended(self, name: str) -> None:
-        """A turn of this member has ended, however it ended."""
+    @property
+    def wake_pending(self) -> bool:
+        """Whether somebody rang and it has not looked since."""
         ...
-
-    async def held_by(self, name: str) -> list[Task]:
-        """The tasks that this member has in progress."""
-        ...
-
-    async def tell_lead(self, name: str, notice: IdleNotification, id: str, *, again: bool = False) -> None:
-        """The member went idle; `id` is the notice's, `again` says that it may be there already."""
-        ...
-
-    def stop_is_open(self, name: str, request_id: str) -> bool:
-        """Whether this life of the member has an open shutdown request of that id."""
-        ...
-
-    async def left(self, name: str, cause: str, agreed_to: str | None) -> None:
-        """The member is over: take it off the roster, hand its tasks back, tell the lead once."""
-        ...
-
-
-INTERRUPTED = "interrupted"
-"""How a turn ends that a person cut short."""
-
-_REASONS = {"done": "available", INTERRUPTED: "interrupted"}
-
-IDLE = "idle"
-"""Names the idle notice of a turn, with the place of the conversation where the turn ended."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Teammate(Mate):
-    """One member that lives in this process. `live` is its whole life; `task` the coroutine that runs it.
+class Teammate(ABC):
+    """One member that is not the lead.
 
-    `paused` says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself.
-    `limited`: how it waits out a limit of its model's service. `resumed`: a process before this one began this life,
-    and may have been killed anywhere.
+    `asked` is the id of its open shutdown request; `ending` the task that sees it out once it was killed; `task` lasts
+    as long as its life; `resting` says that it looked, and there is nothing to do. `parted`: everything that follows
+    from its end is done. `call` names the call that started it. `owes`: its last turn was given up, and may work later.
     """
 
-    agent: Agent
-    desk: Desk
-    office: Office
-    paused: bool = False
-    turning: bool = False
-    interrupting: bool = False
-    waits: list[str] = field(default_factory=list[str])
-    limited: WaitingOut = field(default_factory=WaitingOut)
-    capped: Capped = field(default_factory=Capped)
-    resumed: bool = False
-    learned: tuple[Block, ...] = ()
-    known: KnownRoster = field(default_factory=KnownRoster)
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    emit: Emit
+    incarnation: int
+    color: str | None = None
+    model: str = ""
+    agent_type: str = "general-purpose"
+    state: MemberState = MemberState.PENDING
+    waiting_on: str = ""
+    usage: Usage = field(default_factory=Usage)
+    turns: int = 0
+    last_active_ms: int = field(default_factory=now_ms)
+    turn_notes: TurnNotes = field(default_factory=TurnNotes)
+    run_task: asyncio.Task[None] | None = None
+    end_task: asyncio.Task[None] | None = None
+    stop_request_id: str = ""
+    stop_request: ShutdownRequest | None = None
+    end_cause: str = ""
+    is_resting: bool = False
+    pending_plan: PendingPlan = NO_PENDING_PLAN
+    end_processed: bool = False
+    keeps_place: bool = False
+    """Whether it failed or crashed, and keeps its place on the roster."""
+    crash_cause: str = ""
+    """Why its last process ended, where this one resumes a member that had crashed."""
+    call: str = ""
+    team_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    effort: str = ""
+    location: Location | None = None
+    """Where its process was started; None: it lives in its lead's."""
+    location_reason: str = ""
+    """Why it lives there, where nobody said so."""
+    edits_accepted_by: str = ""
+    """The person who accepted all further edits of this life (`terminal`); empty while edits are asked about."""
 
     @property
+    def shown_location(self) -> ShownLocation:
+        """Where it lives, as people are told."""
+        return ShownLocation.from_location(self.location, self.location_reason)
+
+    # ── who it is ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    @abstractmethod
     def name(self) -> str:
-        """See Mate."""
-        return self.agent.name
+        """The member's name."""
 
     @property
+    @abstractmethod
     def mode(self) -> str:
-        """See Mate."""
-        return str(self.agent.policy.shown_mode)
+        """The permission mode that people are shown."""
 
     @property
     def own_mode(self) -> Mode:
-        """See Mate."""
-        return self.agent.policy.mode
+        """Its own mode; `bubble` while it follows its lead's, and for one that no process of ours runs."""
+        return Mode.BUBBLE
 
     @property
-    def door(self) -> Desk:
-        """See Mate."""
-        return self.desk
+    @abstractmethod
+    def wake_target(self) -> Wakeable:
+        """Where it is rung."""
 
     @property
-    def ledger(self) -> Path:
-        """See Mate."""
-        return self.agent.conversation.path
+    @abstractmethod
+    def transcript_path(self) -> Path:
+        """Its transcript."""
 
     @property
-    def owes(self) -> bool:
-        """See Mate."""
-        return self.limited.owes
+    @abstractmethod
+    def owes_turn(self) -> bool:
+        """Whether a limit of its model's service cut its last turn, which it goes on with by itself."""
 
     @property
-    def stopped_by(self) -> str:
-        """See Mate."""
-        return self.capped.why
+    @abstractmethod
+    def cap_reason(self) -> str:
+        """The cap that ended its last turn; empty when none did."""
 
-    def budget_raised(self) -> None:
-        """See Mate."""
-        if self.capped.raise_():
-            self.desk.ring()
+    @property
+    def is_external(self) -> bool:
+        """Whether another program runs it."""
+        return False
 
-    def late(self, text: str) -> None:
-        """See Mate."""
-        self.desk.late(text)
+    # ── what is done to it ────────────────────────────────────────────────────────────────────────────────────
 
-    def notice(self, text: str, key: str = "") -> None:
-        """See Mate."""
-        self.desk.notice(text, key)
+    @abstractmethod
+    def deliver_late_answer(self, text: str) -> None:
+        """An answer came to a request of its that is gone: it is told."""
 
-    async def wind_up(self, grace_s: float) -> str:
-        """See Mate."""
-        if self.task is None:
-            return ""
-        self.task.cancel()
-        done, _ = await asyncio.wait({self.task}, timeout=grace_s)
-        self.agent.conversation.close()
-        return "" if done else f"{self.name} did not wind up within {grace_s:.0f} s"
+    @abstractmethod
+    def notify(self, text: str, key: str = "") -> None:
+        """A note of the runtime for it alone: told like mail, and it wakes."""
 
-    async def live(self) -> None:
-        """Until it is stopped: take what wakes it, run a turn, tell the lead, wait."""
-        self.move(Event.READY)
-        self.ready.set()
-        try:
-            await self._work()
-        except asyncio.CancelledError:
-            if self.task is None or self.task.cancelling():
-                raise
-            # A program's model or tool raised it by itself: nobody may wait for a member that is no more.
-            await self._over(Event.BROKE, "its turn was cancelled from inside")
-        except TeamwrightError as problem:
-            # Its own files failed it (a full disk, a lock): its end is told, the team goes on.
-            await self._over(Event.BROKE, problem.what)
-        except Exception as problem:
-            # A mistake of ours or of a program's model.
-            await self._over(Event.BROKE, f"{type(problem).__name__}: {problem}")
-        else:
-            await self._over(Event.LEFT, self.leaving)
+    @abstractmethod
+    def note_raised_budget(self) -> None:
+        """A larger budget came: a turn that waits for it goes on."""
 
-    async def _work(self) -> None:
-        self.learned = self.agent.tags.hook_notes(await self.agent.hooks.began())
-        owed, self.paused = self.agent.conversation.owes_round, self.agent.conversation.interrupted
-        if self.plan.open:
-            self.move(Event.AWAIT, self.plan.words)
-            owed = owed and not self.plan.ended(self.agent.conversation)
-        if self.resumed and not (owed or self.paused):
-            if self.stop_request is not None:
-                self.leaving = "shut down on request"  # its turn had ended without an objection
-            else:
-                await self._tell_again()
-        while not self.leaving:
-            told, entries = (None, ()) if owed else await self._next_work()
-            if told is not None or owed:
-                await self._turn(told, entries)
-                owed = False
-            else:
-                owed = await self._rest()
-
-    async def _tell_again(self) -> None:
-        """The turn before the kill was over: its notice may not have reached the lead."""
-        conversation = self.agent.conversation
-        if not conversation.items:
-            return
-        self.notes.wrote_lead = self.plan.open or wrote_lead(conversation)
-        end = TurnEnd("done", text_of(conversation.last_content()))
-        await self.office.tell_lead(self.name, self._notice(end), conversation.key(IDLE), again=True)
-
-    async def _over(self, event: Event, why: str) -> None:
-        """It ends by itself; whoever killed it meanwhile tells of it instead."""
-        if self.state in GONE:
-            return
-        self.move(event, why)
-        broke = event is Event.BROKE
-        agreed = self.stop_request.request_id if self.stop_request and not broke else None
-        await self.office.left(self.name, f"failed: {why}" if broke else why, agreed)
-
-    async def _rest(self) -> bool:
-        """Wait until somebody rings; only now is it true that nothing is left to do.
-
-        Whether a limit of the service is over instead, and the turn that it cut is to be run.
-        """
-        self.resting = self.limited.due is None
-        self.changed.set()
-        try:
-            return await self.limited.over(self.desk.wait) or self.capped.may_go_on()
-        finally:
-            self.resting = False
-
-    async def _next_work(self) -> tuple[Told | None, Sequence[Entry]]:
-        """Mail in wake order, then a task that is free; after a failed turn no task, or it would take them all."""
-        entries = await self.desk.work()
-        if entries or self.desk.notices:
-            return self.desk.told(entries), entries
-        if self.resumed:
-            if (untold := await self._untold()) is not None:
-                return untold, ()
-            self.resumed = False
-        if self.paused or self.plan.open:
-            return None, ()
-        task = await self.office.claim_for(self.name, self.agent.toolbox.names)
-        return (None, ()) if task is None else await self.desk.beside(_claimed(self.agent.tags, task))
-
-    async def _untold(self) -> Told | None:
-        """A task that became this member's just before the kill, and that it has not been told of."""
-        held = {f"task:{task.id}": task for task in await self.office.held_by(self.name)}
-        told = self.agent.conversation.holds(held)
-        left = [task for id, task in held.items() if id not in told]
-        known = worked_on(self.agent.conversation) if left else set[str]()
-        return next((_claimed(self.agent.tags, task) for task in left if task.id not in known), None)
-
-    async def _turn(self, told: Told | None, entries: Sequence[Entry]) -> None:
-        self.turns += 1
-        if self.state in {State.IDLE, State.AWAITING}:
-            self.move(Event.WOKEN)
-        self.notes = TurnNotes(wrote_lead=told is None and wrote_lead(self.agent.conversation))
-        end = await self._run_through(told, entries)
-        await self.office.turn_ended(self.name)
-        self.usage += end.usage
-        stop = "failed" if end.limit == REPEATS else end.stop
-        self.emit(TurnEnded(member=self.name, stop=stop, text=end.text, detail=end.why))
-        self.paused = end.stop != "done"
-        self.limited.note(end)
-        capped = self.capped.note(end)
-        if self.state is State.STOPPING or self.stop_request is not None:
-            # A turn that ended without an objection is consent: no model can refuse by saying nothing.
-            self.leaving = self.leaving or "shut down on request"
-        if self.leaving:
-            return
-        notice = self._notice(end)
-        if notice.contentless and self.desk.rung and await self.desk.work():
-            # Work is waiting already: it was never idle, and there is nothing to tell.
-            self.desk.ring()
-            return
-        detail = LIMITED if self.limited.due is not None else capped
-        if self.plan.open:
-            self.move(Event.AWAIT, self.plan.words)
-        else:
-            self.move(Event.REST, "interrupted" if end.stop == INTERRUPTED else detail)
-        if self.limited.told_before:
-            return
-        # What failed is run again after a kill, perhaps to fail at the same place: that is news each time.
-        conversation = self.agent.conversation
-        id = conversation.key(IDLE) if end.stop == "done" else self.capped.notice_id(conversation, entries)
-        await self.office.tell_lead(self.name, notice, id, again=bool(capped))
-
+    @abstractmethod
     def interrupt(self) -> bool:
-        """Cut the turn that runs short: the member stays, and what it was at goes along with its next words.
+        """Cut the turn that runs short; False when none runs that could be cut."""
 
-        False when no turn runs that could be cut.
-        """
-        if self.task is None or not self.turning or self.interrupting or self.leaving or self.state in GONE:
-            return False
-        self.interrupting = True
-        self.task.cancel()
-        return True
+    @abstractmethod
+    async def terminate(self, grace_s: float) -> str:
+        """End it, with all that it runs. Empty, or what did not end within `grace_s` seconds."""
 
-    async def _run_through(self, told: Told | None, entries: Sequence[Entry]) -> TurnEnd:
-        """The turn to its end, or until it is interrupted; whoever ends the member meanwhile goes first."""
-        self.turning = True
-        begun = self.agent.conversation.length
-        try:
-            return await self._run(told, entries)
-        except asyncio.CancelledError:
-            if not self.interrupting or self.task is None or self.task.uncancel():
-                raise
-            self.agent.conversation.interrupt()
-            return TurnEnd(INTERRUPTED, self.agent.conversation.said_since(begun))
-        finally:
-            self.turning = self.interrupting = False
+    def transition(self, event: LifecycleEvent, detail: str = "") -> None:
+        """Take one step of the lifecycle table and say so."""
+        self.state = advance(self.state, event)
+        self.waiting_on = detail if self.state in {MemberState.BLOCKED, MemberState.AWAITING} else ""
+        self.last_active_ms = now_ms()
+        self._emit_state(detail)
 
-    async def _run(self, told: Told | None, entries: Sequence[Entry]) -> TurnEnd:
-        if told is not None:
-            if await settle(self.agent):
-                return TurnEnd("done")  # it agreed to stop before the kill
-            news = await self.office.roster_note(self.name, self.known)
-            more = (*self.learned, *((self.agent.tags.note(news),) if news else ()))
-            tell(self.agent, replace(told, blocks=(*told.blocks, *more)) if more else told)
-            self.learned = ()
-        # The model need not wait for the flags: the transcript is the ledger.
-        flagging = asyncio.ensure_future(self.desk.flag(self.desk.saw(entries) if entries else ()))
-        try:
-            return await run_past_stops(self.agent, None, self._kept)
-        finally:
-            await flagging
-
-    async def _kept(self, end: TurnEnd, again: bool) -> str:
-        """Why hooks would have it go on though its turn is over; one of them may end it."""
-        if self.leaving or self.stop_request is not None:
-            return ""
-        kept = await kept_at_work(self.agent.hooks, self.name, self.office, end, again=again)
-        self.leaving = self.leaving or kept.ends
-        return kept.why
-
-    def note_seen(self, entries: Sequence[Entry]) -> None:
-        """What the desk just showed the model: a shutdown request among it changes the state."""
-        for entry in entries:
-            message = parse_protocol(entry.text)
-            if not isinstance(message, ShutdownRequest) or entry.sender != LEAD:
-                continue
-            # A request to an earlier life of the name, or one that nobody opened, ends nobody.
-            if self.office.stop_is_open(self.name, message.request_id):
-                self.stop_request = message
-                if self.state in {State.IDLE, State.AWAITING, State.WORKING, State.BLOCKED}:
-                    self.move(Event.STOP_ASKED)
-
-    def objected(self) -> None:
-        """The member objected to its shutdown and goes on."""
-        self.stop_request = None
-        self.asked = ""
-        if self.state is State.STOPPING:
-            self.move(Event.OBJECTED)
-            if self.waits:
-                self.move(Event.BLOCK, self.waits[0])
-
-    def waits_for(self, what: str) -> None:
-        """One of its calls waits for an answer: a permission, the user's word."""
-        self.waits.append(what)
-        if self.state is State.WORKING:
-            self.move(Event.BLOCK, what)
-
-    def got_answer(self) -> None:
-        """One call waits no longer; with the last of them the member works on."""
-        del self.waits[:1]
-        if self.state is not State.BLOCKED:
-            return
-        if self.waits:
-            self.waiting_on = self.waits[0]
-        else:
-            self.move(Event.ANSWERED)
-
-    def _notice(self, end: TurnEnd) -> IdleNotification:
-        notes = self.notes
-        return IdleNotification(
-            sender=self.name,
-            timestamp=iso(),
-            idle_reason=_REASONS.get(end.stop, "failed"),
-            summary=notes.peer_mail or None,
-            completed_task_id=notes.completed or None,
-            completed_status="resolved" if notes.completed else None,
-            failure_reason=self.capped.words(self.limited.words(end)) or None,
-            result=_result(self.plan, end.text if end.text and not notes.wrote_lead else ""),
+    def _emit_state(self, detail: str) -> None:
+        """Say how it stands."""
+        self.emit(
+            MemberChanged(
+                member=self.name,
+                state=str(self.state),
+                detail=detail,
+                color=self.color,
+                model=self.model,
+                effort=self.effort,
+                life=self.incarnation,
+                turn=self.turns,
+            )
         )
-
-
-def _result(plan: Awaited, text: str) -> str | None:
-    """What the notice says of the turn: also that it is not free while its plan is not answered."""
-    waits = f"It waits for {plan.words}." if plan.open else ""
-    return " ".join(part for part in (text, waits) if part) or None
-
-
-def _claimed(tags: RuntimeTags, task: Task) -> Told:
-    """A task that was claimed by itself, as the member reads it."""
-    body = f"#{task.id} {task.subject}\n\n{task.description}\n\nThe task is yours now and in progress."
-    return Told((text_block(tags.message("task-list", body)),), (f"task:{task.id}",))

@@ -21,18 +21,20 @@ from itertools import islice
 from typing import Any, TypeAlias, cast
 
 from teamwright.protocol.values import dataclass
-from teamwright.testing.replies import Answer, Cut, CutPrompt, ErrorEvent, Raw, Scripted, Stall, Status
-from teamwright.testing.wires.counts import Asking
-from teamwright.testing.wires.wire import MESSAGES, Wire, model_of, wire_of
+from teamwright.testing.replies import Answer, Cut, CutPrompt, ErrorEvent, Raw, ScriptedReply, Stall, Status
+from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+from teamwright.testing.wire_formats.wire_format import MESSAGES, WireFormat, format_for_path, requested_model
 
 RequestJson: TypeAlias = dict[str, Any]
-Script: TypeAlias = Sequence[Scripted | str] | Callable[[RequestJson], Scripted | str | Awaitable[Scripted | str]]
+ServerScript: TypeAlias = (
+    Sequence[ScriptedReply | str] | Callable[[RequestJson], ScriptedReply | str | Awaitable[ScriptedReply | str]]
+)
 
 _FIRST_MODEL = re.compile(rb'\s*\{\s*"model"\s*:\s*"([^"\\]+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedRequest:
     """One request as it came. Header names are lower case."""
 
     method: str
@@ -46,9 +48,9 @@ class Recorded:
         return cast("RequestJson", json.loads(self.body))
 
     @property
-    def wire(self) -> Wire | None:
+    def wire(self) -> WireFormat | None:
         """The API that it speaks; None when it is no model call."""
-        return wire_of(self.path.partition("?")[0]) if self.method == "POST" else None
+        return format_for_path(self.path.partition("?")[0]) if self.method == "POST" else None
 
 
 class LoopbackModel:
@@ -65,7 +67,7 @@ class LoopbackModel:
 
     def __init__(
         self,
-        script: Script = ("Hello.",),
+        script: ServerScript = ("Hello.",),
         *,
         models: Sequence[str | RequestJson] = ("test",),
         facts: Mapping[str, RequestJson] | None = None,
@@ -82,10 +84,10 @@ class LoopbackModel:
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._keep = keep
-        self.requests: list[Recorded] = []
+        self.requests: list[RecordedRequest] = []
         self.connections = 0
         self.url = ""
-        self.left = threading.Event()
+        self.client_left = threading.Event()
 
     async def __aenter__(self) -> LoopbackModel:
         self._server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
@@ -101,7 +103,7 @@ class LoopbackModel:
 
     @classmethod
     @contextmanager
-    def in_thread(cls, script: Script = ("Hello.",), **options: Any) -> Generator[LoopbackModel, None, None]:
+    def in_thread(cls, script: ServerScript = ("Hello.",), **options: Any) -> Generator[LoopbackModel, None, None]:
         """The server in a thread of its own, for tests that start processes. Options as the constructor's."""
         server = cls(script, **options)
         loop, ready = asyncio.new_event_loop(), threading.Event()
@@ -136,7 +138,7 @@ class LoopbackModel:
             while await self._exchange(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
-            self.left.set()
+            self.client_left.set()
         except asyncio.CancelledError:
             pass  # the server is closing: this task has no other owner
         finally:
@@ -157,7 +159,7 @@ class LoopbackModel:
         if path in self._facts:
             _write_whole(writer, 200, json.dumps(self._facts[path]).encode())
         elif request.method == "GET" and path.endswith("/models"):
-            _write_whole(writer, 200, json.dumps({"data": self._listed(), "has_more": False}).encode())
+            _write_whole(writer, 200, json.dumps({"data": self._model_list(), "has_more": False}).encode())
         elif request.wire is not None:
             return await self._answer(request, reader, writer)
         else:
@@ -165,24 +167,26 @@ class LoopbackModel:
         await writer.drain()
         return True
 
-    def _listed(self) -> list[RequestJson]:
+    def _model_list(self) -> list[RequestJson]:
         return [{"type": "model", "id": m} if isinstance(m, str) else m for m in self._models]
 
-    async def _answer(self, request: Recorded, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, request: RecordedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         self._calls += 1
         number = self._calls
-        reply = await self._scripted(request, number)
+        reply = await self._next_reply(request, number)
         if isinstance(reply, Status):
             _write_status(writer, reply, number, request.wire or MESSAGES)
             await writer.drain()
             return True
-        async with _noticing_the_end(reader):
+        async with _watch_hangup(reader):
             low, high = self._delay_s
             own = reply.delay_s if isinstance(reply, Answer) else 0.0
             await asyncio.sleep(own + self._random.uniform(low, high))
             return await _stream(writer, reply, request, number)
 
-    async def _scripted(self, request: Recorded, number: int) -> Scripted:
+    async def _next_reply(self, request: RecordedRequest, number: int) -> ScriptedReply:
         if callable(self._script):
             result = self._script(request.json)
             reply = await result if isawaitable(result) else result
@@ -192,7 +196,7 @@ class LoopbackModel:
 
 
 @asynccontextmanager
-async def _noticing_the_end(reader: asyncio.StreamReader) -> AsyncGenerator[None, None]:
+async def _watch_hangup(reader: asyncio.StreamReader) -> AsyncGenerator[None, None]:
     """Raises `ConnectionResetError` in the body when the client hangs up while it is answered."""
     answering = cast("asyncio.Task[None]", asyncio.current_task())
     gone = False
@@ -215,7 +219,7 @@ async def _noticing_the_end(reader: asyncio.StreamReader) -> AsyncGenerator[None
         await asyncio.gather(watcher, return_exceptions=True)
 
 
-async def _read_request(reader: asyncio.StreamReader) -> Recorded | None:
+async def _read_request(reader: asyncio.StreamReader) -> RecordedRequest | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError:
@@ -224,13 +228,13 @@ async def _read_request(reader: asyncio.StreamReader) -> Recorded | None:
     method, path, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Recorded(method, path, headers, body)
+    return RecordedRequest(method, path, headers, body)
 
 
-async def _stream(writer: asyncio.StreamWriter, reply: Scripted, request: Recorded, number: int) -> bool:
+async def _stream(writer: asyncio.StreamWriter, reply: ScriptedReply, request: RecordedRequest, number: int) -> bool:
     """A streamed reply, chunk by chunk. False when it breaks off."""
     wire = request.wire or MESSAGES
-    asking = Asking(len(request.body) // 4, number, _model_of(request))
+    asking = AnswerRequest(len(request.body) // 4, number, _requested_model(request))
     headers = dict(reply.headers) if isinstance(reply, Raw) else {}
     kind = reply.content_type if isinstance(reply, Raw) and reply.content_type else wire.content_type
     _write_head(writer, 200, {"content-type": kind, "transfer-encoding": "chunked", **headers}, number, wire)
@@ -248,13 +252,13 @@ async def _stream(writer: asyncio.StreamWriter, reply: Scripted, request: Record
     return True
 
 
-def _model_of(request: Recorded) -> str:
+def _requested_model(request: RecordedRequest) -> str:
     """The model that is asked. A body that begins with it is not decoded: it holds the whole conversation."""
     first = _FIRST_MODEL.match(request.body)
-    return first[1].decode() if first else model_of(request.path.partition("?")[0], request.json)
+    return first[1].decode() if first else requested_model(request.path.partition("?")[0], request.json)
 
 
-def _chunks(reply: Scripted, wire: Wire, asking: Asking) -> Iterator[bytes]:
+def _chunks(reply: ScriptedReply, wire: WireFormat, asking: AnswerRequest) -> Iterator[bytes]:
     if isinstance(reply, Raw):
         yield from filter(None, reply.chunks)
     elif isinstance(reply, Answer):
@@ -280,7 +284,7 @@ async def _stall(writer: asyncio.StreamWriter, stall: Stall, ping: bytes) -> Non
 
 
 def _write_head(
-    writer: asyncio.StreamWriter, status: int, headers: dict[str, str], number: int, wire: Wire = MESSAGES
+    writer: asyncio.StreamWriter, status: int, headers: dict[str, str], number: int, wire: WireFormat = MESSAGES
 ) -> None:
     lines = [f"HTTP/1.1 {status} scripted", f"{wire.id_header}: req_test_{number}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -293,7 +297,7 @@ def _write_whole(writer: asyncio.StreamWriter, status: int, body: bytes, headers
     writer.write(body)
 
 
-def _write_status(writer: asyncio.StreamWriter, reply: Status, number: int, wire: Wire) -> None:
+def _write_status(writer: asyncio.StreamWriter, reply: Status, number: int, wire: WireFormat) -> None:
     headers = {"content-type": "application/json", **reply.headers}
     if reply.retry_after is not None:
         headers["retry-after"] = str(reply.retry_after)

@@ -108,7 +108,7 @@ class Raw:
     close: bool = True
 
 
-Scripted: TypeAlias = Answer | Status | Cut | Stall | ErrorEvent | CutPrompt | Raw
+ScriptedReply: TypeAlias = Answer | Status | Cut | Stall | ErrorEvent | CutPrompt | Raw
 """What a script may answer with; a plain text is an `Answer`."""
 
 
@@ -119,10 +119,10 @@ def encode_event(event: Event) -> bytes:
 
 def stream_bytes(answer: Answer, *, prompt_tokens: int = 10, number: int = 1, model: str = "test") -> bytes:
     """The whole stream of an answer."""
-    return b"".join(map(encode_event, events_of(answer, prompt_tokens=prompt_tokens, number=number, model=model)))
+    return b"".join(map(encode_event, answer_events(answer, prompt_tokens=prompt_tokens, number=number, model=model)))
 
 
-def events_of(answer: Answer, *, prompt_tokens: int = 10, number: int = 1, model: str = "test") -> Iterator[Event]:
+def answer_events(answer: Answer, *, prompt_tokens: int = 10, number: int = 1, model: str = "test") -> Iterator[Event]:
     """The events of an answer in order."""
     written = len(answer.text + answer.thinking + json.dumps([dict(i) for _, i in answer.tools])) // 4 + 1
     usage = {"input_tokens": prompt_tokens, "output_tokens": written, **(answer.usage or {})}

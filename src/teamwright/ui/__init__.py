@@ -1,1 +1,1 @@
-"""Faces: the command line, headless runs, the terminal, the demo. They see `app` and `protocol` only."""
+"""User interfaces: command line, headless runs, terminal, a member's terminal and the demo."""

@@ -16,7 +16,7 @@ JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _TAB = "    "
 
-_STEERING = re.compile(
+_CONTROL_CHARS = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 """What JSON leaves as it is, and what moves a cursor, turns the direction of text, or cannot be seen."""
@@ -29,10 +29,10 @@ def clean(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else spelt(char) for char in text)
+    return "".join(char if char.isprintable() else escape_char(char) for char in text)
 
 
-def spelt(char: str) -> str:
+def escape_char(char: str) -> str:
     """Return a character as it may be printed: itself, blanks for a tab, or its code."""
     if char == "\n" or char in JOINERS:
         return char
@@ -40,10 +40,10 @@ def spelt(char: str) -> str:
         return _TAB
     import unicodedata  # most text never comes here
 
-    return code(char) if unicodedata.category(char) in _UNSAFE else char
+    return char_code(char) if unicodedata.category(char) in _UNSAFE else char
 
 
-def code(char: str) -> str:
+def char_code(char: str) -> str:
     """Return the code of a character."""
     number = ord(char)
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
@@ -52,4 +52,4 @@ def code(char: str) -> str:
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON in which nothing steers a terminal: it reads back as the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return text if text.isprintable() else _STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return text if text.isprintable() else _CONTROL_CHARS.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -7,11 +7,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from teamwright.agent.compacting.clearing import clear
-from teamwright.agent.compacting.state import Compaction
-from teamwright.agent.conversation import Told
+from teamwright.agent.compaction.compact import clear_conversation
+from teamwright.agent.compaction.compaction_state import Compaction
+from teamwright.agent.conversation import UserMessage
 from teamwright.models.model import Reply
-from teamwright.protocol.blocks import text_block
+from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
 from teamwright.storage.jsonl import Journal
 from tests.agent.compacting import kill_child
@@ -22,10 +22,10 @@ from tests.agent.parts import call
 class Beside:
     """Moments, and how things stand."""
 
-    async def flagged(self) -> None:
+    async def wait_until_marked_read(self) -> None:
         moment()
 
-    async def restated(self) -> str:
+    async def status_text(self) -> str:
         moment()
         return "You are ada."
 
@@ -34,13 +34,13 @@ async def live(root: Path) -> None:
     agent = born(root)
     talk = agent.conversation
     if not talk.items:
-        talk.tell(Told((text_block("a letter"),), ("mail:m1",)))
-        talk.reply(Reply([call("Echo", "t1", text="x")], "tool_use", Usage(requests=1), "tiny"))
+        talk.append_user_message(UserMessage((text_block("a letter"),), ("mail:m1",)))
+        talk.append_reply(Reply([call("Echo", "t1", text="x")], "tool_use", Usage(requests=1), "tiny"))
         talk.queue("notice:n1", [text_block("it waits")])
         return
-    agent.compaction = Compaction(beside=Beside())
+    agent.compaction = Compaction(context=Beside())
     Journal.append = append
-    await clear(agent)
+    await clear_conversation(agent)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ import sys
 from pathlib import Path
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compacting.state import Compaction, CompactSettings
+from teamwright.agent.compaction.compaction_state import Compaction, CompactSettings
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.loop import run_turn, tell
+from teamwright.agent.loop import append_user_message, run_turn
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import ModelCard, Prefix, Reply
-from teamwright.protocol.blocks import text_block
+from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
 from teamwright.storage.jsonl import Journal
-from teamwright.teams.mailing.desk import Desk
+from teamwright.teams.mailbox.incoming import IncomingMail
 from tests.agent.parts import Echo, an_agent, call
 
 CARD = ModelCard("own/tiny", "tiny", "own", context_tokens=1_200, max_output_tokens=100, usd_in=0.0, usd_out=0.0)
@@ -73,15 +73,15 @@ class Model:
 class Beside:
     """The desk, with moments in between."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: IncomingMail) -> None:
         self.desk = desk
 
-    async def flagged(self) -> None:
+    async def wait_until_marked_read(self) -> None:
         moment()
-        await self.desk.flag_told()
+        await self.desk.mark_delivered_read()
         moment()
 
-    async def restated(self) -> str:
+    async def status_text(self) -> str:
         moment()
         return "You are ada."
 
@@ -101,18 +101,18 @@ def born(root: Path) -> Agent:
 async def live(root: Path) -> None:
     inbox = inbox_for(root / "inbox.json", root / "guard", root / "archive.jsonl")
     agent = born(root)
-    desk = Desk("ada", inbox, agent.conversation, lambda _event: None)
+    desk = IncomingMail("ada", inbox, agent.conversation, lambda _event: None)
     agent.compaction = Compaction(CompactSettings(at=0.5), Beside(desk))
     agent.steering = desk
     while True:
-        if agent.conversation.owes_round:
+        if agent.conversation.owes_answer:
             await run_turn(agent, None)
-        entries = (await desk.work())[:1]
+        entries = (await desk.next_mail())[:1]
         if not entries:
             break
-        tell(agent, desk.told(entries))
+        append_user_message(agent, desk.compose(entries))
         moment()
-        await desk.seen(entries)
+        await desk.mark_delivered(entries)
         await run_turn(agent, None)
 
 

@@ -14,7 +14,7 @@ from teamwright.agent.conversation import Conversation
 from teamwright.agent.transcript import read_history
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Prefix
-from teamwright.protocol.mail import Entry
+from teamwright.protocol.mail import InboxEntry
 from tests.support.waits import WAIT_S
 
 LETTERS = 40
@@ -38,7 +38,9 @@ def inbox_of(root: Path):
 
 async def send(root: Path) -> None:
     for number in range(LETTERS):
-        entry = Entry(sender="ben", text=f"letter {number}", timestamp="2026-11-21T10:00:00.000Z", msg_id=f"m{number}")
+        entry = InboxEntry(
+            sender="ben", text=f"letter {number}", timestamp="2026-11-21T10:00:00.000Z", msg_id=f"m{number}"
+        )
         await inbox_of(root).send(entry)
 
 
@@ -68,11 +70,11 @@ def test_killed_at_every_moment_no_letter_is_lost_and_none_told_twice_and_all_is
             assert_whole(line["messages"])
     assert asyncio.run(unread(root)) == []
     made = Conversation.load(root / "ada.jsonl", Prefix.build({"model": "m"}))
-    assert not made.owes_round and made.holds(told) == set(told)
+    assert not made.owes_answer and made.delivered_ids(told) == set(told)
     assert len(read_history(root / "ada.jsonl").items) < 20 < len(steps)
 
 
-async def unread(root: Path) -> list[Entry]:
+async def unread(root: Path) -> list[InboxEntry]:
     return list(await inbox_of(root).unread())
 
 

@@ -6,19 +6,19 @@ import json
 import pytest
 
 from teamwright import Team
-from teamwright.app.agents.fields import FIELDS
-from teamwright.app.looking.status import status_views
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
-from teamwright.models.catalog import card
-from teamwright.models.effort import LEVELS, effort_of, parse_effort
+from teamwright.config.agent_types.definition_fields import FIELDS
+from teamwright.models.catalog import model_card
+from teamwright.models.effort import LEVELS, parse_effort, prefix_effort
 from teamwright.models.model import ModelCard
-from teamwright.models.providers import PROVIDERS
-from teamwright.models.settings import ModelSettings
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.provider_table import PROVIDERS
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
-from teamwright.storage.log_reader import read_events
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.storage.event_log_reader import read_events
 from teamwright.testing import ScriptedModel
+from teamwright.views.status import status_views
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("F43", "row F1")
@@ -32,7 +32,7 @@ def crew(efforts, answer=None, card=THINKS):
     """A model that notes with which effort each agent asks."""
 
     def heard(request):
-        efforts.setdefault(request.asker, effort_of(request.prefix))
+        efforts.setdefault(request.agent_name, prefix_effort(request.prefix))
         return answer(request) if answer is not None else "Done."
 
     return ScriptedModel(heard, card=card)
@@ -40,7 +40,7 @@ def crew(efforts, answer=None, card=THINKS):
 
 def once(*calls):
     left = {"team-lead": list(calls)}
-    return lambda request: left[request.asker].pop(0) if left.get(request.asker) else "Done."
+    return lambda request: left[request.agent_name].pop(0) if left.get(request.agent_name) else "Done."
 
 
 def test_an_effort_is_a_level_or_a_number_of_tokens():
@@ -53,7 +53,7 @@ def test_an_effort_is_a_level_or_a_number_of_tokens():
 
 def test_what_models_document_is_data():
     def of(provider, wire, **settings):
-        made = card(PROVIDERS[provider], wire, ModelSettings(**settings))
+        made = model_card(PROVIDERS[provider], wire, ModelSettings(**settings))
         return made.efforts, made.budget_from
 
     five = ("low", "medium", "high", "xhigh", "max")
@@ -74,7 +74,7 @@ async def test_whoever_says_nothing_thinks_as_hard_as_its_caller(tmp_path):
     efforts = {}
 
     def answer(request):
-        return SUB if request.asker in {"team-lead", "ada"} and len(request.items) == 1 else "Done."
+        return SUB if request.agent_name in {"team-lead", "ada"} and len(request.items) == 1 else "Done."
 
     async with asyncio.timeout(WAIT_S), Team("crew", model=crew(efforts, answer), cwd=tmp_path, effort="high") as team:
         await team.spawn("ada", "Go.")
@@ -90,9 +90,9 @@ async def test_a_team_file_says_it_for_a_role_and_for_everybody_else(tmp_path):
     (tmp_path / ".teamwright" / "team.toml").write_text(text)
     efforts, options = {}, {"cwd": tmp_path, "effort": "high", "trust": True}
     async with asyncio.timeout(WAIT_S), Team("crew", model=crew(efforts), **options) as team:
-        await team.spawn("ada", "Go.", role="builder")
+        await team.spawn("ada", "Go.", agent_type="builder")
         await team.spawn("bob", "Go.")
-        await team.spawn("carl", "Go.", role="builder", effort="high")
+        await team.spawn("carl", "Go.", agent_type="builder", effort="high")
         await team.run("Go.")
     assert efforts == {"team-lead": "high", "ada": "max", "bob": "low", "carl": "high"}
 
@@ -102,14 +102,14 @@ async def test_an_untrusted_team_file_makes_nobody_think_harder(tmp_path):
     (tmp_path / ".teamwright" / "team.toml").write_text('[team]\neffort = "max"\n[roles.builder]\neffort = "max"\n')
     efforts = {}
     async with asyncio.timeout(WAIT_S), Team("crew", model=crew(efforts), cwd=tmp_path) as team:
-        await team.spawn("ada", "Go.", role="builder")
+        await team.spawn("ada", "Go.", agent_type="builder")
         await team.spawn("bob", "Go.")
         await team.run("Go.")
     assert set(efforts.values()) == {None}
 
 
 def test_a_team_file_with_an_effort_that_is_none_is_an_error_with_its_line(tmp_path):
-    from teamwright.app.definition.reading import parse_definition
+    from teamwright.config.team_file.team_file_reader import parse_definition
 
     with pytest.raises(CannotStart, match="effort must be one of") as refused:
         parse_definition('[roles.builder]\neffort = "hihg"\n', tmp_path / "team.toml")

@@ -30,13 +30,13 @@ class Crew:
     async def begin(self, **options) -> None:
         role = options.pop("role", "kind")
         async with asyncio.timeout(WAIT_S), self.team(Team, ScriptedModel(lambda _r: "Done."), **options) as team:
-            await team.spawn("ada", "Go.", role=role)
+            await team.spawn("ada", "Go.", agent_type=role)
             await team.run("Wait.")
 
     async def go_on(self, *calls, **options) -> tuple[list[str], str, str]:
         """Who is back; what the member was told; the head of its prompt."""
         script = [*calls, "Done."]
-        model = ScriptedModel(lambda r: script.pop(0) if r.asker == "ada" and script else "Done.")
+        model = ScriptedModel(lambda r: script.pop(0) if r.agent_name == "ada" and script else "Done.")
         async with asyncio.timeout(WAIT_S), self.team(Team.resume, model, **options) as team:
             log = team.session.log
             log.subscribe(lambda _n, e: self.notices.append(e.text) if isinstance(e, Notice) else None, live=False)
@@ -44,7 +44,7 @@ class Crew:
             if back:
                 await team.send("ada", "Go on.")
             await team.run("Wait.")
-        own = [request for request in model.requests if request.asker == "ada"]
+        own = [request for request in model.requests if request.agent_name == "ada"]
         told = "\n".join(json.dumps(json.loads(item)) for request in own for item in request.items)
         return back, told, own[0].prefix.head.decode() if own else ""
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.app.agents.fields import FIELDS
-from teamwright.models.effort import effort_of
+from teamwright.config.agent_types.definition_fields import FIELDS
+from teamwright.models.effort import prefix_effort
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
@@ -83,7 +83,7 @@ async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | No
         settings.write_text('{"agents": {"fork": true}}')
 
     def answer(request):
-        if (lines := callers.get(request.asker)) is not None:
+        if (lines := callers.get(request.agent_name)) is not None:
             return lines.pop(0) if lines else "Done."
         ran.rounds += 1
         return script.pop(0) if script else "Done."
@@ -99,11 +99,11 @@ async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | No
         session.maker.models = Source(model, ran)
         await team.run("Go.")
         ran.color = next((mate.color for mate in session.team.members.values()), None)
-    own = [request for request in model.requests if request.asker not in callers]
+    own = [request for request in model.requests if request.agent_name not in callers]
     if own:
-        ran.head, ran.effort = read_head(own[0].prefix), effort_of(own[0].prefix)
+        ran.head, ran.effort = read_head(own[0].prefix), prefix_effort(own[0].prefix)
         ran.told = [text_of(item) for request in own for item in request.items]
-    ran.caller = "\n".join(text_of(item) for r in model.requests if r.asker in callers for item in r.items)
+    ran.caller = "\n".join(text_of(item) for r in model.requests if r.agent_name in callers for item in r.items)
     return ran
 
 
@@ -342,7 +342,7 @@ async def test_a_model_that_a_definition_names_and_nobody_has_is_told_with_the_d
     )
     async with team:
         with pytest.raises(CannotStart) as refused:
-            await team.spawn("ada", "Go.", role="kind")
+            await team.spawn("ada", "Go.", agent_type="kind")
     assert ("asked by", "the agent type kind") in refused.value.looked_at
 
 
@@ -353,14 +353,14 @@ async def test_what_a_teammate_was_denied_its_sub_agents_do_not_have(tmp_path):
 
     def answer(request):
         found = {tool["name"] for tool in read_head(request.prefix)["tools"]}
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             return "Done."
         heads.append(found)
         return inner if len(heads) == 1 else "Done."
 
     kinds = {"kind": {"description": "d", "prompt": "p", "disallowedTools": ["Bash"]}}
     async with asyncio.timeout(WAIT_S), Team("crew", model=ScriptedModel(answer), cwd=tmp_path, agents=kinds) as team:
-        await team.spawn("ada", "Go.", role="kind")
+        await team.spawn("ada", "Go.", agent_type="kind")
         await team.run("Wait.")
     assert len(heads) >= 2
     assert not any("Bash" in found for found in heads)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team, UsageError
-from teamwright.app.agents.kinds import Kinds
-from teamwright.app.agents.places import places_of
-from teamwright.app.agents.plugins import plugin_at
-from teamwright.storage.paths import home_of
+from teamwright.config.agent_types.definition_sources import definition_sources
+from teamwright.config.agent_types.registry import AgentTypes
+from teamwright.config.plugins import plugin_at
+from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
 
 SERVER = Path(__file__).parents[2] / "mcp" / "stdio_server.py"
@@ -58,8 +58,8 @@ def whole(base: Path) -> Path:
 def test_every_part_that_a_manifest_names_is_found_beside_the_usual_ones(tmp_path):
     plugin = plugin_at(whole(tmp_path / "it"))
     assert (plugin.name, plugin.version, plugin.description) == ("release", "1.2.0", "Cuts releases.")
-    places = places_of(home_of(), tmp_path / "repo", compat=False, plugins=[tmp_path / "it"])
-    assert {"release:usual", "release:other", "release:single"} <= set(Kinds(places).known())
+    places = definition_sources(find_home(), tmp_path / "repo", compat=False, plugins=[tmp_path / "it"])
+    assert {"release:usual", "release:other", "release:single"} <= set(AgentTypes(places).active())
     assert list(plugin.servers) == ["db"]
     assert [hook.event for hook in plugin.hooks] == ["PreToolUse"]
     assert any("lspServers" in part for part in plugin.ignored)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.agents.kinds import Kinds
-from teamwright.app.agents.places import Places, Shelf, places_of
-from teamwright.app.agents.reading import MAX_BYTES, agents_of_flag, given_agents, read_file
-from teamwright.app.agents.tools import KNOWN
-from teamwright.app.agents.type_list import LIST_BYTES
+from teamwright.config.agent_types.definition_files import MAX_BYTES, parse_agents_flag, parse_given_agents, read_file
+from teamwright.config.agent_types.definition_sources import DefinitionDirectory, DefinitionSources, definition_sources
+from teamwright.config.agent_types.registry import AgentTypes
+from teamwright.config.agent_types.tool_names import KNOWN
+from teamwright.config.agent_types.type_list import LIST_BYTES
 from teamwright.protocol.errors import UsageError
-from teamwright.skills.front_matter import Unreadable, parse_typed
-from teamwright.storage.paths import home_of
+from teamwright.skills.front_matter import UnreadableFrontMatter, parse_typed
+from teamwright.storage.paths import find_home
 
 WHOLE = """---
 name: code-reviewer
@@ -165,7 +165,7 @@ def test_windows_lines_and_a_mark_at_the_begin_are_read(tmp_path):
 def test_an_alias_bomb_is_refused_at_once():
     bomb = "---\na: &a [x,x,x,x,x,x,x,x,x]\n"
     bomb += "".join(f"{c}: &{c} [{','.join([f'*{p}'] * 9)}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True))
-    with pytest.raises(Unreadable, match="anchors"):
+    with pytest.raises(UnreadableFrontMatter, match="anchors"):
         parse_typed(bomb + "---\n")
 
 
@@ -181,21 +181,21 @@ def test_five_hundred_files_are_read_and_the_agent_tool_says_little_of_them(tmp_
     for number in range(500):
         put(tmp_path, f"d{number % 7}/a{number}.md", minimal(f"kind-{number}"))
     put(tmp_path, "broken.md", "---\n")
-    kinds = Kinds(Places(shelves=(Shelf("user", tmp_path),)))
-    assert len(kinds.known()) == 504
+    kinds = AgentTypes(DefinitionSources(directories=(DefinitionDirectory("user", tmp_path),)))
+    assert len(kinds.active()) == 504
     assert kinds.find("KIND-499").name == "kind-499"
     assert kinds.warnings() == (
         f"1 agent definition cannot be used: {tmp_path}/broken.md: line 1: the front matter is not closed with ---; "
         "teamwright agents list shows all",
     )
-    text = kinds.for_tool()
+    text = kinds.tool_description()
     assert 4_000 < len(text.encode()) <= LIST_BYTES
     assert text.index("- general-purpose: ") < text.index("- kind-0: "), "the built-in types come first"
     assert re.search(r"Further types, by name: .* and \d+ more\n", text)
 
 
 def test_a_file_that_changes_is_read_again_at_the_next_look(tmp_path):
-    kinds = Kinds(Places(shelves=(Shelf("user", tmp_path),)))
+    kinds = AgentTypes(DefinitionSources(directories=(DefinitionDirectory("user", tmp_path),)))
     with pytest.raises(UsageError, match="there is no agent type"):
         kinds.find("late")
     path = put(tmp_path, "late.md", minimal("late"))
@@ -210,38 +210,38 @@ def test_a_file_that_changes_is_read_again_at_the_next_look(tmp_path):
 @pytest.mark.promise("row F8")
 def test_of_one_name_the_nearest_holds_and_the_others_are_shadowed(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    root, home = tmp_path / "repo", home_of(str(tmp_path / "state"))
-    dirs = [root / ".teamwright", root / ".claude", home.ours, tmp_path / "user/.claude"]
+    root, home = tmp_path / "repo", find_home(str(tmp_path / "state"))
+    dirs = [root / ".teamwright", root / ".claude", home.own, tmp_path / "user/.claude"]
     for directory in dirs:
         put(directory / "agents", "x.md", minimal("Plan"))
     put(tmp_path / "tools/agents", "x.md", minimal("Plan"))
     given = {"plan": {"description": "d", "prompt": "given"}}
-    places = places_of(home, root, compat=True, agents=given, plugins=[tmp_path / "tools"])
-    kinds = Kinds(places, allows=lambda _found: True)
-    states = [(entry.found.name, entry.state) for entry in kinds.entries() if entry.found.name.lower() == "plan"]
+    places = definition_sources(home, root, compat=True, agents=given, plugins=[tmp_path / "tools"])
+    kinds = AgentTypes(places, allows=lambda _found: True)
+    states = [(entry.source.name, entry.state) for entry in kinds.entries() if entry.source.name.lower() == "plan"]
     assert states == [("plan", "used"), *[("Plan", "shadowed")] * 5]
     assert kinds.find("PLAN").prompt == "given"
     assert kinds.find("tools:plan").name == "tools:Plan"
     for directory in dirs:
-        without = places_of(home, root, compat=True)
-        assert Kinds(without, allows=lambda _found: True).find("plan").file == str(directory / "agents/x.md")
+        without = definition_sources(home, root, compat=True)
+        assert AgentTypes(without, allows=lambda _found: True).find("plan").file == str(directory / "agents/x.md")
         (directory / "agents/x.md").unlink()
-    assert Kinds(places_of(home, root, compat=True)).find("plan").source == "built in"
+    assert AgentTypes(definition_sources(home, root, compat=True)).find("plan").source == "built in"
 
 
 def test_without_compat_the_other_products_directories_are_not_read(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     put(tmp_path / ".claude/agents", "x.md", minimal("mine"))
-    assert "mine" not in Kinds(places_of(home_of(), tmp_path / "repo", compat=False)).known()
-    assert "mine" in Kinds(places_of(home_of(), tmp_path / "repo", compat=True)).known()
+    assert "mine" not in AgentTypes(definition_sources(find_home(), tmp_path / "repo", compat=False)).active()
+    assert "mine" in AgentTypes(definition_sources(find_home(), tmp_path / "repo", compat=True)).active()
 
 
 def test_a_plugin_is_called_as_its_manifest_says_and_what_is_not_read_is_told(tmp_path):
     put(tmp_path, ".claude-plugin/plugin.json", '{"name": "whales"}')
     put(tmp_path, "agents/a.md", minimal("reviewer"))
     put(tmp_path, "output-styles/s.md", "x")
-    places = places_of(home_of(), tmp_path / "repo", compat=False, plugins=[tmp_path])
-    assert "whales:reviewer" in Kinds(places).known()
+    places = definition_sources(find_home(), tmp_path / "repo", compat=False, plugins=[tmp_path])
+    assert "whales:reviewer" in AgentTypes(places).active()
     assert places.plugins[0].ignored == ("output-styles",)
 
 
@@ -249,9 +249,9 @@ def test_a_plugin_is_called_as_its_manifest_says_and_what_is_not_read_is_told(tm
 def test_a_plugin_that_is_none_is_an_error(tmp_path, manifest):
     put(tmp_path, ".claude-plugin/plugin.json", manifest)
     with pytest.raises(UsageError):
-        places_of(home_of(), tmp_path, compat=False, plugins=[tmp_path])
+        definition_sources(find_home(), tmp_path, compat=False, plugins=[tmp_path])
     with pytest.raises(UsageError, match="there is no directory"):
-        places_of(home_of(), tmp_path, compat=False, plugins=[tmp_path / "none"])
+        definition_sources(find_home(), tmp_path, compat=False, plugins=[tmp_path / "none"])
 
 
 @pytest.mark.parametrize(
@@ -269,14 +269,14 @@ def test_a_plugin_that_is_none_is_an_error(tmp_path, manifest):
 )
 def test_what_a_flag_says_is_understood_whole_or_refused(tmp_path, text, problem):
     with pytest.raises(UsageError, match=problem):
-        given_agents(agents_of_flag(text, tmp_path))
+        parse_given_agents(parse_agents_flag(text, tmp_path))
 
 
 def test_a_flag_may_name_a_file(tmp_path):
     put(tmp_path, "agents.json", json.dumps({"a": {"description": "d", "prompt": "p"}}))
-    assert [found.name for found in given_agents(agents_of_flag("@agents.json", tmp_path))] == ["a"]
+    assert [found.name for found in parse_given_agents(parse_agents_flag("@agents.json", tmp_path))] == ["a"]
     with pytest.raises(UsageError, match="cannot be read"):
-        agents_of_flag("@none.json", tmp_path)
+        parse_agents_flag("@none.json", tmp_path)
 
 
 async def test_the_names_of_tools_that_are_known_are_those_that_are_there(tmp_path):

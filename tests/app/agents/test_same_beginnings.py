@@ -38,7 +38,7 @@ async def test_sub_agents_of_a_kind_share_their_prefix_and_others_do_not(tmp_pat
 
     def answer(request):
         asked = sum(b'"type":"tool_use"' in item for item in request.items)
-        return calls[asked] if request.asker == "team-lead" else "I looked."
+        return calls[asked] if request.agent_name == "team-lead" else "I looked."
 
     model = ScriptedModel(answer)
     async with Team("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions") as team:
@@ -46,9 +46,9 @@ async def test_sub_agents_of_a_kind_share_their_prefix_and_others_do_not(tmp_pat
         [directory] = [team.session.log.path.parent / "prefixes"]
         kept = {path.stem for path in directory.iterdir()}
     assert result.ok
-    first, explorer, second = [request.prefix for request in model.requests if request.asker != "team-lead"]
+    first, explorer, second = [request.prefix for request in model.requests if request.agent_name != "team-lead"]
     assert first is second and first.head != explorer.head
-    lead = next(request.prefix for request in model.requests if request.asker == "team-lead")
+    lead = next(request.prefix for request in model.requests if request.agent_name == "team-lead")
     assert kept == {first.digest, explorer.digest, lead.digest}
 
 
@@ -60,7 +60,7 @@ async def test_a_kind_that_was_changed_begins_with_its_new_words(tmp_path):
 
     def answer(request):
         asked = sum(b'"type":"tool_use"' in item for item in request.items)
-        if request.asker != "team-lead":
+        if request.agent_name != "team-lead":
             file.write_text("---\nname: looker\ndescription: looks\n---\nYou look at second words.\n")
             return "I looked."
         return agent("looker") if asked < 2 else "Done."
@@ -69,7 +69,7 @@ async def test_a_kind_that_was_changed_begins_with_its_new_words(tmp_path):
     options = {"permission_mode": "bypassPermissions", "home": tmp_path / "home"}
     async with Team("crew", model=model, cwd=tmp_path, **options) as team:
         assert (await team.run("Do it.")).ok
-    heads = [request.prefix.head for request in model.requests if request.asker != "team-lead"]
+    heads = [request.prefix.head for request in model.requests if request.agent_name != "team-lead"]
     assert [b"first words" in head for head in heads] == [True, False]
     assert [b"second words" in head for head in heads] == [False, True]
 
@@ -78,7 +78,7 @@ async def test_a_start_makes_two_files_and_neither_lists_nor_makes_a_directory(t
     touched = Touched()
 
     def answer(request):
-        if request.asker != "team-lead":
+        if request.agent_name != "team-lead":
             return "I looked."
         asked = sum(b'"type":"tool_use"' in item for item in request.items)
         touched.on = asked == 2  # what is made, and loaded, once a session is there by then
@@ -91,7 +91,7 @@ async def test_a_start_makes_two_files_and_neither_lists_nor_makes_a_directory(t
 
 async def test_what_a_sub_agent_was_is_free_at_its_end_without_a_search_for_garbage(tmp_path):
     def answer(request):
-        if request.asker != "team-lead":
+        if request.agent_name != "team-lead":
             return "I looked."
         return "Done." if any(b'"type":"tool_use"' in item for item in request.items) else agent("general-purpose")
 

@@ -6,13 +6,13 @@ import re
 import pytest
 
 from teamwright import Team
-from teamwright.app.agents.kinds import Kinds
-from teamwright.app.agents.places import Places, Shelf
-from teamwright.app.agents.type_list import LIST_BYTES, LOOK_UP
-from teamwright.app.assets.listing import assets_of
-from teamwright.app.assets.subject import Asked
-from teamwright.storage.paths import home_of
+from teamwright.config.agent_types.definition_sources import DefinitionDirectory, DefinitionSources
+from teamwright.config.agent_types.registry import AgentTypes
+from teamwright.config.agent_types.type_list import LIST_BYTES, LOOK_UP
+from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
+from teamwright.views.asset_check.asset_list import list_assets
+from teamwright.views.asset_check.check_subject import AssetQuery
 
 GUIDE = (
     "Use this agent when a screen has to be drawn, e.g. a settings page. Do not use it for icons. "
@@ -26,8 +26,8 @@ def put(directory, name, description, tools=""):
     (directory / f"{name}.md").write_text(body)
 
 
-def kinds_in(directory) -> Kinds:
-    return Kinds(Places(shelves=(Shelf("user", directory),)))
+def kinds_in(directory) -> AgentTypes:
+    return AgentTypes(DefinitionSources(directories=(DefinitionDirectory("user", directory),)))
 
 
 def line_of(text: str, name: str) -> str:
@@ -40,7 +40,7 @@ def test_within_the_budget_descriptions_are_whole_and_each_type_has_its_tools(tm
     put(tmp_path, "careful", "Looks.", "disallowedTools: Write, Edit\n")
     put(tmp_path, "many", "Does all.", f"tools: {', '.join(f'mcp__s__t{n}' for n in range(10))}\n")
     kinds = kinds_in(tmp_path)
-    text = kinds.for_tool()
+    text = kinds.tool_description()
     assert line_of(text, "designer") == f"- designer: {GUIDE * 4} (tools: Read, Write)"
     assert line_of(text, "careful") == "- careful: Looks. (all tools except Write, Edit)"
     assert line_of(text, "many").endswith("mcp__s__t7 and 2 more)")
@@ -55,7 +55,7 @@ def test_beyond_the_budget_the_longest_descriptions_are_shortened_at_the_end_of_
         put(tmp_path, f"long-{number}", GUIDE + " Then more." * 40)
     put(tmp_path, "short", "Short, and whole.")
     kinds = kinds_in(tmp_path)
-    text = kinds.for_tool()
+    text = kinds.tool_description()
     assert LIST_BYTES * 0.8 < len(text.encode()) <= LIST_BYTES
     assert line_of(text, "short") == "- short: Short, and whole. (all tools)"
     longs = [line for line in text.splitlines() if line.startswith("- long-")]
@@ -68,11 +68,11 @@ def test_beyond_the_budget_the_longest_descriptions_are_shortened_at_the_end_of_
 @pytest.mark.finding("C7")
 def test_check_says_which_descriptions_are_shortened(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    home = home_of(str(tmp_path / "state"))
+    home = find_home(str(tmp_path / "state"))
     for number in range(12):
-        put(home.ours / "agents", f"long-{number}", GUIDE + " Then more." * 40)
-    put(home.ours / "agents", "short", "Short, and whole.")
-    rows = {one.name: one for one in assets_of(Asked(home, tmp_path, {})).assets if one.group == "agents"}
+        put(home.own / "agents", f"long-{number}", GUIDE + " Then more." * 40)
+    put(home.own / "agents", "short", "Short, and whole.")
+    rows = {one.name: one for one in list_assets(AssetQuery(home, tmp_path, {})).assets if one.group == "agents"}
     assert rows["short"].why == "" and rows["long-3"].state == "used"
     assert "its description is shortened in the Agent tool" in rows["long-3"].why
 

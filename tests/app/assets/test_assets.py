@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.assets.listing import Assets, assets_of
-from teamwright.app.assets.subject import Asked
+from teamwright.views.asset_check.asset_list import Assets, list_assets
+from teamwright.views.asset_check.check_subject import AssetQuery
 from tests.app.compat.folder import fill, put
 
 AGENT = "---\nname: {name}\ndescription: Does.\n{more}---\nYou do.\n"
 
 
 def look(repository, env=None, **more) -> Assets:
-    return assets_of(Asked(repository.home, more.pop("cwd", repository.root), env or {}, **more))
+    return list_assets(AssetQuery(repository.home, more.pop("cwd", repository.root), env or {}, **more))
 
 
 def row(assets: Assets, file: Path, line: int = 0, word: str = "", group: str = ""):
@@ -217,7 +217,7 @@ def test_a_users_broken_file_does_not_hide_the_others(repository):
 def test_the_home_directory_as_a_project_shows_each_file_once_and_no_state(repository, own_home):
     fill(own_home, own_home / ".claude")
     repository.user({"model": "haiku"})
-    (repository.home.ours / "projects").mkdir(parents=True)
+    (repository.home.own / "projects").mkdir(parents=True)
     found = look(repository, cwd=own_home)
     files = [(asset.group, asset.name, asset.file, asset.line) for asset in found.assets]
     assert sorted(files) == sorted(set(files))
@@ -239,7 +239,7 @@ def test_looking_runs_nothing_and_changes_nothing(repository, tmp_path, monkeypa
     monkeypatch.setattr("socket.socket", None)
 
     def tree() -> dict[str, tuple[int, int]]:
-        places = (repository.root, repository.home.ours)
+        places = (repository.root, repository.home.own)
         files = [Path(at) / name for place in places for at, _, names in os.walk(place) for name in names]
         return {str(path): (path.stat().st_mtime_ns, path.stat().st_ino) for path in files}
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.instructions import NestedInstructions, load_instructions
-from teamwright.app.agents.kinds import Kinds
-from teamwright.app.agents.opening import Trusted
-from teamwright.app.agents.places import places_of
-from teamwright.app.assets.listing import assets_of
-from teamwright.app.assets.subject import Asked
-from teamwright.app.serving.configured import configured
-from teamwright.app.skills.places import shelf_of
+from teamwright.config.agent_types.definition_sources import definition_sources
+from teamwright.config.agent_types.registry import AgentTypes
+from teamwright.config.mcp_config import configured_servers
+from teamwright.config.skill_sources import make_shelf
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.skills.template import Arguments, filled, pieces
+from teamwright.session.factory.agent_types import TrustedDefinitions
+from teamwright.skills.command_template import CommandArguments, fill_pieces, split_template
+from teamwright.views.asset_check.asset_list import list_assets
+from teamwright.views.asset_check.check_subject import AssetQuery
 from tests.app.compat.folder import fill, put
 
 
@@ -25,13 +25,15 @@ def folder(repository, own_home):
     return repository
 
 
-def kinds(folder, *, trusted: bool) -> Kinds:
+def kinds(folder, *, trusted: bool) -> AgentTypes:
     state = folder.trust() if trusted else folder.state()
-    return Kinds(places_of(folder.home, folder.root, compat=True), None, Trusted(folder.home, state))
+    return AgentTypes(
+        definition_sources(folder.home, folder.root, compat=True), None, TrustedDefinitions(folder.home, state)
+    )
 
 
 def texts(folder, below: str = "") -> list[str]:
-    found = load_instructions(folder.root / below, folder.root, folder.home.ours, True, False)
+    found = load_instructions(folder.root / below, folder.root, folder.home.own, True, False)
     return [one.text.strip() for one in found]
 
 
@@ -65,17 +67,17 @@ def test_agents_md_and_claude_md_that_say_the_same_are_told_once(folder, how):
 
 @pytest.mark.promise("H4")
 def test_deeper_instructions_are_told_when_their_directory_is_touched(folder):
-    known = load_instructions(folder.root, folder.root, folder.home.ours, True, False)
+    known = load_instructions(folder.root, folder.root, folder.home.own, True, False)
     nested = NestedInstructions(folder.root, folder.root, known, True, False)
-    assert "The web part" in nested.nested_for(folder.root / "web" / "index.html")
-    assert nested.nested_for(folder.root / "web" / "index.html") == ""
+    assert "The web part" in nested.text_for(folder.root / "web" / "index.html")
+    assert nested.text_for(folder.root / "web" / "index.html") == ""
 
 
 @pytest.mark.promise("H4")
 def test_definitions_of_the_repository_and_the_user_are_kinds_and_strange_tools_only_warn(folder):
-    before = kinds(folder, trusted=False).known()
+    before = kinds(folder, trusted=False).active()
     assert before["reviewer"].description == "Mine.", "before trust the user's own holds"
-    known = kinds(folder, trusted=True).known()
+    known = kinds(folder, trusted=True).active()
     assert known["reviewer"].tools == ("Read", "Grep", "MultiEdit", "TodoWrite", "WebSearch")
     assert known["reviewer"].model is None, "inherit is the caller's"
     assert known["scribe"].tools == ("Read", "Write")
@@ -123,7 +125,7 @@ def test_hooks_are_read_with_their_matchers_and_a_minute_each(folder):
 def test_servers_of_mcp_json_have_their_variables_and_are_approved_one_by_one(folder):
     folder.trust()
     settings = folder.settings()
-    servers, problems = configured(settings.mcp, (), folder.root, {"LEVEL": "3"}, frozenset())
+    servers, problems = configured_servers(settings.mcp, (), folder.root, {"LEVEL": "3"}, frozenset())
     by_name = {server.name: server for server in servers}
     assert by_name["files"].argv == ("npx", "-y", "files", "/srv")
     assert by_name["files"].env == {"LEVEL": "3"}
@@ -137,12 +139,18 @@ def test_servers_of_mcp_json_have_their_variables_and_are_approved_one_by_one(fo
 
 @pytest.mark.promise("H4")
 def test_skills_and_commands_of_both_places_can_be_called(folder):
-    untrusted = shelf_of(folder.settings(), folder.home, folder.state())
-    assert sorted(one.name for one in untrusted.used) == ["haiku", "standup"]
+    untrusted = make_shelf(folder.settings(), folder.home, folder.state())
+    assert sorted(one.name for one in untrusted.callable_skills) == ["haiku", "standup"]
     folder.trust()
-    shelf = shelf_of(folder.settings(), folder.home, folder.state())
-    assert sorted(one.name for one in shelf.used) == ["db:migrate", "fix", "haiku", "release-notes", "standup"]
-    made = filled(pieces(shelf.body(shelf.command("fix"))), Arguments.of("17 parser"))
+    shelf = make_shelf(folder.settings(), folder.home, folder.state())
+    assert sorted(one.name for one in shelf.callable_skills) == [
+        "db:migrate",
+        "fix",
+        "haiku",
+        "release-notes",
+        "standup",
+    ]
+    made = fill_pieces(split_template(shelf.read_body(shelf.get_command("fix"))), CommandArguments.parse("17 parser"))
     assert [(piece.kind, piece.text) for piece in made if piece.kind != "text"] == [
         ("file", "docs/conventions.md"),
         ("shell", "echo begun 17"),
@@ -164,9 +172,9 @@ def test_one_setting_switches_all_of_it_off(folder):
     folder.trust()
     settings = folder.settings()
     assert (settings.rules, settings.hooks, settings.env, settings.mcp.servers) == ((), (), {}, ())
-    instructions = load_instructions(folder.root, folder.root, folder.home.ours, False, True)
+    instructions = load_instructions(folder.root, folder.root, folder.home.own, False, True)
     assert [one.path.name for one in instructions] == ["AGENTS.md"]
-    assert not shelf_of(settings, folder.home, folder.state(compat=False)).used
+    assert not make_shelf(settings, folder.home, folder.state(compat=False)).callable_skills
     assets = [asset for asset in found(folder) if ".claude" in asset.file or "CLAUDE" in asset.name]
     assert assets
     assert {(asset.group, asset.state) for asset in assets} == {("other files", "ignored")}
@@ -183,4 +191,4 @@ def test_nothing_of_it_is_written(folder, own_home):
 
 
 def found(folder):
-    return assets_of(Asked(folder.home, folder.root, {})).assets
+    return list_assets(AssetQuery(folder.home, folder.root, {})).assets

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.app.configuring.defaults import FIELDS, OF_MODELS, default_of
-from teamwright.app.configuring.schema import json_schema
-from teamwright.app.settings.files import Origin, layer_of
-from teamwright.app.settings.keys import KEYS, NEVER_USED, NOT_USED_YET
-from teamwright.hooks.book import EVENTS
+from teamwright.config.defaults import FIELDS, OF_MODELS, default_of
+from teamwright.config.settings.setting_keys import KEYS, NEVER_USED, NOT_USED_YET
+from teamwright.config.settings.settings_files import SettingsOrigin, parse_layer
+from teamwright.config.settings_schema import json_schema
+from teamwright.hooks.hook_index import EVENTS
 
 SCHEMA = json_schema()
 CHECK = jsonschema.Draft202012Validator(SCHEMA)
@@ -55,7 +55,7 @@ def test_the_schema_takes_exactly_what_a_run_takes(key, value):
 def test_what_the_schema_refuses_besides_is_what_a_run_warns_of(name):
     said = nested(name, {})
     assert not CHECK.is_valid(said)
-    assert layer_of(Path("/settings.json"), Origin.USER, json.dumps(said)).warnings
+    assert parse_layer(Path("/settings.json"), SettingsOrigin.USER, json.dumps(said)).warnings
 
 
 def test_every_default_may_be_written_and_stands_in_a_room():

@@ -5,14 +5,14 @@ import os
 
 import pytest
 
-from teamwright.app.configuring.looking import Asked, files, values, values_of
-from teamwright.app.configuring.writing import Change, set_value, unset_value
+from teamwright.config.edit_settings import SettingTarget, set_value, unset_value
+from teamwright.config.setting_values import SettingsQuery, files, values, values_of
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from tests.app.compat.folder import fill
 
 
-def change(repository, target="user") -> Change:
-    return Change(repository.home, repository.root, target)
+def change(repository, target="user") -> SettingTarget:
+    return SettingTarget(repository.home, repository.root, target)
 
 
 def written(repository) -> dict:
@@ -43,7 +43,7 @@ def test_a_text_becomes_what_the_key_must_be(repository, key, text, value):
         said = said[part]
     assert said == value
     assert repository.home.settings.stat().st_mode & 0o777 == 0o600
-    [found] = [one for one in values(Asked(repository.home, repository.root)) if one.key == key][:1]
+    [found] = [one for one in values(SettingsQuery(repository.home, repository.root)) if one.key == key][:1]
     assert (found.state, found.file) == ("used", str(repository.home.settings))
 
 
@@ -154,7 +154,7 @@ def test_each_value_is_shown_with_its_file_and_each_part_of_a_list_with_its_own(
     fill(repository.root, own_home / ".claude")
     repository.user({"permissions": {"allow": ["Bash(ls:*)"]}, "model": "opus"})
     repository.trust()
-    asked = Asked(repository.home, repository.root)
+    asked = SettingsQuery(repository.home, repository.root)
     allowed = {one.name: os.path.basename(one.file) for one in values_of(asked, "permissions.allow")}
     assert allowed == {
         "Bash(ls:*)": "settings.json",
@@ -177,7 +177,9 @@ def test_secrets_are_masked(repository):
     server = {"command": "x", "args": args, "env": {"A": secret, "B": "${B}"}, "headers": {"Authorization": secret}}
     address = {"type": "http", "url": f"https://u:{secret}@example.org/?api_key={secret}"}
     repository.user({"env": {"MY_TOKEN": secret, "PLAIN": "x"}, "mcpServers": {"a": server, "b": address}})
-    shown = json.dumps([one.value for one in values(Asked(repository.home, repository.root))], ensure_ascii=False)
+    shown = json.dumps(
+        [one.value for one in values(SettingsQuery(repository.home, repository.root))], ensure_ascii=False
+    )
     assert secret not in shown
     assert "${B}" in shown
     assert "…gh78" in shown

@@ -70,12 +70,12 @@ class Place:
             scripts[name] = [own[0], "Done."]
 
         def answer(request):
-            script = scripts.setdefault(request.asker, [last, "Done."])
+            script = scripts.setdefault(request.agent_name, [last, "Done."])
             return script.pop(0) if script else "Done."
 
         model = ScriptedModel(answer)
         async with asyncio.timeout(WAIT_S), self.team(model, **options) as team:
-            member = await team.spawn(name, "Do it.", role=role)
+            member = await team.spawn(name, "Do it.", agent_type=role)
             await member_rests(team, member)
         return Ran(self, model, name)
 
@@ -92,13 +92,13 @@ class Ran:
     @property
     def told(self) -> str:
         """All that the members, not the lead, were told, as text."""
-        lines = [r.items[-1].decode() for r in self.model.requests if r.asker != "team-lead"]
+        lines = [r.items[-1].decode() for r in self.model.requests if r.agent_name != "team-lead"]
         return "\n".join(json.dumps(json.loads(line), ensure_ascii=False) for line in lines)
 
     @property
     def offered(self) -> str:
         """What the member's first request began with: system prompt and tools."""
-        return next(r for r in self.model.requests if r.asker == self.name).prefix.head.decode()
+        return next(r for r in self.model.requests if r.agent_name == self.name).prefix.head.decode()
 
 
 async def member_rests(team: Team, member: Member) -> None:
@@ -172,7 +172,7 @@ async def test_a_role_builds_on_a_kind_of_agent(place):
 async def test_a_role_has_no_more_rounds_than_it_was_given(place):
     ran = await place.run("short", ("Bash", {"command": "true"}), ("Bash", {"command": "touch made"}))
     assert not (place.root / "made").exists()
-    assert [r.asker for r in ran.model.requests].count("short") == 1
+    assert [r.agent_name for r in ran.model.requests].count("short") == 1
 
 
 async def test_tools_that_a_role_may_not_have_are_not_offered(place):
@@ -214,7 +214,7 @@ async def test_the_budget_of_a_role_ends_its_members_turn(place):
     ran = await place.run("api", ("Bash", {"command": "touch one"}), ("Bash", {"command": "touch two"}))
     assert (place.root / "one").exists()
     assert not (place.root / "two").exists()
-    assert [r.asker for r in ran.model.requests].count("api") <= 2
+    assert [r.agent_name for r in ran.model.requests].count("api") <= 2
 
 
 @pytest.mark.promise("F61", "P6")
@@ -245,14 +245,14 @@ async def test_the_file_says_that_a_person_approves_plans_and_then_no_lead_is_as
     ran = await place.run("writer", PLAN, edit("docs/new.md"))
     assert "no user is present to ask" in ran.told
     assert not (place.root / "docs/new.md").exists()
-    lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.asker == "team-lead")
+    lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.agent_name == "team-lead")
     assert "plan_approval_response" not in lead
 
 
 async def test_without_a_word_in_the_file_the_lead_is_asked_about_a_plan(place):
     place.define('[roles.writer]\nmode = "plan"\n')
     ran = await place.run("writer", PLAN)
-    lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.asker == "team-lead")
+    lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.agent_name == "team-lead")
     assert "plan_approval_response" in lead
 
 
@@ -263,7 +263,7 @@ async def test_the_file_says_whether_the_lead_answers_for_its_members(place, sai
     ran = await place.run(
         "writer", ("Bash", {"command": "make it"}), permission_mode="default", settings_file=soon(place)
     )
-    lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.asker == "team-lead")
+    lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.agent_name == "team-lead")
     assert ("permission_response" in lead) is asked
     assert ("no user is present to ask" in ran.told) is not asked
 

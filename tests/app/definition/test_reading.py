@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.app.definition.lines import line_of
-from teamwright.app.definition.reading import parse_definition, read_definition
+from teamwright.config.team_file.team_file_reader import parse_definition, read_definition
+from teamwright.config.team_file.toml_lines import line_of
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart
 

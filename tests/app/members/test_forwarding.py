@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from teamwright import CannotStart, Team, TeamRefused, UnknownMember
-from teamwright.app.talking import stop_task, tasks_of, to_background
 from teamwright.protocol.events import (
     LIVE,
+    AssistantText,
     ModelChanged,
-    Spoken,
     TeamEvent,
     TextDelta,
     ToolCalled,
     ToolStarted,
     TurnEnded,
 )
+from teamwright.session.control.live_members import list_jobs, move_to_background, stop_task
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
@@ -165,14 +165,14 @@ async def test_what_a_member_elsewhere_waits_for_is_listed_moved_and_stopped_fro
         moved: list[str] = []
         async with asyncio.timeout(WAIT_S):
             while not moved:
-                moved = await to_background(session, "ann")
+                moved = await move_to_background(session, "ann")
         [line] = moved
         await told.until(over("ann"))
-        [running] = await tasks_of(session, "ann")
+        [running] = await list_jobs(session, "ann")
         id = running.split()[0]
         assert "gate" in line
         assert str(await stop_task(session, id)).endswith("was stopped")
-        assert await tasks_of(session, "ann") == []
+        assert await list_jobs(session, "ann") == []
 
 
 @pytest.mark.promise("F67")
@@ -199,6 +199,6 @@ async def test_what_a_member_elsewhere_says_is_shown_while_it_says_it_to_whoever
         [began] = [one for one in live if isinstance(one, ToolStarted)]
         [ran] = [one for one in told.events if isinstance(one, ToolCalled) and one.member == "ann"]
         assert (began.tool, began.call) == ("Glob", ran.call)
-        said = [one for one in live if isinstance(one, Spoken) and one.message["role"] == "assistant"]
+        said = [one for one in live if isinstance(one, AssistantText) and one.message["role"] == "assistant"]
         assert [one.content[0]["text"] for one in said] == ["I look.", "Seen."]
         assert said[0].usage is not None and said[0].agent_id

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from teamwright import Team
-from teamwright.storage.processes.family import start_of
-from teamwright.teams.stopping import ask_to_stop
+from teamwright.processes.process_tree import process_start
+from teamwright.teams.shutdown_requests import ask_to_stop
 from teamwright.testing.replies import Answer
 from tests.app.members.test_forwarding import crew, over
 from tests.support.waits import wait_until
@@ -84,9 +84,9 @@ async def test_a_child_that_left_a_finished_command_ends_with_the_member(tmp_pat
         await team.spawn("ann", "Start it.")
         await told.until(over("ann"))
         pid = int(child.read_text())
-        assert start_of(pid) and f"To stop it: kill {pid}" in results[0]
+        assert process_start(pid) and f"To stop it: kill {pid}" in results[0]
         await end(team)
-        await asyncio.to_thread(wait_until, lambda: not start_of(pid), "the end of the child")
+        await asyncio.to_thread(wait_until, lambda: not process_start(pid), "the end of the child")
 
 
 def _leaves(child: Path) -> str:

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from teamwright import MemberChanged, Notice, Team
-from teamwright.teams.plans.approval import PlanAnswer, answer_plan
+from teamwright.teams.plan_approval import PlanAnswer, answer_plan
 from teamwright.teams.roster import Roster
 from teamwright.testing import LoopbackModel
 from teamwright.testing.replies import Answer

@@ -8,17 +8,17 @@ import sys
 import pytest
 
 from teamwright import Team
-from teamwright.app.looking.doctor import examine
-from teamwright.app.looking.finding import Subject
-from teamwright.app.members.places import Places
-from teamwright.app.settings.model import Flags
+from teamwright.config.settings.settings import SettingFlags
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.teams.places.custom import Custom
-from teamwright.teams.places.detached import Detached
-from teamwright.teams.places.place import Launch, Spot
-from teamwright.teams.places.settings import PlacesSettings
-from teamwright.teams.places.tmux import Tmux
+from teamwright.session.member_process.backend_choice import BackendChoice
+from teamwright.teams.backends.adapter_backend import AdapterBackend
+from teamwright.teams.backends.backend import Launch, Location
+from teamwright.teams.backends.backend_settings import BackendSettings
+from teamwright.teams.backends.detached import DetachedBackend
+from teamwright.teams.backends.tmux import TmuxBackend
 from teamwright.testing import ScriptedModel
+from teamwright.views.doctor.doctor import find_problems
+from teamwright.views.doctor.finding import DoctorSubject
 from tests.teams.places.rig import needs_tmux
 
 RECIPE = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
@@ -26,19 +26,19 @@ IN_TMUX = {"PATH": os.environ["PATH"], "TMUX": "/nonexistent/s,1,0", "TMUX_PANE"
 
 
 def places(settings, tmp_path, environ=None, **more):
-    return Places(environ or {"PATH": os.defpath}, settings, logs=tmp_path / "members", **more)
+    return BackendChoice(environ or {"PATH": os.defpath}, settings, logs=tmp_path / "members", **more)
 
 
 @pytest.mark.promise("E4", "E5", "G2")
 def test_settings_of_places_are_read_from_the_user_s_files_and_the_flag(repository):
-    assert repository.settings().places == PlacesSettings()
+    assert repository.settings().places == BackendSettings()
     members = {"backend": "mine", "pane_layout": "window", "lead_share": 0.5, "grace_s": 5, "recipes": {"mine": RECIPE}}
     repository.user({"members": members})
     found = repository.settings()
     assert (found.places.backend, found.places.layout, found.places.lead_share) == ("mine", "window", 0.5)
-    assert (found.places.grace_s, found.places.recipes["mine"].open) == (5, ("sh", "{argv}"))
+    assert (found.places.orphan_timeout_s, found.places.adapters["mine"].open) == (5, ("sh", "{argv}"))
     assert found.warnings == ()
-    flagged = repository.settings(Flags(backend="detached"))
+    flagged = repository.settings(SettingFlags(backend="detached"))
     assert (flagged.places.backend, flagged.origins["members.backend"]) == ("detached", "--backend")
 
 
@@ -53,7 +53,7 @@ def test_no_repository_says_where_members_run_or_what_runs_for_them_trusted_or_n
     if trusted:
         repository.trust()
     found = repository.settings()
-    assert found.places == PlacesSettings()
+    assert found.places == BackendSettings()
     assert sum("is taken from your own settings only" in warning for warning in found.warnings) == (5 if trusted else 0)
     assert not [entry for entry in repository.state().needs_asking if "members" in str(entry)]
 
@@ -89,22 +89,22 @@ def test_settings_that_cannot_be_used_stop_the_start_with_file_key_and_what_to_d
 @pytest.mark.promise("F33")
 def test_a_flag_with_a_name_that_nothing_has_is_told_with_the_nearest(repository):
     with pytest.raises(UsageError, match="'kity' is no backend") as raised:
-        repository.settings(Flags(backend="kity"))
+        repository.settings(SettingFlags(backend="kity"))
     assert raised.value.do == ("did you mean kitty?",)
 
 
 @pytest.mark.promise("E5", "F33")
 async def test_auto_looks_for_nothing_where_nobody_sits_and_says_why(tmp_path):
-    made = places(PlacesSettings(), tmp_path, IN_TMUX)
-    assert made.why == ""
+    made = places(BackendSettings(), tmp_path, IN_TMUX)
+    assert made.choice_reason == ""
     assert await made.choose() is None
-    assert made.why == "the lead has no terminal"
-    made = places(PlacesSettings(), tmp_path, at_terminal=True)
+    assert made.choice_reason == "the lead has no terminal"
+    made = places(BackendSettings(), tmp_path, at_terminal=True)
     assert await made.choose() is None
-    assert made.why == "this terminal is not in tmux"
-    made = places(PlacesSettings(), tmp_path, {**IN_TMUX, "PATH": str(tmp_path)}, at_terminal=True)
+    assert made.choice_reason == "this terminal is not in tmux"
+    made = places(BackendSettings(), tmp_path, {**IN_TMUX, "PATH": str(tmp_path)}, at_terminal=True)
     assert await made.choose() is None
-    assert made.why == "tmux is not installed (no tmux in PATH)"
+    assert made.choice_reason == "tmux is not installed (no tmux in PATH)"
 
 
 @pytest.mark.promise("E5", "F33")
@@ -112,10 +112,10 @@ async def test_what_is_named_is_used_or_refused_with_the_reason(repository, tmp_
     repository.user({"members": {"recipes": {"mine": {**RECIPE, "needs": ["MINE"]}}, "backend": "mine"}})
     settings = repository.settings().places
     made = places(settings, tmp_path, {"PATH": os.defpath, "MINE": "1"})
-    assert isinstance((await made.choose())[1], Custom)
-    assert (made.choice.place, made.why) == ("mine", "it was asked for")
+    assert isinstance((await made.choose())[1], AdapterBackend)
+    assert (made.choice.backend, made.choice_reason) == ("mine", "it was asked for")
     kind, place = await made.choose("detached")
-    assert (kind, isinstance(place, Detached)) == ("detached", True)
+    assert (kind, isinstance(place, DetachedBackend)) == ("detached", True)
     assert (await made.choose("detached"))[1] is place
     assert await made.choose("in-process") is None
     with pytest.raises(CannotStart, match="MINE is not set") as raised:
@@ -131,16 +131,16 @@ async def test_what_is_named_is_used_or_refused_with_the_reason(repository, tmp_
 async def test_what_was_started_earlier_finds_its_place_again(repository, tmp_path):
     repository.user({"members": {"recipes": {"mine": RECIPE}}})
     made = places(repository.settings().places, tmp_path, {"PATH": os.environ["PATH"]})
-    assert isinstance(await made.place_of(Spot("detached", "7")), Detached)
-    assert isinstance(await made.place_of(Spot("mine", "7")), Custom)
-    assert isinstance(await made.place_of(Spot("kitty", "7")), Custom)
-    assert await made.place_of(Spot("gone", "7")) is None
-    found = await made.place_of(Spot("tmux", "%7"))
-    assert isinstance(found, Tmux) == ((await made.tmux()).why_not == "")
+    assert isinstance(await made.backend_for(Location("detached", "7")), DetachedBackend)
+    assert isinstance(await made.backend_for(Location("mine", "7")), AdapterBackend)
+    assert isinstance(await made.backend_for(Location("kitty", "7")), AdapterBackend)
+    assert await made.backend_for(Location("gone", "7")) is None
+    found = await made.backend_for(Location("tmux", "%7"))
+    assert isinstance(found, TmuxBackend) == ((await made.tmux()).problem == "")
 
 
 async def test_output_of_members_without_a_terminal_goes_into_the_directory_that_was_named(tmp_path):
-    made = places(PlacesSettings(backend="detached"), tmp_path)
+    made = places(BackendSettings(backend="detached"), tmp_path)
     _, place = await made.choose()
     argv = (sys.executable, "-I", "-S", "-c", "print('hello')")
     spot = await place.open(Launch("ada", "docs", "7f3a", argv, {}, tmp_path))
@@ -150,7 +150,7 @@ async def test_output_of_members_without_a_terminal_goes_into_the_directory_that
 
 
 def findings(repository, env, **more):
-    found = examine(Subject(repository.home, repository.root, env, **more))
+    found = find_problems(DoctorSubject(repository.home, repository.root, env, **more))
     return {one.label: one for one in found if one.section == "members"}
 
 

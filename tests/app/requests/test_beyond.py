@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.app.requests.beyond import call_in_words
+from teamwright.approvals.external_calls import describe_call
 
 pytestmark = pytest.mark.promise("E8", "F44")
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.promise("E8", "F44")
     ],
 )
 def test_it_is_shown_as_people_read_it(tool, given, lines):
-    assert call_in_words(tool, given, "of zed").split("\n") == ["of zed", *lines]
+    assert describe_call(tool, given, "of zed").split("\n") == ["of zed", *lines]
 
 
 anything = st.dictionaries(
@@ -43,7 +43,7 @@ anything = st.dictionaries(
 
 @given(st.sampled_from(["Bash", "Write", "Edit", "Other"]), anything)
 def test_nothing_of_it_is_left_out(tool, given):
-    said = call_in_words(tool, given)
+    said = describe_call(tool, given)
     for value in given.values():
         if isinstance(value, str):
             for part in value.split("\n"):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from teamwright import RequestClosed, Team
-from teamwright.app.requests import answer_request, open_requests
+from teamwright.approvals import answer_request, open_requests
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.storage.paths import home_of
+from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_lead_answers import MAKE, Leading, answer, wire
 from tests.app.requests.test_queue import told
@@ -46,7 +46,7 @@ async def killed_while_it_waits(cwd: Path, mode: str = "default", member_mode: s
         assert child.stdout is not None
         line = await asyncio.wait_for(child.stdout.readline(), WAIT_S)
         id = line.decode().strip()
-        [request] = open_requests(home_of())
+        [request] = open_requests(find_home())
         assert (request.id, request.lives, request.pid) == (id, True, child.pid)
     finally:
         os.kill(child.pid, signal.SIGKILL)
@@ -57,12 +57,12 @@ async def killed_while_it_waits(cwd: Path, mode: str = "default", member_mode: s
 @pytest.mark.promise("P4", "P5", "F44", "G4")
 async def test_after_a_kill_nobody_waits_and_the_next_life_closes_the_request_and_the_call(tmp_path):
     id = await killed_while_it_waits(tmp_path)
-    [request] = open_requests(home_of())
+    [request] = open_requests(find_home())
     assert not request.lives and request.resume == "teamwright resume crew"
-    assert answer_request(home_of(), id, RequestAnswer(verdict="allow")).kind == "gone"
+    assert answer_request(find_home(), id, RequestAnswer(verdict="allow")).kind == "gone"
     model = ScriptedModel({"lead": ["ok"] * 5, "ada": ["I read that it was cut off."] * 3})
     async with asyncio.timeout(WAIT_S), Team.resume("crew", model=model, cwd=tmp_path) as team:
-        assert open_requests(home_of()) == []
+        assert open_requests(find_home()) == []
         await team.run("Go on.")
         log = team.session.log.path
         box = request.box
@@ -70,7 +70,7 @@ async def test_after_a_kill_nobody_waits_and_the_next_life_closes_the_request_an
     assert [(one["request"], one["verdict"], one["by"]) for one in closed] == [(id, "deny", "cancelled")]
     assert not list(box.glob("*.json"))
     assert "interrupted before it ended" in told(model, "ada")
-    outcome = answer_request(home_of(), id, RequestAnswer(verdict="allow"))
+    outcome = answer_request(find_home(), id, RequestAnswer(verdict="allow"))
     assert (outcome.kind, outcome.by) == ("late", "cancelled")
     assert not (tmp_path / "made").exists()
 

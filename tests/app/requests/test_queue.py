@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from teamwright import Notice, RequestClosed, RequestOpened, Team
-from teamwright.app.opening import open_session
-from teamwright.app.requests import Outcome, answer_request, open_requests
-from teamwright.app.talking import stop_member
-from teamwright.app.trust.store import Trust
-from teamwright.mail.requests import RequestBox
-from teamwright.permissions.verdict import Answer
-from teamwright.protocol.blocks import text_block
+from teamwright.approvals import AnswerOutcome, answer_request, open_requests
+from teamwright.config.trust.trust_store import TrustStore
+from teamwright.permissions.verdict import PermissionAnswer
+from teamwright.protocol.messages import text_block
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.storage.paths import home_of
+from teamwright.requests.request_store import RequestStore
+from teamwright.session.control.live_members import stop_member
+from teamwright.session.open import open_session
+from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 
@@ -28,10 +28,10 @@ YES, NO = RequestAnswer(verdict="allow"), RequestAnswer(verdict="deny", text="no
 
 ANSWERER = """
 import json, sys
-from teamwright.app.requests import answer_request
+from teamwright.approvals import answer_request
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.storage.paths import home_of
-out = answer_request(home_of(), sys.argv[1], RequestAnswer(**json.loads(sys.argv[2])))
+from teamwright.storage.paths import find_home
+out = answer_request(find_home(), sys.argv[1], RequestAnswer(**json.loads(sys.argv[2])))
 print(out.kind, out.by)
 """
 
@@ -95,7 +95,9 @@ class Events(list):
 
 
 def told(model: ScriptedModel, name: str = "team-lead") -> str:
-    return "\n".join(item.decode() for request in model.requests if request.asker == name for item in request.items)
+    return "\n".join(
+        item.decode() for request in model.requests if request.agent_name == name for item in request.items
+    )
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -107,7 +109,7 @@ async def test_every_request_is_a_file_that_another_process_answers_and_the_aske
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         run = team.run("Go.")
         event = await asked.next()
-        [request] = open_requests(home_of())
+        [request] = open_requests(find_home())
         assert (request.id, request.kind, request.owner, request.tool) == (
             event.request,
             "permission",
@@ -126,7 +128,7 @@ async def test_every_request_is_a_file_that_another_process_answers_and_the_aske
         assert await asyncio.to_thread(elsewhere, tail, verdict="allow") == ("first", "another terminal")
         result = await run
         assert [(one.request, one.verdict, one.by) for one in closed] == [(request.id, "allow", "another terminal")]
-        assert open_requests(home_of()) == []
+        assert open_requests(find_home()) == []
         assert not list(request.box.glob("*.json")), "what is over is not looked at again"
     assert result.ok and not result.denials and (tmp_path / "work/made").exists()
 
@@ -138,7 +140,7 @@ async def test_without_a_team_the_files_lie_in_the_session_and_in_its_team_when_
         session = team.session
         await team.spawn("ada", "Go.")
         first = await asked.next()
-        [request] = open_requests(home_of())
+        [request] = open_requests(find_home())
         assert request.team == session.team.name and request.box == session.team.requests.directory
         assert (request.owner, request.incarnation) == ("ada", 1)
         await first.allow()
@@ -146,7 +148,7 @@ async def test_without_a_team_the_files_lie_in_the_session_and_in_its_team_when_
     async with asyncio.timeout(WAIT_S), open_session(alone) as other:
         run = asyncio.ensure_future(other.run([text_block("Go.")]))
         event = await asked.next()
-        [request] = [one for one in open_requests(home_of()) if one.session == other.id]
+        [request] = [one for one in open_requests(find_home()) if one.session == other.id]
         assert (request.id, request.team, request.box.parent.name) == (event.request, "", other.id)
         assert (await asyncio.to_thread(elsewhere, request.id, verdict="deny", text="no"))[0] == "first"
         result = await run
@@ -158,17 +160,17 @@ async def test_a_nested_request_says_whose_it_is_and_blocks_its_member(tmp_path)
     asked = Asked()
 
     def answer(request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             call = {"description": "find it", "prompt": "Touch.", "subagent_type": "general-purpose"}
             return ("Agent", call) if len(request.items) == 1 else "found"
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             return "ok"
         return TOUCH if len(request.items) == 1 else "touched"
 
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(answer), on_request=asked) as team:
         ada = await team.spawn("ada", "Go.")
         event = await asked.next()
-        [request] = open_requests(home_of())
+        [request] = open_requests(find_home())
         assert (request.owner, request.asker) == ("ada", "ada › general-purpose: find it")
         assert (event.owner, event.member) == (request.owner, request.asker)
         assert ada.state == "blocked" and "touch made" in ada.waiting_on
@@ -192,7 +194,7 @@ async def test_who_comes_late_is_told_who_was_first_and_it_is_noted_in_the_log(t
         await run
         assert await asyncio.to_thread(elsewhere, event.request, verdict="allow") == ("late", "program")
         await notices.until(lambda one: "late answer" in one.text and "another terminal" in one.text)
-        late = answer_request(home_of(), event.request, YES)
+        late = answer_request(find_home(), event.request, YES)
         assert (late.kind, late.verdict, late.text) == ("late", "deny", "not on a Friday")
     assert not (tmp_path / "work/made").exists()
 
@@ -205,11 +207,11 @@ async def test_an_unknown_id_is_told_with_the_nearest_and_two_that_begin_alike_a
         await team.spawn("ada", "Go.")
         await team.spawn("bob", "Go.")
         one, other = await asked.next(), await asked.next()
-        assert answer_request(home_of(), one.request[:-1] + "?", YES).near == (one.request,)
-        several = answer_request(home_of(), "perm-", YES)
+        assert answer_request(find_home(), one.request[:-1] + "?", YES).near == (one.request,)
+        several = answer_request(find_home(), "perm-", YES)
         assert (several.kind, set(several.near)) == ("several", {one.request, other.request})
-        assert answer_request(home_of(), "nothing like it", YES) == Outcome("unknown")
-        assert answer_request(home_of(), "", YES).kind == "unknown"
+        assert answer_request(find_home(), "nothing like it", YES) == AnswerOutcome("unknown")
+        assert answer_request(find_home(), "", YES).kind == "unknown"
         await one.deny()
         await other.deny()
 
@@ -221,7 +223,7 @@ async def test_a_deadline_denies_with_its_reason_and_whoever_is_late_reads_that(
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked, settings_file=extra) as team:
         result = await team.run("Go.")
         event = await asked.next()
-        outcome = answer_request(home_of(), event.request, YES)
+        outcome = answer_request(find_home(), event.request, YES)
         assert (outcome.kind, outcome.by) == ("expired", "deadline")
     assert "no answer within 0.1 s" in told(model) and len(result.denials) == 1
 
@@ -233,7 +235,7 @@ async def test_who_still_waits_takes_an_answer_though_the_clock_has_jumped_past_
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel([TOUCH, "done"]), on_request=asked) as team:
         run = team.run("Go.")
         event = await asked.next()
-        (file,) = (one.box / f"{one.id}.json" for one in open_requests(home_of()))
+        (file,) = (one.box / f"{one.id}.json" for one in open_requests(find_home()))
         file.write_text(json.dumps(json.loads(file.read_text()) | {"deadline": 1}))
         assert elsewhere(event.request, verdict="allow") == ("first", "another terminal")
         assert not (await run).denials
@@ -264,8 +266,8 @@ async def test_a_request_whose_asker_is_stopped_is_closed_and_nobody_can_answer_
         closed = Events(team, RequestClosed)
         await stop_member(team.session, "ada")
         assert [(one.request, one.by) for one in closed] == [(event.request, "cancelled")]
-        assert open_requests(home_of()) == []
-        assert answer_request(home_of(), event.request, YES).by == "cancelled"
+        assert open_requests(find_home()) == []
+        assert answer_request(find_home(), event.request, YES).by == "cancelled"
 
 
 async def test_who_only_prepares_an_answer_in_a_directory_of_another_life_answers_nobody(tmp_path):
@@ -273,14 +275,14 @@ async def test_who_only_prepares_an_answer_in_a_directory_of_another_life_answer
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         run = team.run("Go.")
         event = await asked.next()
-        [request] = open_requests(home_of())
+        [request] = open_requests(find_home())
         path = request.box / f"{request.id}.json"
         body = json.loads(path.read_text())
         body["lead"]["since"] = "1999-01-01T00:00:00.000Z"
         path.write_text(json.dumps(body))
-        outcome = answer_request(home_of(), request.id, YES)
+        outcome = answer_request(find_home(), request.id, YES)
         assert outcome.kind == "gone" and outcome.request.resume == "teamwright resume crew"
-        assert RequestBox(request.box).answer_of(request.id) is None
+        assert RequestStore(request.box).get_answer(request.id) is None
         await event.deny()
         await run
 
@@ -301,7 +303,7 @@ async def test_answerers_come_before_anybody_is_asked_and_one_that_breaks_decide
 
     async def allows(question):
         order.append(question.what)
-        return Answer(True, "hook")
+        return PermissionAnswer(True, "hook")
 
     model = ScriptedModel([TOUCH, "done"])
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:
@@ -310,7 +312,7 @@ async def test_answerers_come_before_anybody_is_asked_and_one_that_breaks_decide
         result = await team.run("Go.")
     assert order == ["breaks", "passes", "touch made"] and not result.denials
     assert ["LookupError" in one.text for one in notices] == [True]
-    assert not list(home_of().ours.glob("**/requests")), "nobody was asked, so there is no file"
+    assert not list(find_home().own.glob("**/requests")), "nobody was asked, so there is no file"
 
 
 @pytest.mark.promise("G4", "F44")
@@ -458,7 +460,7 @@ async def test_what_is_granted_for_good_is_saved_beside_what_is_there_and_kept_o
     place = {
         "localSettings": local,
         "projectSettings": work / ".teamwright/settings.json",
-        "userSettings": home_of().settings,
+        "userSettings": find_home().settings,
     }[destination]
     assert json.loads(place.read_text())["permissions"]["allow"] == ["Bash(date:*)"]
     kept = json.loads(local.read_text())
@@ -474,7 +476,7 @@ async def test_what_is_saved_in_a_trusted_repository_holds_next_time_elsewhere_i
     work = tmp_path / "work"
     work.mkdir()
     if trusted:
-        trust = Trust.load(home_of())
+        trust = TrustStore.load(find_home())
         trust.give(trust.verdict(work))
     make, chmod = ("Bash", {"command": "chmod +x made"}), {"toolName": "Bash", "ruleContent": "chmod:*"}
     asked = Asked()
@@ -527,4 +529,4 @@ async def test_what_reaches_too_far_is_not_granted_with_an_answer_nor_saved(tmp_
         await (await asked.next()).deny("asked again")
         await run
     assert len([one for one in notices if "not granted" in one.text]) == 1
-    assert not home_of().settings.exists()
+    assert not find_home().settings.exists()

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from teamwright.app.asking import Requests
-from teamwright.app.looking.sessions import LEASE
-from teamwright.app.requests import answer_request, open_requests
-from teamwright.app.requests.files import RequestFiles
-from teamwright.mail.requests import RequestBox
-from teamwright.permissions.verdict import Answer, Question
+from teamwright.approvals import answer_request, open_requests
+from teamwright.approvals.request_files import RequestFiles
+from teamwright.approvals.request_queue import RequestQueue
+from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
+from teamwright.requests.request_store import RequestStore
+from teamwright.session.lookup.saved_sessions import LEASE
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
 from tests.support.examples import examples
@@ -43,7 +43,7 @@ class One:
     """A request, the task that waits for it, and what is known of its answer."""
 
     id: str
-    asking: asyncio.Task[Answer]
+    asking: asyncio.Task[PermissionAnswer]
     counts: RequestAnswer | None = None
     by: str = ""
 
@@ -77,7 +77,7 @@ class RequestLives(RuleBasedStateMachine):
         self.lives += 1
         self.lease = Lease.take(self.directory / LEASE, "a test")
         (self.directory / LEASE).write_text(json.dumps({"pid": 1, "since": f"life {self.lives}"}))
-        self.queue = Requests(self._note, lambda: True, RequestFiles(self.directory, SESSION))
+        self.queue = RequestQueue(self._note, lambda: True, RequestFiles(self.directory, SESSION))
 
     def _note(self, event: object) -> None:
         if isinstance(event, RequestOpened):
@@ -102,7 +102,7 @@ class RequestLives(RuleBasedStateMachine):
         for one in left:
             assert answer_request(self.home, one.id, RequestAnswer(verdict="allow")).kind == "gone"
         self._begin()
-        self.queue.close_left()
+        self.queue.close_abandoned()
         for one in left:
             one.counts, one.by = RequestAnswer(verdict="deny"), "cancelled"
 
@@ -176,7 +176,7 @@ class RequestLives(RuleBasedStateMachine):
 
     @invariant()
     def what_is_over_is_closed_once_and_lies_apart(self) -> None:
-        box = RequestBox(self.directory / "requests")
+        box = RequestStore(self.directory / "requests")
         for one in self.all:
             if one.counts is None:
                 assert one.id not in self.closed
@@ -184,7 +184,7 @@ class RequestLives(RuleBasedStateMachine):
             [closed] = self.closed[one.id]
             assert (closed.by, closed.verdict) == (one.by, one.counts.verdict)
             assert box.get(one.id) is None
-            over = box.retired(one.id)
+            over = box.get_retired(one.id)
             assert over is not None and over[1]["by"] == one.by
 
     def _run(self, work):

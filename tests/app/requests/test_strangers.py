@@ -6,11 +6,11 @@ import json
 import pytest
 
 from teamwright import MessageSent, RequestOpened, Team
-from teamwright.app.requests import open_requests
-from teamwright.protocol.clock import iso
-from teamwright.protocol.mail import Entry
-from teamwright.protocol.roster import Member
-from teamwright.storage.paths import home_of
+from teamwright.approvals import open_requests
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.roster import RosterMember
+from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import TOUCH, Asked, Events, a_team, told
 from tests.support.waits import WAIT_S
@@ -32,14 +32,14 @@ async def joined(team: Team, name: str) -> None:
     crew = team.session.team
     path = crew.home.config(crew.directory)
     config = json.loads(path.read_text())
-    member = Member(
+    member = RosterMember(
         name=name, agent_id=f"{name}@{crew.name}", agent_type="general-purpose", backend_type="tmux", cwd="/work"
     )
     config["members"].append(member.to_json())
     path.write_text(json.dumps(config, indent=2))
-    while name not in crew.outside.strangers:
+    while name not in crew.external.external_names:
         crew.changed.clear()
-        if name not in crew.outside.strangers:
+        if name not in crew.external.external_names:
             await asyncio.wait({asyncio.ensure_future(crew.changed.wait())}, timeout=0.2)
 
 
@@ -47,7 +47,7 @@ def writes(team: Team, sender: str, body: dict) -> None:
     """A stranger writes into the lead's inbox."""
     path = team.session.team.inbox("team-lead").path
     entries = json.loads(path.read_text()) if path.exists() else []
-    entries.append(Entry(sender=sender, text=json.dumps(body), timestamp=iso()).to_json())
+    entries.append(InboxEntry(sender=sender, text=json.dumps(body), timestamp=iso_time()).to_json())
     path.write_text(json.dumps(entries, indent=2))
 
 
@@ -75,7 +75,7 @@ async def test_a_strangers_request_is_asked_of_the_person_and_answered_in_its_ow
         other = {"file_path": "/tmp/x", "content": "two"}
         await event.allow(input=other, updates=event.suggestions)
         told_it = await answered(team, "pat")
-        assert open_requests(home_of()) == []
+        assert open_requests(find_home()) == []
         await team.run("What is new?")
     assert told_it == {
         "type": "permission_response",

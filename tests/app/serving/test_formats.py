@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.serving.state import STATE, ServerStatus, read_state, write_state
-from teamwright.mcp.listing import Listings
+from teamwright.mcp.tool_listing import ListingStore
+from teamwright.session.mcp_status import STATE, ServerStatus, read_state, write_state
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -14,17 +14,17 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 @pytest.mark.promise("H7")
 def test_a_listing_is_read_and_written_as_in_the_golden_file(tmp_path):
     shutil.copy(GOLDEN / "mcp_listing_v1.json", tmp_path / "digest.json")
-    listings = Listings(tmp_path)
+    listings = ListingStore(tmp_path)
     [tool] = listings.load("digest", "db")
-    assert (tool.wire, tool.name, tool.required) == ("query rows", "mcp__db__query_rows", ["sql"])
-    listings.keep("again", "db", [tool])
+    assert (tool.remote_name, tool.name, tool.required_parameters) == ("query rows", "mcp__db__query_rows", ["sql"])
+    listings.save("again", "db", [tool])
     assert (tmp_path / "again.json").read_text() == (GOLDEN / "mcp_listing_v1.json").read_text().rstrip("\n")
 
 
 def test_the_oldest_listings_go(tmp_path):
-    listings = Listings(tmp_path)
+    listings = ListingStore(tmp_path)
     for number in range(205):
-        listings.keep(f"{number}", "db", [])
+        listings.save(f"{number}", "db", [])
     assert len(list(tmp_path.iterdir())) == 200 and listings.load("204", "db") == ()
 
 

@@ -6,13 +6,13 @@ import json
 import pytest
 
 from teamwright import Budget, CannotStart, Team, UsageError
-from teamwright.app.looking.cost import cost_of, session_cost
-from teamwright.app.settings.files import Origin, read_layer
+from teamwright.config.settings.settings_files import SettingsOrigin, read_layer
 from teamwright.models.model import ModelCard, Reply, Request
-from teamwright.protocol.events import MemberChanged, RoundEnded, TurnEnded
+from teamwright.protocol.events import MemberChanged, ModelCallEnded, TurnEnded
 from teamwright.protocol.usage import Usage
 from teamwright.testing import ScriptedModel
-from teamwright.ui.terminal.commands import RUN
+from teamwright.ui.terminal.commands import HANDLERS
+from teamwright.views.cost import cost_of, session_cost
 from tests.support.waits import WAIT_S
 from tests.teams.crew import newest, told, until, within
 
@@ -22,7 +22,7 @@ LOOK = ("TaskList", {})
 @pytest.fixture(autouse=True)
 def repetitions_are_meant(monkeypatch):
     """The scripts here make one call again and again, until a cap stops it."""
-    monkeypatch.setattr("teamwright.agent.guards.repeats.ENDED", 1_000)
+    monkeypatch.setattr("teamwright.agent.repetition_guard.END_AT", 1_000)
 
 
 class Counting(ScriptedModel):
@@ -38,7 +38,7 @@ class Counting(ScriptedModel):
             yield part
 
     def asks(self, who: str) -> int:
-        return sum(request.asker == who for request in self.requests)
+        return sum(request.agent_name == who for request in self.requests)
 
 
 def a_team(tmp_path, model, **more) -> Team:
@@ -52,7 +52,7 @@ def events_of(team: Team, kind: type) -> list:
 
 
 def rests(team: Team, name: str):
-    return lambda: (mate := team.session.team.find(name)) is not None and str(mate.state) == "idle" and mate.resting
+    return lambda: (mate := team.session.team.find(name)) is not None and str(mate.state) == "idle" and mate.is_resting
 
 
 def lead_waits(request: Request):
@@ -74,7 +74,7 @@ async def test_a_member_at_its_cap_rests_with_what_it_said_the_lead_is_told_once
     tmp_path, budget, calls, limit
 ):
     def play(request: Request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return ["Still at it.", LOOK]
         return "I wait." if len(request.items) == 1 else "done"
 
@@ -107,7 +107,7 @@ async def test_a_member_at_its_cap_rests_with_what_it_said_the_lead_is_told_once
 @pytest.mark.promise("H10", "F61")
 async def test_a_member_with_a_larger_budget_goes_on_where_it_stopped(tmp_path):
     def play(request: Request):
-        if request.asker != "ada":
+        if request.agent_name != "ada":
             return "I wait."
         return "Finished." if len(request.items) > 40 else ["So far.", LOOK]
 
@@ -117,10 +117,10 @@ async def test_a_member_with_a_larger_budget_goes_on_where_it_stopped(tmp_path):
         await within(WAIT_S, until(team, rests(team, "ada")))
         before = model.asks("ada")
         assert before < 20
-        holds = await team.allow("ada", Budget(tokens=1_000_000))
+        holds = await team.set_budget("ada", Budget(tokens=1_000_000))
         assert holds == Budget(tokens=1_000_000)
         await within(WAIT_S, until(team, lambda: rests(team, "ada")() and model.asks("ada") > 20))
-        assert "Finished." in team.session.team.find("ada").agent.conversation.said_since(0)
+        assert "Finished." in team.session.team.find("ada").agent.conversation.text_since(0)
         life = json.loads(team.session.team.home.team_file(team.session.team.directory).read_bytes())["lives"]["ada"]
         assert life["budget"] == {"tokens": 1_000_000}
 
@@ -128,7 +128,7 @@ async def test_a_member_with_a_larger_budget_goes_on_where_it_stopped(tmp_path):
 @pytest.mark.promise("H10", "F61", "D8")
 async def test_the_cap_of_a_member_counts_its_life_over_a_resume_and_the_runs_begins_anew(tmp_path):
     def play(request: Request):
-        return ["So far.", LOOK] if request.asker == "ada" else "I wait."
+        return ["So far.", LOOK] if request.agent_name == "ada" else "I wait."
 
     model = Counting(play)
     async with a_team(tmp_path, model) as team:
@@ -141,7 +141,7 @@ async def test_the_cap_of_a_member_counts_its_life_over_a_resume_and_the_runs_be
         await within(WAIT_S, until(team, rests(team, "ada")))
         assert model.asks("ada") == 0, "what its life used before counts"
         assert team.session.maker.purse._agents["ada"].tokens == used
-        await team.allow("ada", Budget(tokens=used + 15_000))
+        await team.set_budget("ada", Budget(tokens=used + 15_000))
         await within(WAIT_S, until(team, lambda: model.asks("ada") > 0 and rests(team, "ada")()))
         assert model.asks("ada") <= 15
         assert (await team.run("Anything?")).stop == "done"
@@ -151,16 +151,16 @@ async def test_the_cap_of_a_member_counts_its_life_over_a_resume_and_the_runs_be
 @pytest.mark.promise("H10", "F61")
 async def test_what_sub_agents_use_is_their_callers_too_and_counts_once(tmp_path):
     def play(request: Request):
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             return "I wait."
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             job = ("Agent", {"description": "look", "prompt": "Look.", "budget_tokens": 9_000})
             return [job] if len(request.items) == 1 else "ok"
         return ["Looking.", LOOK, ("Glob", {"pattern": "*.none"})]
 
     model = Counting(play)
     async with a_team(tmp_path, model) as team:
-        rounds = events_of(team, RoundEnded)
+        rounds = events_of(team, ModelCallEnded)
         await team.spawn("ada", "Have it looked at.")
         await within(WAIT_S, until(team, lambda: model.asks("ada") == 2 and rests(team, "ada")()))
         purse = team.session.maker.purse
@@ -177,7 +177,7 @@ async def test_what_sub_agents_use_is_their_callers_too_and_counts_once(tmp_path
 @pytest.mark.promise("H10", "F61")
 async def test_a_tasks_cap_stops_who_works_on_it_and_the_lead_may_raise_it(tmp_path):
     def play(request: Request):
-        if request.asker == "team-lead":
+        if request.agent_name == "team-lead":
             return "I wait."
         if "is yours now" not in told_all(request):
             return "ready"
@@ -188,7 +188,7 @@ async def test_a_tasks_cap_stops_who_works_on_it_and_the_lead_may_raise_it(tmp_p
     model = Counting(play)
     async with a_team(tmp_path, model) as team:
         ends = events_of(team, TurnEnded)
-        rounds = events_of(team, RoundEnded)
+        rounds = events_of(team, ModelCallEnded)
         await team.tasks.add("count", budget=Budget(tokens=12_000))
         await team.spawn("ada", "Take what is there.")
         await within(WAIT_S, until(team, lambda: any(end.stop == "limit" for end in ends) and rests(team, "ada")()))
@@ -216,23 +216,23 @@ async def test_the_setting_caps_every_member_and_sub_agent_and_a_call_can_only_l
     path.write_text(json.dumps({"budget": {"agent": {"tokens": 20_000, "turns": 4}}}))
 
     def play(request: Request):
-        if request.asker == "team-lead" and len(request.items) == 1:
+        if request.agent_name == "team-lead" and len(request.items) == 1:
             job = {"description": "x", "prompt": "Go.", "budget_tokens": 900_000}
             return [("Agent", {**job, "name": "ada"}), ("Agent", job)]
-        return "I wait." if request.asker == "team-lead" else LOOK
+        return "I wait." if request.agent_name == "team-lead" else LOOK
 
     model = Counting(play)
     async with a_team(tmp_path, model) as team:
         await within(WAIT_S, team.run("Start them."))
         assert team.session.maker.purse._agents["ada"].budget == Budget(tokens=20_000, turns=4)
-    others = {request.asker for request in model.requests} - {"team-lead", "ada"}
+    others = {request.agent_name for request in model.requests} - {"team-lead", "ada"}
     assert len(others) == 1
     assert model.asks("ada") <= 4 and model.asks(others.pop()) <= 4
 
 
 @pytest.mark.promise("H10", "P6")
 async def test_members_side_by_side_do_not_pass_the_runs_cap_and_it_ends_the_run_with_the_way_on(tmp_path):
-    model = Counting(lambda request: LOOK if request.asker != "team-lead" else "I wait.")
+    model = Counting(lambda request: LOOK if request.agent_name != "team-lead" else "I wait.")
     async with a_team(tmp_path, model, budget=Budget(tokens=100_000)) as team:
         for number in range(6):
             await team.spawn(f"m{number}", "Go on and on.")
@@ -250,7 +250,7 @@ async def within_result(seconds: float, run):
 
 async def test_a_member_may_not_set_what_its_task_may_use_and_nobody_sets_nonsense(tmp_path):
     def play(request: Request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             raise_ = ("TaskUpdate", {"taskId": "1", "metadata": {"budget": {"tokens": 9_999_999}}})
             return raise_ if len(request.items) == 1 else "ok"
         if len(request.items) == 1:
@@ -265,7 +265,7 @@ async def test_a_member_may_not_set_what_its_task_may_use_and_nobody_sets_nonsen
         await team.run("Make a task.")
         assert (await team.tasks.get("1")).budget == {"tokens": 12_000}
         assert len(await team.tasks.all()) == 1
-    assert "only the lead" in newest(next(r for r in reversed(model.requests) if r.asker == "ada"))
+    assert "only the lead" in newest(next(r for r in reversed(model.requests) if r.agent_name == "ada"))
     assert "did you mean tokens" in told(model, "team-lead")
 
 
@@ -275,15 +275,15 @@ async def test_a_members_cap_on_money_needs_a_price_and_a_budget_a_member(tmp_pa
             await team.spawn("ada", "Go.", budget=Budget(usd=1.0))
         assert team.members == []
         with pytest.raises(UsageError, match="cap on usd"):
-            await team.allow("ada", Budget(usd=-1))
+            await team.set_budget("ada", Budget(usd=-1))
 
 
 @pytest.mark.promise("H10", "F61")
 async def test_who_writes_to_a_member_at_its_cap_is_told_that_it_does_nothing_now(tmp_path):
     def play(request: Request):
-        if request.asker == "ada":
+        if request.agent_name == "ada":
             return LOOK
-        if request.asker == "bob" or "Write" in newest(request):
+        if request.agent_name == "bob" or "Write" in newest(request):
             return ("SendMessage", {"to": "ada", "message": "And?"}) if "inbox" not in newest(request) else "ok"
         return "I wait."
 
@@ -300,7 +300,7 @@ async def test_who_writes_to_a_member_at_its_cap_is_told_that_it_does_nothing_no
 
 
 async def test_a_member_at_its_cap_is_shown_with_it(tmp_path):
-    model = Counting(lambda request: LOOK if request.asker == "ada" else "ok")
+    model = Counting(lambda request: LOOK if request.agent_name == "ada" else "ok")
     async with a_team(tmp_path, model) as team:
         states = events_of(team, MemberChanged)
         await team.spawn("ada", "Go.", budget=Budget(turns=1))
@@ -310,7 +310,7 @@ async def test_a_member_at_its_cap_is_shown_with_it(tmp_path):
 
 @pytest.mark.promise("H10")
 async def test_what_a_live_team_costs_is_the_same_in_its_log_and_in_its_purse(tmp_path):
-    model = Counting(lambda request: "I wait." if request.asker == "team-lead" else "ok")
+    model = Counting(lambda request: "I wait." if request.agent_name == "team-lead" else "ok")
     async with a_team(tmp_path, model) as team:
         await team.tasks.add("count")
         await team.spawn("ada", "Go.")
@@ -321,7 +321,7 @@ async def test_what_a_live_team_costs_is_the_same_in_its_log_and_in_its_purse(tm
         logged = cost_of(session.team.home, tmp_path, "crew")
         assert mine == logged and not mine.empty
         assert [line.subject for line in mine.tasks] == ["count", ""]
-        lines = await RUN["/cost"](session, "")
+        lines = await HANDLERS["/cost"](session, "")
         assert lines[-1].split()[0] == "all" and any("count" in line for line in lines)
         shown_sum = sum(int(line.split()[1].replace(",", "")) for line in lines if line.split()[0] in ("lead", "ada"))
         assert shown_sum == mine.total.tokens_in
@@ -341,13 +341,13 @@ def test_a_setting_that_is_no_cap_is_an_error_with_its_place(tmp_path, budget, s
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({"budget": budget}))
     with pytest.raises(CannotStart, match=said) as caught:
-        read_layer(path, Origin.USER)
+        read_layer(path, SettingsOrigin.USER)
     assert "line 1" in caught.value.render()
 
 
 def test_a_setting_of_a_budget_that_nobody_knows_is_a_warning_with_the_nearest(tmp_path):
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({"budget": {"agent": {"tokes": 5, "turns": 4}}}))
-    layer = read_layer(path, Origin.USER)
+    layer = read_layer(path, SettingsOrigin.USER)
     assert layer.values == {"budget.agent.turns": 4}
     assert "did you mean budget.agent.tokens?" in layer.warnings[0]

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from teamwright import Budget, ModelCard
-from teamwright.app.opening import open_session
-from teamwright.app.options import Options
-from teamwright.app.result import Result
-from teamwright.protocol.blocks import text_block
+from teamwright.protocol.messages import text_block
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.session.result import Result
 from teamwright.testing import ScriptedModel
 
 HELLO = (text_block("Go."),)
@@ -26,7 +26,7 @@ async def test_a_headless_run_without_flags_ends_at_its_default_cap_and_says_whi
         budget = session.maker.purse.budget
         assert (budget.usd, budget.tokens, budget.turns, budget.minutes) == (20.0, 10**9, 200, 120)
         assert session.maker.each_rounds == 200
-        session.lead.agent.rounds_left = 3
+        session.lead.agent.model_calls_left = 3
         result: Result = await session.run(HELLO)
     assert (result.stop, result.limit, result.exit_code, result.turns) == ("limit", "turns", 4, 3)
     assert result.larger_command.endswith("--max-turns N") and "resume" in result.larger_command

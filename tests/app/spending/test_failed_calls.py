@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from teamwright import Budget, Team
-from teamwright.app.looking.cost import cost_of
 from teamwright.models.model import Failure, Reply
-from teamwright.protocol.blocks import text_block
-from teamwright.protocol.events import RoundEnded
+from teamwright.protocol.events import ModelCallEnded
+from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
 from teamwright.testing import ScriptedModel
+from teamwright.views.cost import cost_of
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H10", "F61")
@@ -24,16 +24,16 @@ class Breaking(ScriptedModel):
 
     async def stream(self, request):
         self.requests.append(request)
-        if request.asker == "ada":
-            yield Failure("model-failed", "it broke", lost=LOST)
+        if request.agent_name == "ada":
+            yield Failure("model-failed", "it broke", failed_usage=LOST)
         else:
-            yield Reply([text_block("Done.")], "end_turn", USED, "m", lost=LOST)
+            yield Reply([text_block("Done.")], "end_turn", USED, "m", failed_usage=LOST)
 
 
 async def test_each_is_booked_to_its_agent_and_all_adds_up(tmp_path):
     ended = []
     async with asyncio.timeout(WAIT_S), Team("crew", model=Breaking("x"), cwd=tmp_path) as team:
-        team.session.log.subscribe(lambda _n, e: ended.append(e) if isinstance(e, RoundEnded) else None)
+        team.session.log.subscribe(lambda _n, e: ended.append(e) if isinstance(e, ModelCallEnded) else None)
         await team.spawn("ada", "Go.")
         await team.run("Go.")
         purse, home = team.session.maker.purse, team.session.maker.home

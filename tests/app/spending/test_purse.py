@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from teamwright.agent.compacting.measure import IMAGE_TOKENS, tokens_of
-from teamwright.app.spending.ledger import Ledger
-from teamwright.app.spending.meter import OUTPUT_HELD, AgentMeter, Meters
-from teamwright.app.spending.purse import Hold, Purse
-from teamwright.app.spending.scope import Estimate, Scope
-from teamwright.models.model import ModelCard, Prefix, Refusal, Reply, Request
+from teamwright.agent.compaction.context_size import IMAGE_TOKENS, message_tokens
+from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
+from teamwright.budgets.meter import OUTPUT_HELD, AgentMeter, Meters
+from teamwright.budgets.scope import Estimate, Scope
+from teamwright.budgets.usage_totals import UsageTotals
+from teamwright.models.model import BudgetRefusal, ModelCard, Prefix, Reply, Request
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import from_json, to_json
-from teamwright.protocol.events import MemberChanged, RoundEnded, TaskChanged, TaskInfo, TeamChanged
+from teamwright.protocol.events import MemberChanged, ModelCallEnded, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.usage import Usage
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
@@ -29,7 +29,7 @@ CARD = ModelCard("m", "m", "p", max_output_tokens=500, usd_in=3.0, usd_out=15.0)
 
 def a_request(*texts: str, most: int = 500, head: int = 400) -> Request:
     items = [json.dumps({"role": "user", "content": [{"type": "text", "text": text}]}).encode() for text in texts]
-    return Request(Prefix.sealed("m", b'"model":"m","max_tokens":%d,"system":"%s"' % (most, b"x" * head)), items)
+    return Request(Prefix.from_bytes("m", b'"model":"m","max_tokens":%d,"system":"%s"' % (most, b"x" * head)), items)
 
 
 def answered(tokens_in: int, tokens_out: int, usd: float | None = 0.0, **more: int) -> Reply:
@@ -50,7 +50,7 @@ class Purses(RuleBasedStateMachine):
 
     @initialize(run=st.integers(1, 3_000), own=st.integers(1, 2_000), usd=st.floats(0.001, 2.0))
     def begin(self, run: int, own: int, usd: float) -> None:
-        self.purse = Purse(Budget(tokens=run, usd=usd))
+        self.purse = BudgetTracker(Budget(tokens=run, usd=usd))
         self.own = [Scope("ada", Budget(tokens=own)), Scope("ben", Budget(usd=usd / 2)), Scope("cy")]
 
     def turn(self) -> None:
@@ -77,7 +77,7 @@ class Purses(RuleBasedStateMachine):
         if not task.done():
             return task
         got = task.result()
-        if isinstance(got, Hold) and got.parts:
+        if isinstance(got, Reservation) and got.parts:
             held = [part for _, part in got.parts]
             tokens = int(min(part.tokens for part in held) * share)
             usd = min(part.usd for part in held) * share
@@ -90,7 +90,7 @@ class Purses(RuleBasedStateMachine):
         """A turn is cut short, before or after it found room."""
         if task.done():
             got = task.result()
-            if isinstance(got, Hold):
+            if isinstance(got, Reservation):
                 got.settle(None)
         else:
             task.cancel()
@@ -131,7 +131,7 @@ TestPurses.pytestmark = [pytest.mark.promise("H10", "P6")]
 async def test_many_agents_on_one_cap_all_end_and_pass_it_by_no_more_than_what_was_not_held(agents, money):
     rand = random.Random(agents)
     cap = Budget(usd=0.30) if money else Budget(tokens=60_000)
-    purse = Purse(cap)
+    purse = BudgetTracker(cap)
     meters = Meters(purse)
     longest = 2_000
     over = 0
@@ -147,7 +147,7 @@ async def test_many_agents_on_one_cap_all_end_and_pass_it_by_no_more_than_what_w
             if rand.random() < 0.1:
                 meter.settle(None)
                 continue
-            prompt = sum(tokens_of(item) for item in request.items) + 100
+            prompt = sum(message_tokens(item) for item in request.items) + 100
             out = rand.randint(1, longest)
             held = meter._hold.parts[0][1]
             usd = (prompt * 3.0 + out * 15.0) / 1e6
@@ -168,71 +168,71 @@ async def test_many_agents_on_one_cap_all_end_and_pass_it_by_no_more_than_what_w
 
 @pytest.mark.promise("H10")
 async def test_a_call_without_room_waits_while_another_holds_it_and_runs_when_that_was_less():
-    purse = Purse(Budget(tokens=1_000))
+    purse = BudgetTracker(Budget(tokens=1_000))
     first = await purse.reserve([purse.run], Estimate(600, 300))
     second = asyncio.ensure_future(purse.reserve([purse.run], Estimate(200, 100)))
     await asyncio.sleep(0)
     assert not second.done()
-    assert isinstance(first, Hold)
+    assert isinstance(first, Reservation)
     first.settle(Usage(300, 10))
     async with asyncio.timeout(WAIT_S):
-        assert isinstance(await second, Hold)
+        assert isinstance(await second, Reservation)
 
 
 @pytest.mark.promise("H10")
 async def test_a_run_that_refused_one_call_refuses_all_and_an_agents_own_cap_only_its_own():
-    purse = Purse(Budget(tokens=1_000))
+    purse = BudgetTracker(Budget(tokens=1_000))
     ada = Scope("ada", Budget(tokens=100))
     small = Estimate(50, 10)
-    assert isinstance(refused := await purse.reserve([purse.run, ada], Estimate(200, 10)), Refusal)
-    assert "of ada" in refused.why and not purse.hit
+    assert isinstance(refused := await purse.reserve([purse.run, ada], Estimate(200, 10)), BudgetRefusal)
+    assert "of ada" in refused.reason and not purse.spent_cap
     hold = await purse.reserve([purse.run, ada], small)
-    assert isinstance(hold, Hold)
+    assert isinstance(hold, Reservation)
     hold.settle(None)
-    assert isinstance(refused := await purse.reserve([purse.run], Estimate(2_000, 10)), Refusal)
-    assert (refused.limit, purse.hit) == ("tokens", "tokens")
-    assert isinstance(await purse.reserve([purse.run], small), Refusal)
+    assert isinstance(refused := await purse.reserve([purse.run], Estimate(2_000, 10)), BudgetRefusal)
+    assert (refused.limit, purse.spent_cap) == ("tokens", "tokens")
+    assert isinstance(await purse.reserve([purse.run], small), BudgetRefusal)
 
 
 async def test_a_free_model_fits_under_every_cap_on_money():
-    purse = Purse(Budget(usd=0.01))
-    assert isinstance(await purse.reserve([purse.run], Estimate(10_000_000, 1_000)), Hold)
+    purse = BudgetTracker(Budget(usd=0.01))
+    assert isinstance(await purse.reserve([purse.run], Estimate(10_000_000, 1_000)), Reservation)
 
 
 async def test_whoever_waits_is_refused_when_the_time_is_over():
-    purse = Purse(Budget(tokens=100))
+    purse = BudgetTracker(Budget(tokens=100))
     first = await purse.reserve([purse.run], Estimate(50, 50))
     second = asyncio.ensure_future(purse.reserve([purse.run], Estimate(50, 50)))
     await asyncio.sleep(0)
     purse.out_of_time()
     async with asyncio.timeout(WAIT_S):
         refused = await second
-    assert isinstance(first, Hold) and isinstance(refused, Refusal) and refused.limit == "time"
+    assert isinstance(first, Reservation) and isinstance(refused, BudgetRefusal) and refused.limit == "time"
 
 
 @pytest.mark.promise("H10")
 async def test_an_agent_whose_working_time_is_over_makes_no_call():
     worked = [30.0]
-    meter = Meters(Purse()).member("ada", Budget(minutes=1.0), lambda: worked[0], goes_on=False)
+    meter = Meters(BudgetTracker()).member("ada", Budget(minutes=1.0), lambda: worked[0], goes_on=False)
     assert await meter.reserve(a_request("go"), CARD) is None
     meter.settle(None)
     worked[0] = 60.0
     refused = await meter.reserve(a_request("go"), CARD)
-    assert refused == Refusal("time", "the cap on time of ada is spent: 1 min are over")
+    assert refused == BudgetRefusal("time", "the cap on time of ada is spent: 1 min are over")
 
 
 @pytest.mark.promise("H10")
 async def test_tool_calls_are_let_through_as_far_as_every_cap_above_leaves_room():
-    meters = Meters(Purse(Budget(calls=7)))
+    meters = Meters(BudgetTracker(Budget(calls=7)))
     ada = meters.member("ada", Budget(calls=5), lambda: 0.0, goes_on=False)
     sub = meters.subagent("s1", "ada", Budget(calls=4), lambda: 0.0)
     assert [await sub.admit(3), await sub.admit(3), await ada.admit(9), await meters.lead().admit(9)] == [3, 1, 1, 2]
 
 
 def test_where_a_round_was_booked_is_in_the_log_and_only_where_it_says_something():
-    plain = RoundEnded(member="ada", usage=Usage(5, requests=1), model="m", tools=0)
+    plain = ModelCallEnded(member="ada", usage=Usage(5, requests=1), model="m", tools=0)
     assert not {"caller", "task"} & set(to_json(plain))
-    booked = RoundEnded(member="s1", usage=Usage(5), model="m", tools=1, caller="ada", task="3")
+    booked = ModelCallEnded(member="s1", usage=Usage(5), model="m", tools=1, caller="ada", task="3")
     for event in (plain, booked, a_task("1", "ada", tokens=5)):
         assert from_json(json.loads(json.dumps(to_json(event), default=str))) == replace(event, at=round(event.at, 3))
     assert "budget" not in to_json(a_task("1", "ada"))["task"]
@@ -248,7 +248,7 @@ async def held_for(meter: AgentMeter, request: Request, card: ModelCard = CARD) 
 
 
 async def test_the_first_prompt_is_estimated_by_its_bytes_and_later_ones_by_the_last_count_and_what_came_since():
-    meter = AgentMeter(Purse(Budget(tokens=10_000_000)), "ada")
+    meter = AgentMeter(BudgetTracker(Budget(tokens=10_000_000)), "ada")
     tokens, _ = await held_for(meter, a_request("x" * 4_000))
     assert 1_500 < tokens < 1_700, "1,000 of the text, 100 of the head, 500 of the answer"
     meter.settle(answered(5_000, 200))
@@ -260,7 +260,7 @@ async def test_the_first_prompt_is_estimated_by_its_bytes_and_later_ones_by_the_
 
 @pytest.mark.promise("K5")
 async def test_a_service_that_counts_nothing_is_capped_by_what_it_was_sent_and_what_it_said():
-    purse = Purse(Budget(tokens=1_000))
+    purse = BudgetTracker(Budget(tokens=1_000))
     meter = Meters(purse).lead()
     said = Reply([{"type": "text", "text": "y" * 400}], "end_turn", Usage(requests=1), "m")
     calls = 0
@@ -268,12 +268,12 @@ async def test_a_service_that_counts_nothing_is_capped_by_what_it_was_sent_and_w
         meter.settle(said)
         calls += 1
         assert calls < 20
-    assert 2 <= calls <= 5 and purse.hit == "tokens"
+    assert 2 <= calls <= 5 and purse.spent_cap == "tokens"
     assert purse.total.tokens == 0  # the books have what the service said
 
 
 async def test_an_answer_is_held_at_its_longest_but_no_more_than_usual():
-    meter = AgentMeter(Purse(Budget(tokens=10_000_000)), "ada")
+    meter = AgentMeter(BudgetTracker(Budget(tokens=10_000_000)), "ada")
     few, _ = await held_for(meter, a_request("", most=100))
     meter.settle(None)
     many, _ = await held_for(meter, a_request("", most=100_000))
@@ -282,7 +282,7 @@ async def test_an_answer_is_held_at_its_longest_but_no_more_than_usual():
 
 async def test_a_prompt_that_the_service_has_in_its_cache_is_held_at_the_caches_price():
     card = ModelCard("m", "m", "p", usd_in=10.0, usd_out=0.0, usd_cache_read=1.0, usd_cache_write=12.5)
-    meter = AgentMeter(Purse(Budget(usd=1_000)), "ada")
+    meter = AgentMeter(BudgetTracker(Budget(usd=1_000)), "ada")
     _, cold = await held_for(meter, a_request("x" * 400_000), card)
     meter.settle(answered(0, 0, 1.0, cache_write=100_000))
     _, warm = await held_for(meter, a_request("x" * 400_000), card)
@@ -293,7 +293,7 @@ async def test_a_prompt_that_the_service_has_in_its_cache_is_held_at_the_caches_
 def test_an_image_counts_as_an_image_and_not_as_its_bytes():
     source = {"type": "base64", "media_type": "image/png", "data": "A" * 1_000_000}
     item = json.dumps({"role": "user", "content": [{"type": "image", "source": source}] * 2}).encode()
-    assert 2 * IMAGE_TOKENS <= tokens_of(item) < 2 * IMAGE_TOKENS + 100
+    assert 2 * IMAGE_TOKENS <= message_tokens(item) < 2 * IMAGE_TOKENS + 100
 
 
 # ── who it is booked to ──────────────────────────────────────────────────────────────────────────────────────────
@@ -316,7 +316,7 @@ ROUNDS = st.lists(
 @given(ROUNDS)
 def test_agents_tasks_and_models_each_add_up_to_the_total_to_the_token(rounds):
     events = [
-        RoundEnded(
+        ModelCallEnded(
             member=f"sub-of-{who}" if sub else who,
             usage=Usage(tokens, out, cache_read=read, requests=1, usd=None if tokens == 7 else 0.5),
             model=model,
@@ -326,7 +326,7 @@ def test_agents_tasks_and_models_each_add_up_to_the_total_to_the_token(rounds):
         )
         for who, sub, task, model, tokens, out, read in rounds
     ]
-    books = Ledger.of(events)
+    books = UsageTotals.from_events(events)
     logged = sum((event.usage for event in events), Usage())
     assert books.total == logged
     assert sum((one.usage for one in books.agents.values()), Usage()) == logged
@@ -336,18 +336,20 @@ def test_agents_tasks_and_models_each_add_up_to_the_total_to_the_token(rounds):
 
 def test_a_members_life_has_used_what_its_sub_agents_used_and_a_new_life_begins_at_nothing():
     usage = Usage(10, requests=1)
-    one = RoundEnded(member="ada", usage=usage, model="m", tools=2)
-    sub = RoundEnded(member="s1", usage=usage, model="m", tools=0, caller="ada")
+    one = ModelCallEnded(member="ada", usage=usage, model="m", tools=2)
+    sub = ModelCallEnded(member="s1", usage=usage, model="m", tools=0, caller="ada")
     life = MemberChanged(member="ada", state="working", life=2)
-    books = Ledger.of([one, sub])
+    books = UsageTotals.from_events([one, sub])
     assert (books.agents["ada"].usage.tokens, books.agents["ada"].life_usage.tokens) == (10, 20)
-    books = Ledger.of([one, sub, life, one])
+    books = UsageTotals.from_events([one, sub, life, one])
     assert (books.agents["ada"].usage.tokens, books.agents["ada"].life_usage.tokens) == (20, 10)
 
 
 def test_tasks_of_two_lists_with_the_same_number_are_two():
-    one = RoundEnded(member="ada", usage=Usage(10), model="m", tools=0, task="1")
-    books = Ledger.of([one, TeamChanged(member="team-lead", team="t", directory="t", change="created"), one])
+    one = ModelCallEnded(member="ada", usage=Usage(10), model="m", tools=0, task="1")
+    books = UsageTotals.from_events(
+        [one, TeamChanged(member="team-lead", team="t", directory="t", change="created"), one]
+    )
     assert {key: usage.tokens for key, usage in books.tasks.items()} == {("", "1"): 10, ("t", "1"): 10}
 
 
@@ -357,28 +359,28 @@ def a_task(id: str, owner: str | None, status: str = "in_progress", **budget: in
 
 
 def test_an_agent_works_on_the_task_that_it_took_last_and_still_has():
-    purse = Purse()
+    purse = BudgetTracker()
     for event in (a_task("1", "ada"), a_task("2", "Ada@crew"), a_task("3", "ben")):
-        purse.note(event)
+        purse.add_event(event)
     assert (purse.task_of("ada"), purse.task_of("ben"), purse.task_of("cy")) == ("2", "3", "")
-    purse.note(a_task("2", "ada", "completed"))
+    purse.add_event(a_task("2", "ada", "completed"))
     assert purse.task_of("ada") == "1"
-    purse.note(a_task("1", "ben"))
+    purse.add_event(a_task("1", "ben"))
     assert (purse.task_of("ada"), purse.task_of("ben")) == ("", "1")
 
 
 def test_the_cap_of_a_task_counts_what_earlier_lives_of_the_session_used_for_it():
-    before = Ledger.of([RoundEnded(member="ada", usage=Usage(70), model="m", tools=0, task="1")])
-    purse = Purse(earlier=lambda: before)
-    purse.book("ben", Usage(20), "m", task="1")
-    purse.note(a_task("1", "ben", tokens=100))
+    before = UsageTotals.from_events([ModelCallEnded(member="ada", usage=Usage(70), model="m", tools=0, task="1")])
+    purse = BudgetTracker(earlier=lambda: before)
+    purse.add_usage("ben", Usage(20), "m", task="1")
+    purse.add_event(a_task("1", "ben", tokens=100))
     assert purse.task_scope("1").tokens == 90
 
 
 def test_a_budget_of_a_task_that_is_none_caps_nothing_and_breaks_nothing():
-    purse = Purse()
+    purse = BudgetTracker()
     info = TaskInfo(id="1", subject="s", status="pending", budget={"tokens": "all"})
-    purse.note(TaskChanged(member="x", task=info, change="created"))
+    purse.add_event(TaskChanged(member="x", task=info, change="created"))
     assert purse.task_scope("1") is None
 
 
@@ -396,8 +398,8 @@ CAPS = st.builds(
 
 @given(CAPS, CAPS)
 def test_of_two_budgets_that_both_hold_the_smaller_cap_counts(one, other):
-    both = one.within(other)
-    assert both == other.within(one)
+    both = one.smaller_caps(other)
+    assert both == other.smaller_caps(one)
     for name, cap in both.as_json().items():
         given_ = [budget.as_json()[name] for budget in (one, other) if name in budget.as_json()]
         assert cap == min(given_)

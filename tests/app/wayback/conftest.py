@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.tool import ToolContext, ToolResult
-from teamwright.agent.workplace import Edits, Workplace
-from teamwright.app.wayback.changes import FileChange, file_changes
-from teamwright.app.wayback.journal import note_prompt, read_edits
-from teamwright.app.wayback.undoing import Undone, Wish, carry_out, planned
+from teamwright.agent.tool import LastWriters, ToolContext, ToolResult, Workplace
+from teamwright.edit_history.edit_journal import read_journal, record_prompt
+from teamwright.edit_history.file_changes import FileChange, file_changes
+from teamwright.edit_history.undo import UndoRequest, UndoResult, apply_undo, require_plan
 from teamwright.tools.files.edit import Edit, EditInput
 from teamwright.tools.files.read import Read, ReadInput
 from teamwright.tools.files.write import Write, WriteInput
@@ -22,16 +21,16 @@ class Desk:
     work: Path
     history: Path
     told: list[str] = field(default_factory=list)
-    shared: Edits = field(default_factory=Edits)
+    shared: LastWriters = field(default_factory=LastWriters)
     places: dict[str, Workplace] = field(default_factory=dict)
     calls: int = 0
 
     def prompt(self, text: str) -> None:
-        note_prompt(self.history, f"prompt:{text}", text)
+        record_prompt(self.history, f"prompt:{text}", text)
 
     def ctx(self, who: str) -> ToolContext:
         self.calls += 1
-        made = Workplace(self.work, (self.work,), self.history.parent, self.history, edits=self.shared)
+        made = Workplace(self.work, (self.work,), self.history.parent, self.history, last_writers=self.shared)
         return ToolContext(who, self.places.setdefault(who, made), f"c{self.calls}")
 
     async def read(self, who: str, path: str) -> ToolResult:
@@ -46,13 +45,13 @@ class Desk:
     async def edit(self, who: str, path: str, old: str, new: str) -> ToolResult:
         return await Edit().run(EditInput(file_path=path, old_string=old, new_string=new), self.ctx(who))
 
-    async def undo(self, *by: str, left: tuple[str, ...] = ()) -> Undone:
-        wish = Wish(by, tuple(str(self.work / path) for path in left), " ".join(by))
-        plan = planned(read_edits(self.history), self.history, str(self.work), wish)
-        return await carry_out(self.history, str(self.work), plan, lambda _id, text: self.told.append(text))
+    async def undo(self, *by: str, left: tuple[str, ...] = ()) -> UndoResult:
+        wish = UndoRequest(by, tuple(str(self.work / path) for path in left), " ".join(by))
+        plan = require_plan(read_journal(self.history), self.history, str(self.work), wish)
+        return await apply_undo(self.history, str(self.work), plan, lambda _id, text: self.told.append(text))
 
     def diff(self, *by: str) -> dict[str, FileChange]:
-        found = file_changes(read_edits(self.history), self.history, str(self.work), by)
+        found = file_changes(read_journal(self.history), self.history, str(self.work), by)
         return {change.path: change for change in found}
 
     def text(self, path: str) -> str | None:

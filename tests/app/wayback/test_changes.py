@@ -2,10 +2,10 @@
 
 import pytest
 
-from teamwright.app.wayback import changes
-from teamwright.app.wayback.changes import one_edit
-from teamwright.app.wayback.journal import read_edits
-from teamwright.tools.files.former import digest
+from teamwright.edit_history import file_changes
+from teamwright.edit_history.edit_journal import read_journal
+from teamwright.edit_history.file_changes import newest_edit_of_call
+from teamwright.tools.files.edit_journal import digest
 
 pytestmark = pytest.mark.promise("K6")
 
@@ -72,7 +72,7 @@ async def test_a_foreign_change_between_two_edits_is_said(desk):
 
 
 async def test_binary_large_empty_and_lost_contents_are_named_and_the_others_are_shown(desk, monkeypatch):
-    monkeypatch.setattr(changes, "COMPARED_MOST", 1_000)
+    monkeypatch.setattr(file_changes, "COMPARED_MOST", 1_000)
     desk.prompt("p")
     await desk.writes("ada", "binary", "\0\0\0")
     await desk.writes("ada", "large", "x" * 1_001)
@@ -110,8 +110,8 @@ async def test_one_call_is_shown_alone(desk):
     desk.prompt("p")
     await desk.writes("ada", "a", "two\n")
     await desk.writes("ada", "a", "three\n")
-    edits = read_edits(desk.history)
+    edits = read_journal(desk.history)
     call = edits.changes[str(desk.work / "a")][0].call
-    found = one_edit(edits, desk.history, str(desk.work), call)
+    found = newest_edit_of_call(edits, desk.history, str(desk.work), call)
     assert found is not None and "-one\n+two\n" in found.diff
-    assert one_edit(edits, desk.history, str(desk.work), "c999") is None
+    assert newest_edit_of_call(edits, desk.history, str(desk.work), "c999") is None

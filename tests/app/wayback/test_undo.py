@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.wayback.journal import read_edits
+from teamwright.edit_history.edit_journal import read_journal
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.tools.files.former import digest
+from teamwright.tools.files.edit_journal import digest
 
 pytestmark = pytest.mark.promise("K6", "P5")
 
@@ -230,7 +230,7 @@ async def test_a_file_to_leave_that_is_none_of_them_is_an_error_with_the_nearest
 
 
 async def test_a_file_that_is_locked_is_told_and_the_same_undo_completes_the_rest(desk, monkeypatch):
-    monkeypatch.setattr("teamwright.tools.files.replacing.LOCK_WITHIN_S", 0.05)
+    monkeypatch.setattr("teamwright.tools.files.replace_file.LOCK_TIMEOUT_S", 0.05)
     for name in ("a", "b"):
         (desk.work / name).write_text("one\n")
     desk.prompt("p0")
@@ -260,7 +260,7 @@ async def test_the_edits_of_a_journal_without_prompts_are_one_undo(desk):
 def test_the_journal_is_read_as_its_golden_file_has_it(tmp_path: Path):
     golden = Path(__file__).parents[2] / "golden" / "edits_v1.jsonl"
     (tmp_path / "edits.jsonl").write_bytes(golden.read_bytes())
-    edits = read_edits(tmp_path)
+    edits = read_journal(tmp_path)
     assert [(prompt.number, prompt.id, prompt.text) for prompt in edits.prompts] == [
         (0, "", ""),
         (1, "p-1", "Count all files."),

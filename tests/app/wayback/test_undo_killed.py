@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.wayback.journal import read_edits
-from teamwright.app.wayback.undoing import Wish, carry_out, planned
+from teamwright.edit_history.edit_journal import read_journal
+from teamwright.edit_history.undo import UndoRequest, apply_undo, require_plan
 from teamwright.protocol.errors import TeamwrightError
 from tests.support.waits import WAIT_S
 
@@ -22,12 +22,12 @@ OLD, NEW, LAST = ("old\n" * 5_000, "new\n" * 5_000, "last\n" * 5_000)
 def undo_it(history: str, work: str) -> None:
     """What a process does until it is killed."""
     place = Path(history)
-    plan = planned(read_edits(place), place, work, Wish())
-    asyncio.run(carry_out(place, work, plan, lambda _id, _text: None))
+    plan = require_plan(read_journal(place), place, work, UndoRequest())
+    asyncio.run(apply_undo(place, work, plan, lambda _id, _text: None))
 
 
 def files_begun(history: Path) -> int:
-    return sum(bool(change.undo) for lines in read_edits(history).changes.values() for change in lines)
+    return sum(bool(change.undo) for lines in read_journal(history).changes.values() for change in lines)
 
 
 @pytest.mark.slow_after(1)
@@ -50,7 +50,7 @@ async def test_a_kill_leaves_each_file_old_or_new_and_repeating_completes_exactl
     names = [f"f{number}" for number in range(FILES - 1)]
     assert {desk.text(name) for name in names} <= {OLD, NEW}
     assert desk.text("made") in {NEW, None}
-    if read_edits(desk.history).cut_off is not None:
+    if read_journal(desk.history).cut_off is not None:
         assert (await desk.undo()).completed
     assert {desk.text(name) for name in names} == {OLD} and desk.text("made") is None
     assert (await desk.undo()).prompt == "first"

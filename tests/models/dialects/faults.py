@@ -8,15 +8,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from teamwright.models.dialects.table import dialect_of
 from teamwright.models.endpoint import Endpoint, Signing
-from teamwright.models.governor import Governor
 from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import Failure, ModelCard, Prefix, Request, Retrying
-from teamwright.models.settings import ModelSettings
-from teamwright.protocol.blocks import UNPARSED, encode, text_block
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.pool import format_for
+from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.protocol.messages import UNPARSED_ARGUMENTS, encode, text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Scripted, Stall, Status
+from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, ScriptedReply, Stall, Status
 from tests.support.waits import WAIT_S
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
@@ -38,7 +38,7 @@ def nested(levels: int) -> dict:
     return found
 
 
-FAULTS: Mapping[str, Scripted] = {
+FAULTS: Mapping[str, ScriptedReply] = {
     "HTTP 400": Status(400, "bad request"),
     "HTTP 400, the prompt is too long": Status(400, "prompt is too long: 9000 tokens > 8000 maximum"),
     "HTTP 400, vLLM's words for a full window": Status(
@@ -115,7 +115,7 @@ def outcome(parts: list, requests: int) -> str:
     last = parts[-1]
     if isinstance(last, Failure):
         words = [last.slug, "once" if requests == 1 else f"tried {requests} times"]
-        if last.again_s is not None:
+        if last.retry_after_s is not None:
             words.append("tries again automatically")
         elif last.retriable:
             words.append("later")
@@ -123,7 +123,7 @@ def outcome(parts: list, requests: int) -> str:
     words = [f"answer: {last.end}"]
     names = [block["name"] for block in last.content if block["type"] == "tool_use"]
     words += [f"call of {name}" for name in names if name != "Read"]
-    if any(UNPARSED in block.get("input", {}) for block in last.content):
+    if any(UNPARSED_ARGUMENTS in block.get("input", {}) for block in last.content):
         words.append("arguments explained to the model")
     if last.usage.usd is None:
         words.append("price unknown")
@@ -132,7 +132,7 @@ def outcome(parts: list, requests: int) -> str:
     return ", ".join(words)
 
 
-async def run(fault: str, reply: Scripted, name: str) -> str:
+async def run(fault: str, reply: ScriptedReply, name: str) -> str:
     """The outcome of one fault in one format."""
     api, more = FORMATS[name]
     async with asyncio.timeout(WAIT_S), LoopbackModel([reply]) as server:
@@ -141,8 +141,10 @@ async def run(fault: str, reply: Scripted, name: str) -> str:
         card = ModelCard("custom/test", "test", "custom", usd_in=1.0, usd_out=1.0, think_tags=True)
         stall = {"stall_s": 0.3} if fault.startswith(STALLED) else {}
         settings = ModelSettings(retries=1, backoff_s=0.001, backoff_most_s=0.01, **stall)
-        governor = Governor(backoff_s=0.001, backoff_most_s=0.01)
-        model = MessagesApi(card, endpoint, governor=governor, settings=settings, dialect=dialect_of(card, endpoint))
+        rate_limiter = RateLimiter(backoff_s=0.001, max_backoff_s=0.01)
+        model = MessagesApi(
+            card, endpoint, rate_limiter=rate_limiter, settings=settings, api_format=format_for(card, endpoint)
+        )
         prefix = Prefix.build({"model": "test", "max_tokens": 100})
         request = Request(prefix, [encode({"role": "user", "content": [text_block("Hello")]})], "ada")
         parts = [part async for part in model.stream(request) if not isinstance(part, Retrying)]

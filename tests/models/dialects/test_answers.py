@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from teamwright.models.model import Alive, Failure, ModelCard, Reply, Retrying, TextPart, ThinkingPart
+from teamwright.models.model import AlivePart, Failure, ModelCard, Reply, Retrying, TextPart, ThinkingPart
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
-from teamwright.testing.wires.counts import Asking
-from teamwright.testing.wires.wire import wire_of
+from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+from teamwright.testing.wire_formats.wire_format import format_for_path
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3")
@@ -87,7 +87,7 @@ async def test_a_call_that_was_cut_off_is_no_call(api, answered):
 def sent(api, answer):
     """The bytes of an answer, event by event, as the server would send them."""
     path = {"openai-chat": "/chat/completions", "openai-responses": "/responses", "bedrock": "/converse-stream"}
-    return list(wire_of(path.get(api, ":streamGenerateContent")).events(answer, Asking(10, 1, "test")))
+    return list(format_for_path(path.get(api, ":streamGenerateContent")).events(answer, AnswerRequest(10, 1, "test")))
 
 
 async def test_an_answer_is_whole_although_the_stream_is_left_open(api, answered):
@@ -134,7 +134,7 @@ async def test_a_stream_without_progress_is_given_up_and_tried_again(api, speaki
         speaking(api, server.url, settings=settings) as c,
     ):
         asked = await c.ask()
-        assert await asyncio.to_thread(server.left.wait, 10)
+        assert await asyncio.to_thread(server.client_left.wait, 10)
     assert [part.attempt for part in asked.of(Retrying)] == [1]
     assert asked.last.content == [{"type": "text", "text": "At last."}]
 
@@ -172,8 +172,8 @@ async def test_cancelling_closes_the_connection(api, speaking):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await asyncio.to_thread(server.left.wait, 10)
-        assert c.governor.running == 0
+        assert await asyncio.to_thread(server.client_left.wait, 10)
+        assert c.rate_limiter.running_count == 0
 
 
 @pytest.mark.promise("F60")
@@ -182,7 +182,7 @@ async def test_a_limit_holds_up_everybody_with_the_key_for_as_long_as_the_servic
         asyncio.timeout(WAIT_S),
         LoopbackModel([Status(429, retry_after=0.3), "First.", "Second."]) as server,
         speaking(api, server.url) as one,
-        speaking(api, server.url, governor=one.governor) as two,
+        speaking(api, server.url, rate_limiter=one.rate_limiter) as two,
     ):
         parts = one.model.stream(one.request())
         assert isinstance(await anext(parts), Retrying)
@@ -191,7 +191,7 @@ async def test_a_limit_holds_up_everybody_with_the_key_for_as_long_as_the_servic
         waited = await other
     assert isinstance(mine[-1], Reply)
     assert isinstance(waited.last, Reply)
-    assert any(isinstance(part, Alive) and part.waits_for for part in waited.parts)
+    assert any(isinstance(part, AlivePart) and part.waits_for for part in waited.parts)
     assert len(server.requests) == 3
 
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from teamwright.agent.conversation import Told
+from teamwright.agent.conversation import UserMessage
 from teamwright.agent.loop import run_turn
 from teamwright.models.arguments import MOST_DEPTH, parse_arguments, problem_of
 from teamwright.models.model import Reply
-from teamwright.protocol.blocks import UNPARSED, text_block
+from teamwright.protocol.messages import UNPARSED_ARGUMENTS, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Raw, encode_event
 from tests.agent.parts import Echo, an_agent
@@ -70,7 +70,7 @@ async def two_calls(tmp_path, speaks, api, first):
     """A turn whose first answer is this one: how it ended, and the request after it as text."""
     async with asyncio.timeout(WAIT_S), LoopbackModel([first, Answer("Done.")]) as server, speaks(api, server.url) as c:
         agent, _ = an_agent(tmp_path, c.model, [Echo()])
-        end = await run_turn(agent, Told((text_block("hello"),)))
+        end = await run_turn(agent, UserMessage((text_block("hello"),)))
     return end, agent.conversation.items, server.requests[-1].body.decode()
 
 
@@ -89,7 +89,7 @@ async def two_calls(tmp_path, speaks, api, first):
 )
 def test_arguments_with_fences_trailing_commas_and_wrappings_are_read_as_they_were_meant(text):
     found = parse_arguments(text)
-    assert UNPARSED not in found
+    assert UNPARSED_ARGUMENTS not in found
     assert found["text"] in {"x", "a\nb"}
 
 
@@ -110,7 +110,7 @@ def test_a_comma_inside_a_text_is_kept():
     ],
 )
 def test_the_model_learns_where_its_arguments_are_broken_and_what_was_expected(text, said):
-    assert parse_arguments(text) == {UNPARSED: text}
+    assert parse_arguments(text) == {UNPARSED_ARGUMENTS: text}
     assert said in problem_of(text)
 
 

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack
 import pytest
 
 from teamwright import Budget, ModelCard, Reply, Team, TextPart, Usage
-from teamwright.agent.conversation import Conversation, Told
-from teamwright.agent.guards.cut_short import NOTE
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.models.ends import INTERRUPTED
-from teamwright.models.model import Counted
-from teamwright.protocol.blocks import text_block
-from teamwright.protocol.events import RoundEnded, TextDelta
+from teamwright.agent.model_call import INTERRUPTED_NOTE
+from teamwright.models.answer_end import INTERRUPTED
+from teamwright.models.model import UsagePart
+from teamwright.protocol.events import ModelCallEnded, TextDelta
+from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Stall
 from tests.agent.parts import an_agent
@@ -35,7 +35,7 @@ async def test_what_a_person_has_read_is_stored_booked_and_told_to_the_model(tmp
         agent, events = an_agent(tmp_path, caller.model)
         read, emit = asyncio.Event(), agent.emit
         agent.emit = lambda event: (emit(event), isinstance(event, TextDelta) and read.set())
-        turn = asyncio.ensure_future(run_turn(agent, Told((text_block("hello"),))))
+        turn = asyncio.ensure_future(run_turn(agent, UserMessage((text_block("hello"),))))
         await asyncio.wait_for(read.wait(), WAIT_S)
         turn.cancel()
         await asyncio.wait({turn})
@@ -44,21 +44,23 @@ async def test_what_a_person_has_read_is_stored_booked_and_told_to_the_model(tmp
         stored = [json.loads(item) for item in agent.conversation.items]
         assert [one["role"] for one in stored] == ["user", "assistant", "user"]
         assert stored[1]["content"] == [text_block(shown)] and WORDS.startswith(shown)
-        assert NOTE in stored[2]["content"][0]["text"]
+        assert INTERRUPTED_NOTE in stored[2]["content"][0]["text"]
         line = json.loads(agent.conversation.path.read_text().splitlines()[2])
-        [booked] = [event for event in events if isinstance(event, RoundEnded)]
+        [booked] = [event for event in events if isinstance(event, ModelCallEnded)]
         assert (line["stop_reason"], line["usage"]["estimated"], booked.counted) == (INTERRUPTED, True, "estimated")
         assert booked.usage == agent.meter.used and booked.usage.output_tokens >= len(shown) // 4
         told_first = api in {"messages", "gemini"}  # the others count at the end of an answer: estimated
         assert booked.usage.prompt_tokens == 4_881 if told_first else 0 < booked.usage.prompt_tokens < 4_881
         agent.conversation.interrupt()
-        ended = await run_turn(agent, Told((text_block("go on"),)))
+        ended = await run_turn(agent, UserMessage((text_block("go on"),)))
         assert (ended.stop, ended.text) == ("done", "Yes.")
     sent = json.dumps(json.loads(server.requests[-1].body)[FIELDS.get(api, "messages")])
-    assert sent.index(shown) < sent.index(NOTE) < sent.index("go on"), "the model reads its words, and that they end"
+    assert sent.index(shown) < sent.index(INTERRUPTED_NOTE) < sent.index("go on"), (
+        "the model reads its words, and that they end"
+    )
     agent.conversation.close()
     loaded = Conversation.load(agent.conversation.path, agent.conversation.prefix)
-    assert loaded.items == agent.conversation.items and not loaded.owes_round
+    assert loaded.items == agent.conversation.items and not loaded.owes_answer
 
 
 class Hanging:
@@ -70,7 +72,7 @@ class Hanging:
         self.read = asyncio.Event()
 
     async def stream(self, request):
-        yield Counted(Usage(input_tokens=4_000, output_tokens=1, requests=1))
+        yield UsagePart(Usage(input_tokens=4_000, output_tokens=1, requests=1))
         yield TextPart(WORDS)
         self.read.set()
         await asyncio.Event().wait()

@@ -6,28 +6,28 @@ from pathlib import Path
 import pytest
 
 from teamwright import Result, Team
-from teamwright.agent.conversation import Conversation, Told
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.models.ends import ENDS, End
+from teamwright.models.answer_end import ENDS, AnswerEnd
 from teamwright.models.model import ModelCard
-from teamwright.protocol.blocks import text_block
+from teamwright.protocol.messages import text_block
 from teamwright.testing import ScriptedModel
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
-from teamwright.ui.headless.wire import result_object
+from teamwright.ui.headless.json_output import result_object
 from tests.agent.parts import Echo, an_agent
 
 CALL = [("Echo", {"text": "x"})]
 EACH = {
-    End.DONE: [Answer("Half.")],
-    End.TOOL_CALLS: [Answer("Half.", CALL), Answer("Whole.")],
-    End.LENGTH: [Answer("Half.", stop_reason="max_tokens")] * 3,
-    End.FILTERED: [Answer("Half.", CALL, stop_reason="content_filter")],
-    End.REFUSED: [Answer("Half.", CALL, stop_reason="refusal")],
-    End.EMPTY: [Answer("")] * 3,
-    End.UNKNOWN: [Answer("Half.", CALL, stop_reason="a_new_reason")],
+    AnswerEnd.DONE: [Answer("Half.")],
+    AnswerEnd.TOOL_CALLS: [Answer("Half.", CALL), Answer("Whole.")],
+    AnswerEnd.LENGTH: [Answer("Half.", stop_reason="max_tokens")] * 3,
+    AnswerEnd.FILTERED: [Answer("Half.", CALL, stop_reason="content_filter")],
+    AnswerEnd.REFUSED: [Answer("Half.", CALL, stop_reason="refusal")],
+    AnswerEnd.EMPTY: [Answer("")] * 3,
+    AnswerEnd.UNKNOWN: [Answer("Half.", CALL, stop_reason="a_new_reason")],
 }
-FAILING = [end for end in EACH if ENDS[end].fails]
+FAILING = [end for end in EACH if ENDS[end].is_failure]
 FORMATS = ["messages", "openai-chat", "openai-responses", "gemini", "bedrock"]
 
 
@@ -40,7 +40,7 @@ async def turn(tmp_path, caller, agent_of=None):
     """One turn with an adapter, the tool of the agent, and the agent."""
     tool = Echo()
     agent, _ = an_agent(tmp_path, caller.model, [tool])
-    end = await run_turn(agent, Told((text_block("hello"),)))
+    end = await run_turn(agent, UserMessage((text_block("hello"),)))
     return end, tool, agent
 
 
@@ -54,13 +54,13 @@ async def test_every_format_gives_every_end_its_one_meaning(tmp_path, speaks, ap
     assert (ended.stop, ended.failure.slug if ended.failure else "") == (
         ("failed", "no-answer") if failed else ("done", "")
     )
-    assert ended.end == (End.DONE if end is End.TOOL_CALLS else end)
-    assert tool.started.is_set() == (end is End.TOOL_CALLS), "only calls of an answer that asks for them are run"
+    assert ended.answer_end == (AnswerEnd.DONE if end is AnswerEnd.TOOL_CALLS else end)
+    assert tool.started.is_set() == (end is AnswerEnd.TOOL_CALLS), "only calls of an answer that asks for them are run"
     assert len(server.requests) == len(EACH[end]), "asked again as often as the table says"
-    words = {End.LENGTH: "Half.Half.Half.", End.EMPTY: "", End.TOOL_CALLS: "Whole."}.get(end, "Half.")
+    words = {AnswerEnd.LENGTH: "Half.Half.Half.", AnswerEnd.EMPTY: "", AnswerEnd.TOOL_CALLS: "Whole."}.get(end, "Half.")
     assert ended.text == words, "what came is kept"
     kept = b"".join(agent.conversation.items)
-    assert (b"tool_use" in kept) == (end is End.TOOL_CALLS), "no call is left without a result"
+    assert (b"tool_use" in kept) == (end is AnswerEnd.TOOL_CALLS), "no call is left without a result"
     agent.conversation.close()
     assert Conversation.load(agent.conversation.path, agent.conversation.prefix).items == agent.conversation.items
 
@@ -77,7 +77,7 @@ async def test_every_format_gives_every_end_its_one_meaning(tmp_path, speaks, ap
 async def test_an_answer_without_its_call_or_words_or_end_fails_after_a_few_tries(tmp_path, client, answer, end, asked):
     async with LoopbackModel([answer] * 30) as server, client(server.url) as caller:
         ended, _, _ = await turn(tmp_path, caller)
-    assert (ended.stop, ended.end, len(server.requests)) == ("failed", end, asked)
+    assert (ended.stop, ended.answer_end, len(server.requests)) == ("failed", end, asked)
 
 
 class Mixed(ScriptedModel):
@@ -88,7 +88,7 @@ class Mixed(ScriptedModel):
         self.members = members
 
     async def stream(self, request):
-        model = self.members.get(request.asker)
+        model = self.members.get(request.agent_name)
         async for part in super().stream(request) if model is None else model.stream(request):
             yield part
 
@@ -106,16 +106,18 @@ async def test_a_member_without_a_usable_answer_has_failed_and_the_lead_is_told_
         for name in members:
             await team.spawn(name, "Look.")
         result = await team.run("Go.")
-        told = "\n".join(model.asked(number) for number, one in enumerate(model.requests) if one.asker == "team-lead")
+        told = "\n".join(
+            model.request_text(number) for number, one in enumerate(model.requests) if one.agent_name == "team-lead"
+        )
     errors = {one.name: one.error for one in result.members if one.name in members}
-    assert all(ENDS[End(name)].what in error for name, error in errors.items()) and len(errors) == len(FAILING)
+    assert all(ENDS[AnswerEnd(name)].what in error for name, error in errors.items()) and len(errors) == len(FAILING)
     assert all(ENDS[end].what in told for end in FAILING)
 
 
 @pytest.mark.finding("M5")
 async def test_a_lead_without_a_usable_answer_is_an_error_in_the_json_and_the_exit_code(tmp_path, client):
     async with (
-        LoopbackModel(EACH[End.REFUSED]) as server,
+        LoopbackModel(EACH[AnswerEnd.REFUSED]) as server,
         client(server.url) as caller,
         Team("crew", model=caller.model, cwd=tmp_path, env={}) as team,
     ):
@@ -129,6 +131,8 @@ async def test_a_lead_without_a_usable_answer_is_an_error_in_the_json_and_the_ex
 def test_the_page_has_a_row_for_every_end_and_says_which_ends_fail():
     page = (Path(__file__).parents[3] / "docs" / "ends.md").read_text().partition("## Effects of each end")[2]
     rows = {row.split("|")[1].strip(" `"): row for row in page.splitlines() if row.startswith("| `")}
-    assert set(rows) == {end.value for end in End}
-    assert {name for name, row in rows.items() if "error_during_execution" in row} == {e for e in End if ENDS[e].fails}
-    assert all(("not run" in row or "–" in row) or ENDS[End(name)].runs_calls for name, row in rows.items())
+    assert set(rows) == {end.value for end in AnswerEnd}
+    assert {name for name, row in rows.items() if "error_during_execution" in row} == {
+        e for e in AnswerEnd if ENDS[e].is_failure
+    }
+    assert all(("not run" in row or "–" in row) or ENDS[AnswerEnd(name)].runs_calls for name, row in rows.items())

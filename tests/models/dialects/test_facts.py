@@ -5,19 +5,19 @@ import json
 
 import pytest
 
-from teamwright.app.looking.catalogue import catalogue, listed_models
-from teamwright.app.model_settings import model_settings
-from teamwright.app.settings.model import Settings
+from teamwright.config.model_settings import model_settings
+from teamwright.config.settings.settings import Settings
 from teamwright.models.endpoint import clean_base_url, query_of
-from teamwright.models.facts import source
-from teamwright.models.model import Reply, Request, price
+from teamwright.models.model import Reply, Request, price_usage
+from teamwright.models.model_facts import source
+from teamwright.models.model_names import key_variables, resolve_model
+from teamwright.models.model_settings import ModelSettings
 from teamwright.models.pool import ModelPool
-from teamwright.models.prefix import prefix_for
-from teamwright.models.resolve import key_variables, resolve
-from teamwright.models.settings import ModelSettings
+from teamwright.models.prefix_builder import build_prefix
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.usage import Usage
 from teamwright.testing.model_server import LoopbackModel
+from teamwright.views.model_catalog import listed_models, model_catalog
 from tests.models.conftest import user
 from tests.support.waits import WAIT_S
 
@@ -78,7 +78,7 @@ async def test_a_server_of_the_users_own_is_asked_once_in_the_words_of_its_engin
         asked = len(server.requests)
         async with ModelPool() as pool:
             model = await pool.open_model("house/m", {}, said(providers=house(server.url)))
-            prefix = prefix_for(model.card, ModelSettings(), [], [])
+            prefix = build_prefix(model.card, ModelSettings(), [], [])
             for _ in range(3):
                 assert isinstance([p async for p in model.stream(Request(prefix, [user()], "ada"))][-1], Reply)
     assert (card.context_tokens, source(card, "context_tokens")) == (8_000, "the server")
@@ -106,22 +106,22 @@ async def test_the_more_specific_word_wins_and_each_fact_has_its_source():
 
 def test_a_window_that_is_set_for_a_local_model_does_not_shrink_a_cloud_lead():
     settings = said(context_tokens=8_000)
-    assert resolve("sonnet", KEY, settings)[0].context_tokens == 1_000_000
-    assert resolve("ollama/qwen3", {}, settings)[0].context_tokens == 8_000
+    assert resolve_model("sonnet", KEY, settings)[0].context_tokens == 1_000_000
+    assert resolve_model("ollama/qwen3", {}, settings)[0].context_tokens == 8_000
     smaller = said(models={"anthropic/claude-sonnet-5-5": {"context_tokens": 200_000}})
-    assert resolve("sonnet", KEY, smaller)[0].context_tokens == 200_000
+    assert resolve_model("sonnet", KEY, smaller)[0].context_tokens == 200_000
 
 
 def test_a_price_of_0_is_a_price():
-    card = resolve("house/m", {}, said(providers=house("http://127.0.0.1:1", usd_in=0, usd_out=0)))[0]
-    assert price(card, Usage(1_000_000, 1_000_000, requests=1)).usd == 0.0
+    card = resolve_model("house/m", {}, said(providers=house("http://127.0.0.1:1", usd_in=0, usd_out=0)))[0]
+    assert price_usage(card, Usage(1_000_000, 1_000_000, requests=1)).usd == 0.0
 
 
 def test_sampling_and_one_call_at_a_time_go_with_each_request_in_every_format():
     sampling = {"temperature": 0.7, "top_p": 0.8, "top_k": 20}
     settings = said(providers=house("http://127.0.0.1:1", parallel=False), models={"house/m": {"sampling": sampling}})
-    card = resolve("house/m", {}, settings)[0]
-    fields = json.loads(b"{" + prefix_for(card, settings, [], [TOOL]).head + b"}")
+    card = resolve_model("house/m", {}, settings)[0]
+    fields = json.loads(b"{" + build_prefix(card, settings, [], [TOOL]).head + b"}")
     assert {name: fields[name] for name in sampling} == sampling
     assert fields["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
 
@@ -154,19 +154,19 @@ async def test_headers_and_query_of_the_settings_go_with_every_request():
     async with asyncio.timeout(WAIT_S), LoopbackModel() as server, ModelPool() as pool:
         settings = said(providers=house(server.url, **more))
         model = await pool.open_model("house/m", {"TEAM_TOKEN": "tok-0123456789"}, settings)
-        prefix = prefix_for(model.card, settings, [], [])
+        prefix = build_prefix(model.card, settings, [], [])
         assert isinstance([p async for p in model.stream(Request(prefix, [user()], "ada"))][-1], Reply)
     assert {r.headers["x-team"] for r in server.requests} == {"blue tok-0123456789"}
     assert {r.path.partition("?")[2] for r in server.requests} == {"api-version=2024-10-21"}
     assert "TEAM_TOKEN" in key_variables(settings), "agents' commands do not see it"
     assert "0123456789" not in repr(model.endpoint) + model.endpoint.scrub("no: blue tok-0123456789")
     with pytest.raises(CannotStart, match="TEAM_TOKEN"):
-        resolve("house/m", {}, settings)
+        resolve_model("house/m", {}, settings)
 
 
 async def test_a_preset_has_a_host_of_the_users_own():
     settings = said(providers={"lmstudio": {"base_url": "http://10.0.0.7:1234/v1", "key_env": "LM_KEY"}})
-    card, endpoint = resolve("lmstudio/m", {"LM_KEY": "k-0123456789"}, settings)
+    card, endpoint = resolve_model("lmstudio/m", {"LM_KEY": "k-0123456789"}, settings)
     assert (endpoint.base_url, endpoint.credential, card.usd_in) == ("http://10.0.0.7:1234", "k-0123456789", 0.0)
     with pytest.raises(CannotStart, match="speaks messages"):
         said(providers={"lmstudio": {"api": "openai-chat"}})
@@ -186,7 +186,7 @@ async def test_a_server_gets_no_more_requests_at_once_than_its_limit():
     async with asyncio.timeout(WAIT_S), LoopbackModel(answer) as server, ModelPool() as pool:
         settings = said(providers=house(server.url, requests=2))
         model = await pool.open_model("house/m", {}, settings)
-        prefix = prefix_for(model.card, settings, [], [])
+        prefix = build_prefix(model.card, settings, [], [])
 
         async def ask(number):
             request = Request(prefix, [user(f"{number}")], f"a{number}")
@@ -214,7 +214,7 @@ def test_a_wrong_value_is_named_with_what_it_must_be(given, words):
 
 async def test_the_lists_of_models_tell_the_sources():
     settings = said(models={"ollama/qwen3": {"context_tokens": 40_000}})
-    rows = {row.name: row for row in catalogue(settings, KEY).models}
+    rows = {row.name: row for row in model_catalog(settings, KEY).models}
     assert rows["ollama/qwen3"].sources["context_tokens"] == "settings: models"
     assert rows["claude-sonnet-5-5"].sources == dict.fromkeys(
         ["context_tokens", "max_output_tokens", "price"], "the catalogue"
@@ -256,11 +256,11 @@ def test_azure_is_called_in_both_documented_forms():
     old = "https://r.openai.azure.com/openai/deployments/d/chat/completions?api-version=2024-10-21"
     env = {"AZURE_OPENAI_API_KEY": "k-0123456789"}
     providers = {"azure": {"base_url": old, "api": "openai-chat", "key_env": "AZURE_OPENAI_API_KEY"}}
-    endpoint = resolve("azure/d", env, said(providers=providers))[1]
+    endpoint = resolve_model("azure/d", env, said(providers=providers))[1]
     assert query_of(old) == "api-version=2024-10-21"
     assert endpoint.url("/chat/completions") == old
     assert ("api-key", "k-0123456789") in endpoint.headers()
     providers["azure"] |= {"base_url": "https://r.openai.azure.com", "bearer": True}
-    endpoint = resolve("azure/d", env, said(providers=providers))[1]
+    endpoint = resolve_model("azure/d", env, said(providers=providers))[1]
     assert endpoint.url("/chat/completions") == "https://r.openai.azure.com/openai/v1/chat/completions"
     assert ("authorization", "Bearer k-0123456789") in endpoint.headers()

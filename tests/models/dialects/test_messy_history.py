@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.models.arguments import parse_arguments
 from teamwright.models.model import Reply
-from teamwright.protocol.blocks import encode, text_block, tool_result_block
+from teamwright.protocol.messages import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from tests.support.waits import WAIT_S
 

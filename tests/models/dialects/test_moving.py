@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from teamwright.models.dialects import messages
 from teamwright.models.model import Reply
-from teamwright.protocol.blocks import encode, text_block, tool_result_block
+from teamwright.models.providers import messages
+from teamwright.protocol.messages import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
@@ -78,5 +78,5 @@ async def test_each_message_is_looked_at_once_and_what_is_known_is_bounded(clien
     async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         for end in range(1, 31):
             await c.ask(*items[:end])
-        assert len(c.model._dialect._checked) < 10
+        assert len(c.model._format._checked) < 10
     assert len(server.bodies[-1]["messages"]) == 30

@@ -15,10 +15,10 @@ from botocore.credentials import Credentials
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from teamwright.models.dialects.aws import AwsKeys, signed
-from teamwright.models.dialects.dialect import Outgoing
 from teamwright.models.model import Prefix, Reply, Request
-from teamwright.protocol.blocks import encode, text_block, tool_result_block
+from teamwright.models.providers.api_format import OutgoingRequest
+from teamwright.models.providers.aws import AwsKeys, sign_request
+from teamwright.protocol.messages import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.examples import examples
@@ -176,7 +176,9 @@ PATHS = st.text(
 def test_a_signature_is_the_one_that_the_sdk_makes(model, body, token):
     url = f"https://bedrock-runtime.eu-central-1.amazonaws.com/model/m{quote(model, safe='')}/converse-stream"
     moment = datetime(2026, 11, 21, 12, 36, 5, tzinfo=UTC)
-    mine = dict(signed(Outgoing(url, [], body), AwsKeys("AKID", "secret/+x", token), "eu-central-1", at=moment))
+    mine = dict(
+        sign_request(OutgoingRequest(url, [], body), AwsKeys("AKID", "secret/+x", token), "eu-central-1", at=moment)
+    )
     names = ("x-amz-date", "x-amz-security-token")
     request = AWSRequest("POST", url, {name: mine[name] for name in names if name in mine}, body)
     request.context["timestamp"] = mine["x-amz-date"]

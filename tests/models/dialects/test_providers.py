@@ -12,18 +12,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from teamwright.app.looking.catalogue import catalogue
 from teamwright.models.catalog import catalog, thinking_field
 from teamwright.models.endpoint import APIS, clean_base_url
 from teamwright.models.model import Failure, Reply, Request
+from teamwright.models.model_names import resolve_model
+from teamwright.models.model_settings import CustomProvider, ModelSettings
 from teamwright.models.pool import ModelPool, list_models
-from teamwright.models.prefix import prefix_for, request_fields
-from teamwright.models.providers import PROVIDERS
-from teamwright.models.resolve import resolve
-from teamwright.models.settings import CustomProvider, ModelSettings
-from teamwright.protocol.blocks import encode, text_block
+from teamwright.models.prefix_builder import build_prefix, request_fields
+from teamwright.models.provider_table import PROVIDERS
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.messages import encode, text_block
 from teamwright.testing.model_server import LoopbackModel
+from teamwright.views.model_catalog import model_catalog
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3", "K2")
@@ -33,12 +33,12 @@ SIGNED = {"AWS_ACCESS_KEY_ID": "AKIA01234567", "AWS_SECRET_ACCESS_KEY": "secret-
 
 @pytest.fixture(autouse=True)
 def nothing_runs_here(monkeypatch):
-    monkeypatch.setattr("teamwright.models.local.probe_local", lambda env: [])
+    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: [])
 
 
 def refused(name, env, settings=PLAIN):
     with pytest.raises(CannotStart) as caught:
-        resolve(name, env, settings)
+        resolve_model(name, env, settings)
     assert caught.value.slug == "no-model"
     return caught.value.render()
 
@@ -82,16 +82,16 @@ def refused(name, env, settings=PLAIN):
     ],
 )
 def test_a_vendor_is_reached_by_its_name_and_its_key(name, env, wire, url, auth, api):
-    card, endpoint = resolve(name, env, PLAIN)
+    card, endpoint = resolve_model(name, env, PLAIN)
     assert (card.name, card.wire, endpoint.base_url, endpoint.auth, endpoint.api) == (name, wire, url, auth, api)
     assert endpoint.has_key
 
 
 def test_variables_move_a_vendor_and_google_s_own_name_for_its_key_wins_as_in_its_sdk():
     moved = {"OPENAI_BASE_URL": "https://gate.example/openai/v1/", "OPENAI_API_KEY": "k"}
-    assert resolve("openai/x", moved, PLAIN)[1].base_url == "https://gate.example/openai/v1"
+    assert resolve_model("openai/x", moved, PLAIN)[1].base_url == "https://gate.example/openai/v1"
     both = {"GOOGLE_API_KEY": "one", "GEMINI_API_KEY": "two", "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:1/v1beta"}
-    endpoint = resolve("google/x", both, PLAIN)[1]
+    endpoint = resolve_model("google/x", both, PLAIN)[1]
     assert (endpoint.credential, endpoint.base_url) == ("one", "http://127.0.0.1:1")
 
 
@@ -112,7 +112,7 @@ def test_an_address_may_be_given_as_others_give_it(given, api, url):
 
 def test_a_provider_of_the_user_s_own_speaks_what_its_settings_say():
     own = CustomProvider("http://127.0.0.1:5/v1", api="openai-chat", key_env="MY_KEY")
-    card, endpoint = resolve("mine/big", {"MY_KEY": "k-0123456789"}, ModelSettings(custom={"mine": own}))
+    card, endpoint = resolve_model("mine/big", {"MY_KEY": "k-0123456789"}, ModelSettings(custom={"mine": own}))
     assert (card.name, endpoint.api, endpoint.auth, endpoint.key_name) == (
         "mine/big",
         "openai-chat",
@@ -149,13 +149,13 @@ def test_what_is_missing_for_bedrock_is_said_with_what_to_type(monkeypatch):
     text = refused("bedrock/x", {"AWS_PROFILE": "work", "AWS_REGION": "eu-west-1"})
     assert "bedrock is to use AWS_PROFILE, and what reads it is not installed" in text
     assert "pip install 'teamwright[providers]'" in text
-    assert resolve("bedrock/x", SIGNED, PLAIN)[1].has_key, "keys in the environment need nothing installed"
+    assert resolve_model("bedrock/x", SIGNED, PLAIN)[1].has_key, "keys in the environment need nothing installed"
 
 
 async def ask(pool, name, env):
     model = await pool.open_model(name, env, PLAIN)
     item = encode({"role": "user", "content": [text_block("Hi")]})
-    parts = [part async for part in model.stream(Request(prefix_for(model.card, PLAIN, [], []), [item]))]
+    parts = [part async for part in model.stream(Request(build_prefix(model.card, PLAIN, [], []), [item]))]
     return parts[-1]
 
 
@@ -186,10 +186,10 @@ async def test_the_keys_of_a_profile_sign_and_are_read_when_they_are_used(tmp_pa
 
 @pytest.mark.promise("F61")
 def test_known_models_have_prices_and_windows_and_unknown_ones_do_not():
-    card, _ = resolve("openai/gpt-6-sol", {"OPENAI_API_KEY": "k"}, PLAIN)
+    card, _ = resolve_model("openai/gpt-6-sol", {"OPENAI_API_KEY": "k"}, PLAIN)
     assert (card.usd_in, card.usd_out, card.usd_cache_read, card.usd_cache_write) == (2, 10, 0.2, 2.5)
     assert (card.context_tokens, card.max_output_tokens, card.long_prompt.over_tokens) == (1_050_000, 128_000, 272_000)
-    card, _ = resolve("google/gemini-9", {"GEMINI_API_KEY": "k"}, PLAIN)
+    card, _ = resolve_model("google/gemini-9", {"GEMINI_API_KEY": "k"}, PLAIN)
     assert (card.usd_in, card.usd_out, card.context_tokens) == (None, None, 128_000)
     for models in catalog()["others"].values():
         for row in models.values():
@@ -198,15 +198,15 @@ def test_known_models_have_prices_and_windows_and_unknown_ones_do_not():
 
 
 def test_thinking_is_asked_of_each_vendor_in_its_own_words():
-    card, _ = resolve("google/gemini-3.8-flash", {"GEMINI_API_KEY": "k"}, PLAIN)
+    card, _ = resolve_model("google/gemini-3.8-flash", {"GEMINI_API_KEY": "k"}, PLAIN)
     assert request_fields(card, PLAIN, [], [])["thinking"] == {"includeThoughts": True}
-    card, _ = resolve("openai/gpt-6-sol", {"OPENAI_API_KEY": "k"}, PLAIN)
+    card, _ = resolve_model("openai/gpt-6-sol", {"OPENAI_API_KEY": "k"}, PLAIN)
     assert "thinking" not in request_fields(card, PLAIN, [], []), "it thinks by itself"
     assert thinking_field(card, "off") == {"effort": "none"}
 
 
 def test_the_catalogue_lists_the_vendors_as_untried_with_what_they_lack():
-    found = catalogue(PLAIN, {"OPENAI_API_KEY": "sk-0123456789-wxyz"})
+    found = model_catalog(PLAIN, {"OPENAI_API_KEY": "sk-0123456789-wxyz"})
     rows = {row.id: row for row in found.providers}
     assert {rows[name].proof for name in ("openai", "google", "bedrock")} == {"by its documentation"}
     assert (rows["openai"].key, rows["bedrock"].lacks) == ("OPENAI_API_KEY …wxyz", ("thinking",))
@@ -281,8 +281,9 @@ async def test_what_a_vendor_lists_is_read_page_by_page(lists):
 
 LAZY = """
 import sys
-from teamwright.models import pool, resolve
-heavy = {name for name in sys.modules if name.startswith("teamwright.models.dialects.")}
+from teamwright.models import pool
+from teamwright.models import model_names
+heavy = {name for name in sys.modules if name.startswith("teamwright.models.providers.")}
 spoken = {"openai_chat", "openai_responses", "gemini", "bedrock", "aws", "event_stream"}
 assert not {name.rpartition(".")[2] for name in heavy} & spoken, heavy
 assert not {"botocore", "openai", "google.genai", "httpx2"} & set(sys.modules)

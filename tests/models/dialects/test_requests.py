@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from teamwright.models.dialects.canonical import Converted, Piece
 from teamwright.models.model import ModelCard, Prefix, Reply
-from teamwright.models.prefix import request_fields
-from teamwright.models.settings import ModelSettings
-from teamwright.protocol.blocks import encode, image_block, text_block, tool_result_block
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.prefix_builder import request_fields
+from teamwright.models.providers.canonical_request import ConversionCache, EncodedMessage
+from teamwright.protocol.messages import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
 from tests.support.waits import WAIT_S
@@ -274,9 +274,9 @@ def test_a_message_is_converted_once_however_often_it_is_sent():
 
     def pieces(message):
         asked.append(message.blocks[0]["text"])
-        return [Piece(message.role, b"x" * 10)]
+        return [EncodedMessage(message.role, b"x" * 10)]
 
-    converted = Converted(lambda head: b"", pieces)
+    converted = ConversionCache(lambda head: b"", pieces)
     items = [item("user", text_block(str(number))) for number in range(50)]
     for end in range(1, 51):
         assert len(converted.pieces(items[:end])) == end
@@ -284,11 +284,11 @@ def test_a_message_is_converted_once_however_often_it_is_sent():
 
 
 def test_what_was_converted_is_bounded(monkeypatch):
-    monkeypatch.setattr("teamwright.models.dialects.canonical.KEPT_BYTES", 100)
-    converted = Converted(lambda head: b"", lambda message: [Piece("user", b"x" * 30)])
+    monkeypatch.setattr("teamwright.models.providers.canonical_request.MAX_BYTES", 100)
+    converted = ConversionCache(lambda head: b"", lambda message: [EncodedMessage("user", b"x" * 30)])
     for number in range(50):
         converted.pieces([item("user", text_block(str(number)))])
-    assert len(converted._kept) == 3
+    assert len(converted._converted_items) == 3
     for number in range(200):
         converted.head(Prefix.build({"model": "m", "max_tokens": number}))
     assert len(converted._heads) == 64

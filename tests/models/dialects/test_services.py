@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from teamwright.agent.conversation import Told
+from teamwright.agent.conversation import UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.app.inspect import home_at
-from teamwright.app.looking.doctor import examine
-from teamwright.app.looking.finding import Subject
-from teamwright.models.model import Failure, ModelCard, Reply, price
-from teamwright.protocol.blocks import encode, text_block
+from teamwright.models.model import Failure, ModelCard, Reply, price_usage
+from teamwright.protocol.messages import encode, text_block
 from teamwright.protocol.usage import Usage
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Raw, Status
+from teamwright.views.doctor.doctor import find_problems
+from teamwright.views.doctor.finding import DoctorSubject
 from tests.agent.parts import Echo, an_agent
 from tests.support.waits import WAIT_S
 
@@ -35,7 +35,7 @@ async def test_reasoning_of_a_tool_loop_goes_back_to_the_service_that_demands_it
     script = [Answer("", [("Echo", {"text": "x"})], thinking="Hm."), "Done."]
     async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, speaking("openai-chat", server.url) as caller:
         agent, _ = an_agent(tmp_path, caller.model, [Echo()])
-        await run_turn(agent, Told((text_block("hello"),)))
+        await run_turn(agent, UserMessage((text_block("hello"),)))
         async with speaking("openai-chat", server.url, provider="another") as other:
             await other.ask(*agent.conversation.items)
     own, moved = (next(m for m in body["messages"] if m.get("tool_calls")) for body in server.bodies[1:3])
@@ -48,7 +48,7 @@ async def test_a_service_that_refuses_calls_without_reasoning_gets_an_empty_one(
     call = {"type": "tool_use", "id": "call_0123456789abcdef", "name": "Read", "input": {}}
     item = encode({"role": "assistant", "content": [call]})
     async with speaking("openai-chat", "https://api.deepseek.com") as caller:
-        sent = await caller.model._dialect.outgoing(caller.request().prefix, [item])
+        sent = await caller.model._format.build_request(caller.request().prefix, [item])
     assert json.loads(sent.body)["messages"][0]["reasoning_content"] == ""
 
 
@@ -77,7 +77,7 @@ async def test_a_quota_of_a_day_is_not_waited_for(speaking, quick):
     script = [Status(429, body=json.dumps({"error": error}).encode())]
     async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, speaking("gemini", server.url) as caller:
         failure = (await caller.ask()).last
-    assert (len(server.bodies), failure.again_s, failure.retriable) == (1, None, True)
+    assert (len(server.bodies), failure.retry_after_s, failure.retriable) == (1, None, True)
     assert "billing" in failure.what
 
 
@@ -92,7 +92,11 @@ async def test_what_an_unreadable_call_of_gemini_used_is_counted(speaking):
     ):
         reply = (await caller.ask()).last
     assert isinstance(reply, Reply)
-    assert (reply.lost.input_tokens, reply.lost.output_tokens, reply.lost.requests) == (1_000, 40, 2)
+    assert (reply.failed_usage.input_tokens, reply.failed_usage.output_tokens, reply.failed_usage.requests) == (
+        1_000,
+        40,
+        2,
+    )
 
 
 @pytest.mark.finding("M14")
@@ -108,7 +112,7 @@ async def test_usage_that_was_not_reported_has_an_unknown_price(speaking, usd_in
         reply = (await caller.ask()).last
     assert reply.usage.usd == (None if usd_in else 0.0)
     assert ("price unknown" in str(reply.usage)) == bool(usd_in)
-    assert price(card, Usage()).usd == 0.0, "nothing was asked"
+    assert price_usage(card, Usage()).usd == 0.0, "nothing was asked"
 
 
 @pytest.mark.finding("M15")
@@ -158,7 +162,7 @@ async def test_a_tls_error_on_this_machine_says_what_is_wrong_with_tls(client, q
 def test_doctor_finds_a_dead_server_of_the_users_own(tmp_path):
     settings = tmp_path / "s.json"
     settings.write_text(json.dumps({"providers": {"house": {"base_url": "http://127.0.0.1:1", "api": "openai-chat"}}}))
-    found = examine(Subject(home_at(str(tmp_path / "home")), tmp_path, {}, "house/m", settings))
+    found = find_problems(DoctorSubject(resolve_home(str(tmp_path / "home")), tmp_path, {}, "house/m", settings))
     [server] = [one for one in found if one.label == "server"]
     assert (server.verdict, "nothing answers" in server.value) == ("problem", True)
     assert "providers.house.base_url" in server.do

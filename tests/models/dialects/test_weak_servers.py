@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright.models.model import Reply, Retrying
-from teamwright.protocol.blocks import encode, text_block
+from teamwright.protocol.messages import encode, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Raw
 from tests.support.waits import WAIT_S

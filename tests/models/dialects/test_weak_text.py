@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from teamwright.agent.conversation import Told
+from teamwright.agent.conversation import UserMessage
 from teamwright.agent.loop import run_turn
 from teamwright.models.model import ModelCard, TextPart, ThinkingPart
 from teamwright.models.think_tags import ThinkTags
-from teamwright.protocol.blocks import encode, text_block
+from teamwright.protocol.messages import encode, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut
 from tests.agent.parts import Echo, an_agent
@@ -71,7 +71,7 @@ async def test_a_call_that_came_as_text_is_asked_for_once_more_with_a_note(tmp_p
     async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, client(server.url) as caller:
         tool = Echo()
         agent, events = an_agent(tmp_path, caller.model, [tool])
-        end = await run_turn(agent, Told((text_block("hello"),)))
+        end = await run_turn(agent, UserMessage((text_block("hello"),)))
     assert (end.stop, end.text, len(server.requests)) == ("done", "Done.", 3)
     assert tool.started.is_set()
     assert "You wrote a tool call as text" in server.requests[1].body.decode()
@@ -82,7 +82,7 @@ async def test_a_call_that_came_as_text_is_asked_for_once_more_with_a_note(tmp_p
 async def test_a_model_that_writes_its_calls_as_text_again_ends_its_turn_and_the_user_is_warned(tmp_path, client):
     async with asyncio.timeout(WAIT_S), LoopbackModel([Answer(CALL_TEXT)]) as server, client(server.url) as caller:
         agent, events = an_agent(tmp_path, caller.model, [Echo()])
-        end = await run_turn(agent, Told((text_block("hello"),)))
+        end = await run_turn(agent, UserMessage((text_block("hello"),)))
     assert (end.stop, len(server.requests)) == ("done", 2)
     assert len([event for event in events if "wrote a tool call as text" in getattr(event, "text", "")]) == 1
 
@@ -100,8 +100,8 @@ async def test_words_of_an_answer_that_fails_after_all_tries_are_kept_and_told_t
         speaks(api, server.url, settings=quick(retries=1)) as caller,
     ):
         agent, _ = an_agent(tmp_path, caller.model, [Echo()])
-        failed = await run_turn(agent, Told((text_block("hello"),)))
-        again = await run_turn(agent, Told((text_block("go on"),)))
+        failed = await run_turn(agent, UserMessage((text_block("hello"),)))
+        again = await run_turn(agent, UserMessage((text_block("go on"),)))
     assert (failed.stop, again.stop) == ("failed", "done")
     assert failed.text and words.startswith(failed.text)
     sent = server.requests[-1].body.decode()

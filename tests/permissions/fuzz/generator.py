@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from teamwright.permissions.table import table
+from teamwright.permissions.word_lists import word_set
 from tests.permissions.fuzz import fragments, hidden, lines
 
 OPTIONS = Path(__file__).parent / "options.txt"
@@ -61,8 +61,8 @@ _FRAMES = (
         "xargs -I% {}",
     ),
 )
-_TEXT_FIRST = table("grep egrep fgrep rg zgrep look expr tr printf seq sleep date")
-_COMMAND_FIRST = table("xargs env nice timeout stdbuf nohup time command exec eval")
+_TEXT_FIRST = word_set("grep egrep fgrep rg zgrep look expr tr printf seq sleep date")
+_COMMAND_FIRST = word_set("xargs env nice timeout stdbuf nohup time command exec eval")
 _CHANGERS = ("cat", "head", "cp", "mv", "tee", "touch", "dd", "grep", "sort", "ln", "rm", "echo")
 
 

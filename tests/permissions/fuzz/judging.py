@@ -12,12 +12,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
-from teamwright.tools.shell.bash import HIDDEN, MANNERS, environment_without
-from teamwright.tools.shell.running import followed, line_of
+from teamwright.tools.shell.bash import COMMAND_ENVIRONMENT, HIDDEN_VARIABLES, remove_variables
+from teamwright.tools.shell.command_line import shell_line, track_directory
 from tests.permissions.fuzz.sandbox import Outcome, Sandbox
 from tests.permissions.fuzz.world import DENIED, GROUPS, IN_HISTORY
 
@@ -95,7 +95,7 @@ class Judge:
         self.timed_out = 0
         self._variant = 0
         world = sandbox.world
-        scope = Scope((world.project,), private=(world.private,), base=world.project)
+        scope = PermissionScope((world.project,), private=(world.private,), base=world.project)
         self._policies: dict[tuple[str, Mode], Policy] = {}
         for one in CONFIGURATIONS.values():
             rules = (
@@ -104,8 +104,8 @@ class Judge:
             )
             self._policies |= {(one.name, mode): Policy(mode, rules, scope) for mode in one.modes}
         own = {"PATH": f"{world.bin}:{_PATH}", "HOME": str(world.home), "USER": "user", "LOGNAME": "user"}
-        seen = environment_without(HIDDEN, {**own, "LANG": "C.UTF-8", "SHELL": "/bin/bash"})
-        self._env = {**seen, **MANNERS, "PWD": str(world.project)}
+        seen = remove_variables(HIDDEN_VARIABLES, {**own, "LANG": "C.UTF-8", "SHELL": "/bin/bash"})
+        self._env = {**seen, **COMMAND_ENVIRONMENT, "PWD": str(world.project)}
 
     def allowed(self, line: str, configuration: Configuration) -> tuple[Mode, Decision] | None:
         """The first mode of the configuration that allows the line, with its decision."""
@@ -185,7 +185,7 @@ class Judge:
         return f"changes {sorted(set(self._told(one).items()) ^ set(self._told(other).items()))[:2]!r}"[:400]
 
     def _run(self, line: str, groups: frozenset[str], variant: int, commands: int = 1) -> Outcome:
-        put = followed(line_of(line, None, self._env, proven=True), self.sandbox.base / "aside" / "ended_in")
+        put = track_directory(shell_line(line, None, self._env, proven=True), self.sandbox.base / "aside" / "ended_in")
         outcome = self.sandbox.run(put.argv, put.env, groups, variant, commands)
         self.runs += commands
         self.timed_out += outcome.timed_out

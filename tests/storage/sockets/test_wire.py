@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from teamwright.processes.ipc import IpcConnection, IpcServer
 from teamwright.protocol.errors import TaskRefused, UnknownMember
-from teamwright.storage.sockets import address
-from teamwright.storage.sockets.wire import Switchboard, Wire
+from teamwright.storage import socket_address
 from tests.support.waits import WAIT_S
 
 
@@ -21,11 +21,11 @@ class Ear:
     def __init__(self, **acts):
         self.heard, self.acts, self.some = [], acts, asyncio.Event()
 
-    def noted(self, name, said):
+    def handle_note(self, name, said):
         self.heard.append((name, dict(said)))
         self.some.set()
 
-    async def called(self, name, said):
+    async def handle_call(self, name, said):
         self.heard.append((name, dict(said)))
         self.some.set()
         return await self.acts[name](said)
@@ -40,7 +40,7 @@ class Ear:
 @pytest.fixture(params=["short", "long", "long without descriptors"])
 def path(request, tmp_path, monkeypatch):
     if request.param == "long without descriptors":
-        monkeypatch.setattr(address, "DESCRIPTORS", tmp_path / "none")
+        monkeypatch.setattr(socket_address, "DESCRIPTORS", tmp_path / "none")
     return tmp_path / ("d" * 120 if request.param.startswith("long") else "d") / "wire"
 
 
@@ -51,11 +51,11 @@ async def both(path, here, there):
 
     async def on_call(wire):
         came.set_result(wire)
-        await wire.listen(there)
+        await wire.read_until_closed(there)
 
-    board = await Switchboard.open(path, on_call)
-    mine = await Wire.connect(path)
-    listening = asyncio.create_task(mine.listen(here))
+    board = await IpcServer.open(path, on_call)
+    mine = await IpcConnection.connect(path)
+    listening = asyncio.create_task(mine.read_until_closed(here))
     try:
         yield mine, await came
     finally:
@@ -72,7 +72,7 @@ async def test_notes_and_calls_arrive_in_the_order_in_which_they_were_sent(path)
     there = Ear(echo=echo)
     async with both(path, Ear(), there) as (mine, _):
         for number in range(50):
-            mine.note("n", number=number)
+            mine.send_note("n", number=number)
         assert await mine.call("echo", text="ü\n\u2028") == {"said": {"text": "ü\n\u2028"}}
         assert [said.get("number") for _, said in there.heard[:50]] == list(range(50))
     assert stat.S_IMODE(os.stat(path.parent).st_mode) == 0o700
@@ -141,7 +141,7 @@ async def test_whoever_waits_when_the_wire_ends_is_told(path):
             await task
         with pytest.raises(ConnectionError):
             await mine.call("never")
-        mine.note("into the void")
+        mine.send_note("into the void")
 
 
 async def end_of(reader):
@@ -159,20 +159,20 @@ async def test_whoever_leaves_listens_on(path, answers):
         came.set_result((reader, writer))
 
     path.parent.mkdir()
-    with address.address(path) as short:
+    with socket_address.short_address(path) as short:
         server = await asyncio.start_unix_server(on_call, short)
-    mine, here = await Wire.connect(path), Ear()
-    listening = asyncio.create_task(mine.listen(here))
+    mine, here = await IpcConnection.connect(path), Ear()
+    listening = asyncio.create_task(mine.read_until_closed(here))
     reader, writer = await came
-    mine.note("bye")
-    leaving = asyncio.create_task(mine.leave(60 if answers else 0.01))
+    mine.send_note("bye")
+    leaving = asyncio.create_task(mine.close_when_sent(60 if answers else 0.01))
     assert await end_of(reader) == b'{"note":"bye"}\n'
     if answers:
         writer.write(b'{"note":"look"}\n')
         await writer.drain()
         await here.until(1)
         assert not leaving.done()
-        mine.note("into the void")
+        mine.send_note("into the void")
         writer.close()
     async with asyncio.timeout(WAIT_S):
         await asyncio.gather(leaving, listening)
@@ -183,10 +183,10 @@ async def test_whoever_leaves_listens_on(path, answers):
 
 CHILD = """
 import asyncio, pathlib, sys
-from teamwright.storage.sockets.wire import Wire
+from teamwright.processes.ipc import IpcConnection
 async def main():
-    wire = await Wire.connect(pathlib.Path(sys.argv[1]))
-    wire.note("hello")
+    wire = await IpcConnection.connect(pathlib.Path(sys.argv[1]))
+    wire.send_note("hello")
     await asyncio.Event().wait()
 asyncio.run(main())
 """
@@ -196,10 +196,10 @@ async def test_a_death_by_sigkill_ends_the_wire_at_once(path):
     there, ended = Ear(), asyncio.Event()
 
     async def on_call(wire):
-        await wire.listen(there)
+        await wire.read_until_closed(there)
         ended.set()
 
-    board = await Switchboard.open(path, on_call)
+    board = await IpcServer.open(path, on_call)
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, str(path))
     try:
         await there.until(1)
@@ -217,11 +217,11 @@ async def test_what_is_no_wire_of_ours_ends_it(path):
     there, ended = Ear(), asyncio.Event()
 
     async def on_call(wire):
-        await wire.listen(there)
+        await wire.read_until_closed(there)
         ended.set()
 
-    board = await Switchboard.open(path, on_call)
-    with address.address(path) as short:
+    board = await IpcServer.open(path, on_call)
+    with socket_address.short_address(path) as short:
         _, writer = await asyncio.open_unix_connection(short)
     writer.write(b"GET / HTTP/1.1\n")
     async with asyncio.timeout(WAIT_S):
@@ -236,11 +236,11 @@ async def test_an_address_that_a_dead_process_left_is_taken_over(path):
     for _ in range(2):
 
         async def on_call(wire):
-            await wire.listen(Ear(echo=echo))
+            await wire.read_until_closed(Ear(echo=echo))
 
-        boards.append(await Switchboard.open(path, on_call))
-    mine = await Wire.connect(path)
-    listening = asyncio.create_task(mine.listen(Ear()))
+        boards.append(await IpcServer.open(path, on_call))
+    mine = await IpcConnection.connect(path)
+    listening = asyncio.create_task(mine.read_until_closed(Ear()))
     assert await mine.call("echo", a=1) == {"said": {"a": 1}}
     await boards[0].close()
     assert path.exists(), "only its owner takes an address away"

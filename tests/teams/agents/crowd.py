@@ -8,7 +8,7 @@ from collections.abc import Callable
 from teamwright import Team
 from teamwright.models.model import Failure
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.agents.run import Run
+from teamwright.teams.subagents.run import SubagentRun
 from teamwright.testing import Call, ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import newest
@@ -50,7 +50,7 @@ class Children(ScriptedModel):
 
     def _said(self, request):
         words = newest(request)
-        if request.asker == LEAD:
+        if request.agent_name == LEAD:
             answer = self.lead.pop(0) if self.lead else f"told: {words}"
             return answer(request) if callable(answer) else answer
         if b'"tool_result"' in request.items[-1]:
@@ -62,10 +62,10 @@ class Children(ScriptedModel):
         return f"done: {words[:60]}"
 
     async def stream(self, request):
-        if request.asker != LEAD and "hold" in newest(request):
+        if request.agent_name != LEAD and "hold" in newest(request):
             self.thinking.set()
             await self.go.wait()
-        if self.stalls and request.asker != LEAD and len(request.items) > 1 and b"stall" in request.items[0]:
+        if self.stalls and request.agent_name != LEAD and len(request.items) > 1 and b"stall" in request.items[0]:
             self.thinking.set()
             await asyncio.Event().wait()
         async for part in super().stream(request):
@@ -73,7 +73,7 @@ class Children(ScriptedModel):
 
     def told(self, asker: str = LEAD) -> str:
         """All that this agent was sent with its newest request."""
-        last = [request for request in self.requests if request.asker == asker][-1]
+        last = [request for request in self.requests if request.agent_name == asker][-1]
         return "\n".join(item.decode() for item in last.items)
 
     def notices(self, asker: str = LEAD) -> list[str]:
@@ -90,14 +90,14 @@ def crew(tmp_path, model, **more) -> Team:
     return Team("crew", model=model, cwd=tmp_path / "work", **kept)
 
 
-def only(team: Team) -> Run:
+def only(team: Team) -> SubagentRun:
     [run] = team.session.agents.runs.values()
     return run
 
 
 def results(model: ScriptedModel, asker: str = LEAD) -> list[str]:
     """Results of calls that this agent read, oldest first."""
-    last = [request for request in model.requests if request.asker == asker][-1]
+    last = [request for request in model.requests if request.agent_name == asker][-1]
     found = []
     for item in last.items:
         for block in json.loads(item)["content"]:

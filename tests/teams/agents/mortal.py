@@ -15,7 +15,7 @@ async def main(directory: Path, background: bool) -> None:
         done = team.run("Go.")
         await model.thinking.wait()
         if background:
-            await until(team, lambda: any(r.asker == "team-lead" and len(r.items) == 3 for r in model.requests))
+            await until(team, lambda: any(r.agent_name == "team-lead" and len(r.items) == 3 for r in model.requests))
         [run] = team.session.agents.runs.values()
         print(run.id, flush=True)
         await done

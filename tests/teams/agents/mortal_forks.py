@@ -22,7 +22,7 @@ class Stalling(Forking):
 
     async def stream(self, request):
         stalls = bool(job_of(request)) and b"worked" in request.items[-1]
-        self.waiting += stalls or (request.asker == LEAD and len(request.items) == 5)
+        self.waiting += stalls or (request.agent_name == LEAD and len(request.items) == 5)
         if self.waiting == 3:
             self.over.set()
         if stalls:

@@ -40,7 +40,7 @@ class Nest(ScriptedModel):
 
     @staticmethod
     def who(request) -> str:
-        if request.asker == LEAD:
+        if request.agent_name == LEAD:
             return "lead"
         return json.loads(request.items[0])["content"][0]["text"].split()[0]
 

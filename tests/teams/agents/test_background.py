@@ -26,11 +26,11 @@ async def test_one_in_the_background_is_launched_with_its_fields_and_its_end_is_
         run = only(team)
     assert [set(f) for f in seen] == [{"status", "agentId", "description", "prompt", "outputFile", "canReadOutputFile"}]
     assert (seen[0]["status"], seen[0]["prompt"]) == ("async_launched", "Count the lines.")
-    assert run.file.read_text().splitlines()[1:] == ["done: Count the lines.", "[completed]"]
+    assert run.output_file.read_text().splitlines()[1:] == ["done: Count the lines.", "[completed]"]
     assert result.text.startswith("told: <task-notification key=")
     for part in (
         f'Sub-agent "job Count the lines." (task_id "{run.id}", tool_use_id "{run.call}") completed.\n',
-        f"\nIts output file: {run.file}\n",
+        f"\nIts output file: {run.output_file}\n",
         f"\nIt used 0 tokens and 0 tool calls in {run.duration_ms} ms.\n",
         "\nIts result:\n\ndone: Count the lines.\n</task-notification>",
     ):
@@ -56,7 +56,7 @@ async def test_twenty_that_end_at_once_are_told_once_each_and_one_that_fails_tak
     model = Children([behind(job) for job in jobs], "I wait.")
     async with crew(tmp_path, model) as team:
         done = team.run("Go.")
-        await until(team, lambda: len(team.session.agents.running()) == 20)
+        await until(team, lambda: len(team.session.agents.running_runs()) == 20)
         model.go.set()
         await within(WAIT_S, done)
         runs = team.session.agents.runs
@@ -76,7 +76,7 @@ async def test_nothing_is_told_before_the_childs_own_jobs_have_ended(tmp_path):
 
     class WithJob(Children):
         def _said(self, request):
-            if request.asker == LEAD:
+            if request.agent_name == LEAD:
                 return super()._said(request)
             if len(request.items) == 1:
                 return Call("Bash", {"command": held, "run_in_background": True})
@@ -87,8 +87,8 @@ async def test_nothing_is_told_before_the_childs_own_jobs_have_ended(tmp_path):
         done = team.run("Go.")
         await until(team, lambda: team.session.jobs.list())
         run = only(team)
-        await until(team, lambda: any(r.asker == run.id and len(r.items) == 3 for r in model.requests))
-        assert run.running and not model.notices()
+        await until(team, lambda: any(r.agent_name == run.id and len(r.items) == 3 for r in model.requests))
+        assert run.is_running and not model.notices()
         gate.touch()
         await within(WAIT_S, done)
         assert (run.state, run.text) == ("completed", "said 5")
@@ -107,7 +107,7 @@ async def test_one_that_is_stopped_is_told_as_killed_with_what_it_had_said_and_i
     async with crew(tmp_path, model) as team:
         done = team.run("Go.")
         await within(WAIT_S, model.thinking.wait())
-        team.session.lead.prompt([{"type": "text", "text": "Stop it."}])
+        team.session.lead.add_prompt([{"type": "text", "text": "Stop it."}])
         await within(WAIT_S, done)
         run = only(team)
     stopped, shown, again = results(model)[1:]
@@ -171,12 +171,12 @@ async def test_interrupting_the_foreground_leaves_the_background_alone_and_ends_
     model = Children([behind("hold a"), start("hold b")])
     async with crew(tmp_path, model) as team:
         running = team.run("Go.")
-        await until(team, lambda: len(team.session.agents.running()) == 2)
+        await until(team, lambda: len(team.session.agents.running_runs()) == 2)
         await until(team, lambda: model.thinking.is_set())
         one, other = team.session.agents.runs.values()
-        await running.abandon()
+        await running.stop()
         assert (one.state, other.state) == ("running", "killed")
-        assert not team.session.agents.running(background=False)
+        assert not team.session.agents.running_runs(background=False)
         model.go.set()
         await within(WAIT_S, one.ended.wait())
         assert one.state == "completed"
@@ -212,4 +212,4 @@ async def test_its_caller_is_told_of_a_file_that_it_can_read_and_of_no_other(tmp
         await team.run("Go.")
         run = only(team)
     assert [facts["canReadOutputFile"] for facts in seen] == [reads]
-    assert (f"output_file: {run.file}\n" in results(model)[0]) is reads
+    assert (f"output_file: {run.output_file}\n" in results(model)[0]) is reads

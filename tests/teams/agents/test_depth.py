@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from teamwright.app.looking.cost import cost_of
 from teamwright.protocol.errors import LimitExceeded
-from teamwright.protocol.events import AgentChanged, RequestOpened
+from teamwright.protocol.events import RequestOpened, SubagentChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
-from teamwright.teams.agents.ports import FromCall
-from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.subagents.ports import CallRef
 from teamwright.testing import Call
+from teamwright.views.cost import cost_of
 from tests.teams.agents.crowd import behind, notices_in, until
 from tests.teams.agents.nest import Nest, deep, runs_of, soon, start
 
@@ -23,7 +23,7 @@ async def test_the_answer_goes_up_step_by_step_and_each_is_booked_under_its_own_
     model = Nest(lead=[start("one")], one=[start("two")])
     async with deep(tmp_path, model) as team:
         changes = []
-        team.session.log.subscribe(lambda _n, e: changes.append(e) if isinstance(e, AgentChanged) else None)
+        team.session.log.subscribe(lambda _n, e: changes.append(e) if isinstance(e, SubagentChanged) else None)
         result = await soon(team.run("Go."))
         one, two = (runs_of(team)[who] for who in ("one", "two"))
         home = team.session.maker.home
@@ -64,7 +64,7 @@ async def test_the_runtime_refuses_what_is_too_deep_whoever_asks(tmp_path):
         two, agents = runs_of(team)["two"], team.session.agents
         for name in (two.id,):
             with pytest.raises(LimitExceeded, match=r"depth 3 \(depth 2\)") as refused:
-                await agents.start(SpawnSpec(prompt="three"), name, FromCall(), background=False)
+                await agents.start(SpawnSpec(prompt="three"), name, CallRef(), background=False)
             assert "limits.depth" in str(refused.value.do)
         model.holds["two"].set()
         await soon(run)
@@ -87,7 +87,7 @@ async def test_one_that_has_answered_does_not_end_before_what_it_started_and_hea
         run = team.run("Go.")
         await until(team, lambda: "two" in model.thinking and len(model.of("one")) == 2)
         one, two = (runs_of(team)[who] for who in ("one", "two"))
-        assert one.running and two.running
+        assert one.is_running and two.is_running
         model.holds["two"].set()
         result = await soon(run)
     assert (one.state, two.state) == ("completed", "completed")
@@ -105,7 +105,7 @@ async def test_what_is_stopped_takes_along_what_it_started(tmp_path):
         one, two = (runs_of(team)[who] for who in ("one", "two"))
         await soon(team.session.agents.stop(one, "enough"))
         assert (one.state, two.state) == ("killed", "killed")
-        assert two.why == "the agent that started it has ended"
+        assert two.failure_reason == "the agent that started it has ended"
         await soon(run)
     assert two.id not in notices_in(model.told("lead"))
 
@@ -137,7 +137,7 @@ async def test_the_caps_of_one_hold_for_all_below_it(tmp_path):
         await soon(team.run("Go."))
         one, two = (runs_of(team)[who] for who in ("one", "two"))
     assert (one.limit, two.state) == ("tokens", "completed")
-    assert "18,000 of 20,000 tokens are used" in one.why
+    assert "18,000 of 20,000 tokens are used" in one.failure_reason
 
 
 async def test_words_to_one_that_has_ended_begin_it_again_at_the_depth_of_whoever_sends_them(tmp_path):

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from teamwright import ModelCard
-from teamwright.agent.forking.words import TAG
+from teamwright.agent.fork import FORK_TAG
 from teamwright.agent.prefix import load_conversation
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.events import RoundEnded
+from teamwright.protocol.events import ModelCallEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call, LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer
@@ -25,7 +25,7 @@ def job_of(request) -> str:
     """What a request of a fork is there for; empty when it is no fork's."""
     for item in request.items:
         for block in json.loads(item)["content"]:
-            if block["type"] == "text" and block["text"].startswith(TAG):
+            if block["type"] == "text" and block["text"].startswith(FORK_TAG):
                 return block["text"].rpartition("\n\n")[2]
     return ""
 
@@ -40,7 +40,7 @@ class Forking(ScriptedModel):
     def _said(self, request):
         if request.aside:
             return "A summary."
-        script = self.lead if request.asker == LEAD else self.others.get(job_of(request) or request.asker)
+        script = self.lead if request.agent_name == LEAD else self.others.get(job_of(request) or request.agent_name)
         answer = script.pop(0) if script else "Done."
         return answer(request) if callable(answer) else answer
 
@@ -50,7 +50,7 @@ class Forking(ScriptedModel):
 
 
 def refusals(model: Forking, job: str) -> list[str]:
-    asker = model.first(job).asker
+    asker = model.first(job).agent_name
     return results(model, asker)
 
 
@@ -65,7 +65,7 @@ async def test_the_callers_next_request_and_its_forks_are_the_same_bytes_up_to_t
 
     def script(body):
         last = body["messages"][-1]["content"][-1]
-        if last.get("text", "").startswith(TAG):
+        if last.get("text", "").startswith(FORK_TAG):
             return Answer(answers[last["text"].rpartition("\n\n")[2]])
         if len(body["messages"]) == 1:
             return Answer("I look.", calls, thinking="Two counts.")
@@ -77,8 +77,10 @@ async def test_the_callers_next_request_and_its_forks_are_the_same_bytes_up_to_t
         async with crew(tmp_path, "haiku", settings=ON) as team:
             await team.run("How much is there?")
     sent = [request.body for request in server.requests if request.method == "POST"]
-    forks = sorted((body for body in sent if TAG.encode() in body), key=lambda body: b"Count the pages" in body[-300:])
-    [first, second] = [body for body in sent if TAG.encode() not in body][:2]
+    forks = sorted(
+        (body for body in sent if FORK_TAG.encode() in body), key=lambda body: b"Count the pages" in body[-300:]
+    )
+    [first, second] = [body for body in sent if FORK_TAG.encode() not in body][:2]
     assert len(forks) == 2
     answer = next(m for m in json.loads(second)["messages"] if m["role"] == "assistant")
     place = second.index(b'{"role":"user","content":[{"type":"tool_result"')
@@ -96,7 +98,7 @@ async def test_the_callers_next_request_and_its_forks_are_the_same_bytes_up_to_t
     assert [block["tool_use_id"] for block in stand_ins] == [b["id"] for b in answer["content"][2:]]
     assert len({json.dumps(block["content"]) for block in stand_ins}) == 1
     key = re.search(r'such as <system-reminder key=\\"(\w+)', first.decode())
-    assert key and words["text"].startswith(f'{TAG} key="{key[1]}">'), "P15"
+    assert key and words["text"].startswith(f'{FORK_TAG} key="{key[1]}">'), "P15"
     assert words["text"].endswith("</fork-boilerplate>\n\nCount the tests.")
     assert one.count(b'"cache_control"') <= 4
     assert plain(json.loads(first)["messages"]) == plain(body["messages"][: len(json.loads(first)["messages"])])
@@ -121,8 +123,8 @@ async def test_a_fork_has_the_very_prefix_and_all_messages_of_its_caller_and_end
         await team.run("Go.")
         runs = list(team.session.agents.runs.values())
         assert {run.state for run in runs} == {"completed"} and all(run.background for run in runs)
-        assert {run.kind for run in runs} == {"fork"}
-    caller = [r for r in model.requests if r.asker == LEAD][1]
+        assert {run.agent_type for run in runs} == {"fork"}
+    caller = [r for r in model.requests if r.agent_name == LEAD][1]
     for job in ("count", "list"):
         fork = model.first(job)
         assert fork.prefix is caller.prefix
@@ -131,12 +133,12 @@ async def test_a_fork_has_the_very_prefix_and_all_messages_of_its_caller_and_end
     assert model.first("count").items[:-1] == model.first("list").items[:-1]
     assert all("runs in the background" in text for text in results(model)[:2])
     assert {run.id for run in runs} == set(notices_in(told(model)))
-    booked = [event for event in events if isinstance(event, RoundEnded) and event.member != LEAD]
+    booked = [event for event in events if isinstance(event, ModelCallEnded) and event.member != LEAD]
     assert {(event.member, event.caller) for event in booked} == {(run.id, LEAD) for run in runs}
 
 
 def told(model) -> str:
-    last = [request for request in model.requests if request.asker == LEAD][-1]
+    last = [request for request in model.requests if request.agent_name == LEAD][-1]
     return "\n".join(item.decode() for item in last.items)
 
 
@@ -169,7 +171,7 @@ async def test_a_fork_is_never_forked_and_what_would_speak_for_its_caller_refuse
 async def test_a_conversation_that_says_it_is_a_forks_is_not_forked_whatever_else_is_known_of_it(tmp_path):
     model = Forking(start("work"), "I wait.")
     async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
-        await team.run(f"{TAG}\nYou are a fork.")
+        await team.run(f"{FORK_TAG}\nYou are a fork.")
         assert not team.session.agents.runs
     assert "a fork cannot be forked" in results(model)[0]
 
@@ -184,14 +186,14 @@ async def test_what_a_fork_has_of_its_caller_cannot_be_said_and_a_named_kind_beg
     async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
         schema = next(t for t in team.session.lead.agent.toolbox.schemas if t["name"] == "Agent")
         await team.run("Go.")
-        kinds = [run.kind for run in team.session.agents.runs.values()]
+        kinds = [run.agent_type for run in team.session.agents.runs.values()]
         assert kinds == ["general-purpose", "Explore"] and all(r.background for r in team.session.agents.runs.values())
     first = results(model)[:3]
     assert "model cannot be given" in first[0] and "mode cannot be given" in first[1]
     assert "does not take run_in_background now" in first[2]
     assert "run_in_background" not in schema["input_schema"]["properties"] and "a fork of you" in schema["description"]
     assert "default" not in schema["input_schema"]["properties"]["subagent_type"]
-    children = [r for r in model.requests if r.asker != LEAD]
+    children = [r for r in model.requests if r.agent_name != LEAD]
     assert all(len(request.items) == 1 for request in children)
 
 
@@ -201,7 +203,7 @@ async def test_a_rule_that_denies_forks_denies_every_one_and_no_other_agent(tmp_
     rules = {"permissions": {"deny": ["Agent(fork)"]}}
     async with within_s(WAIT_S), crew(tmp_path, model, settings=ON | rules) as team:
         await team.run("Go.")
-        assert only(team).kind == "Explore"
+        assert only(team).agent_type == "Explore"
     assert "Agent(fork)" in results(model)[0]
 
 
@@ -209,7 +211,7 @@ async def test_without_the_setting_a_call_without_a_kind_is_a_sub_agent_of_gener
     model = Forking(start("a"), "Good.")
     async with within_s(WAIT_S), crew(tmp_path, model) as team:
         await team.run("Go.")
-        assert only(team).kind == "general-purpose" and not only(team).background
+        assert only(team).agent_type == "general-purpose" and not only(team).background
 
 
 @pytest.mark.promise("F41")
@@ -243,11 +245,11 @@ async def test_a_member_forks_itself_and_the_fork_is_held_to_what_the_member_is_
     ]
     model = Forking("I wait.", ada=[start("try"), "Forked."], **{"try": [tries, "Tried."]})
     async with within_s(WAIT_S), crew(tmp_path, model, settings=ON, agents={"kind": kind}) as team:
-        await team.spawn("ada", "Fork.", role="kind")
+        await team.spawn("ada", "Fork.", agent_type="kind")
         await until(team, lambda: [r for r in team.session.agents.runs.values() if r.state == "completed"])
         [run] = team.session.agents.runs.values()
         assert run.owner == "ada"
-        fork, ada = model.first("try"), next(r for r in model.requests if r.asker == "ada")
+        fork, ada = model.first("try"), next(r for r in model.requests if r.agent_name == "ada")
         assert fork.prefix is ada.prefix and fork.items[: len(ada.items)] == ada.items
         said = results(model, run.id)[1:]
         assert "There is no tool 'Write'" in said[0]
@@ -262,15 +264,15 @@ async def test_where_depth_allows_it_a_sub_agent_forks_itself_and_however_deep_a
     model = Forking(start("split it", subagent_type="general-purpose"), "I wait.", part=[inner, "My part."])
     split = [start("part"), "I wait for it.", "Both parts."]
     said = model._said
-    model._answers = lambda r: said(r) if r.asker == LEAD or job_of(r) else (split.pop(0) if split else "Done.")
+    model._answers = lambda r: said(r) if r.agent_name == LEAD or job_of(r) else (split.pop(0) if split else "Done.")
     async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
         limits = team.session.team.limits
         limits.settings = replace(limits.settings, depth=3)
         await team.run("Go.")
         top, fork = team.session.agents.runs.values()
-        assert (top.kind, top.owner, fork.kind, fork.owner) == ("general-purpose", LEAD, "fork", top.id)
+        assert (top.agent_type, top.owner, fork.agent_type, fork.owner) == ("general-purpose", LEAD, "fork", top.id)
         assert fork.text == "My part." and top.text == "Both parts."
-    own = next(r for r in model.requests if r.asker == top.id)
+    own = next(r for r in model.requests if r.agent_name == top.id)
     first = model.first("part")
     assert first.prefix is own.prefix and first.items[: len(own.items)] == own.items
     assert all("starts no agents" in text for text in results(model, fork.id)[-2:])
@@ -308,29 +310,29 @@ async def test_a_fork_outlives_its_callers_compaction_and_its_own_and_nothing_of
         assert (await team.compact()).done
         await team.run("On.")
         loaded = load_conversation(run.transcript, prefixes)
-        assert tuple(loaded.items[: len(before)]) == before and loaded.inherited == len(before) - 1
-        assert loaded.answers == 1 and loaded.holds({f"prompt:{run.id}"}) and not loaded.owes_round
+        assert tuple(loaded.items[: len(before)]) == before and loaded.inherited_count == len(before) - 1
+        assert loaded.answer_count == 1 and loaded.delivered_ids({f"prompt:{run.id}"}) and not loaded.owes_answer
         await tell(session, run, "Once more.")
-        second = [r for r in model.requests if r.asker == run.id][-1]
+        second = [r for r in model.requests if r.agent_name == run.id][-1]
         assert second.items[: len(before)] == before and b"Once more." in second.items[-1]
         session.maker.compact = type(session.maker.compact)(at=0.1)
         object.__setattr__(session.maker.compacting, "settings", session.maker.compact)
         model._card = ModelCard("scripted", "scripted", "scripted", context_tokens=20_000, usd_in=0.0, usd_out=0.0)
         await tell(session, run, "And once more.")
-        third = [r for r in model.requests if r.asker == run.id and not r.aside][-1]
+        third = [r for r in model.requests if r.agent_name == run.id and not r.aside][-1]
         assert third.prefix.head == second.prefix.head
         assert long.encode() not in b"".join(third.items) and b"A summary." in third.items[0]
-        assert TAG.encode() in third.items[0] and b"\\n\\ncount" in third.items[0], "its job is told once more"
+        assert FORK_TAG.encode() in third.items[0] and b"\\n\\ncount" in third.items[0], "its job is told once more"
         at = run.transcript
     lead = next(path for path in at.parent.parent.parent.glob("*.jsonl"))
     lead.rename(lead.with_suffix(".gone"))
-    assert load_conversation(at, prefixes).compacted, "a fork that was compacted needs its caller's file no more"
+    assert load_conversation(at, prefixes).is_compacted, "a fork that was compacted needs its caller's file no more"
 
 
 async def tell(session, run, words) -> None:
-    from teamwright.teams.agents.ports import FromCall
+    from teamwright.teams.subagents.ports import CallRef
 
-    await session.agents.send(run, words, LEAD, FromCall())
+    await session.agents.send(run, words, LEAD, CallRef())
     assert await session.agents.wait(run, WAIT_S)
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.agent.forking.words import TAG
-from teamwright.app.inspect import home_at
-from teamwright.app.looking.audit import audit
+from teamwright.agent.fork import FORK_TAG
 from teamwright.protocol.ids import LEAD
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.testing import Call
+from teamwright.views.audit.audit import audit
 from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import notices_in, start
 from tests.teams.agents.test_forks import ON, Forking, job_of
@@ -48,17 +48,17 @@ async def test_forks_that_a_kill_cut_off_are_told_once_and_go_on_from_the_bytes_
         await team.run("Where are we?")
         runs = team.session.agents.runs
         assert [runs[id].state for id in (count, other)] == ["completed", "killed"]
-        assert runs[count].kind == "fork" and runs[count].text == "Counted."
-    asked = model.asked(0)
+        assert runs[count].agent_type == "fork" and runs[count].text == "Counted."
+    asked = model.request_text(0)
     assert sorted(notices_in(asked)) == sorted([count, other]), "each is told once"
-    lead = next(r for r in model.requests if r.asker == LEAD)
-    fork = next(r for r in model.requests if r.asker == count)
+    lead = next(r for r in model.requests if r.agent_name == LEAD)
+    fork = next(r for r in model.requests if r.agent_name == count)
     assert job_of(fork) == "count"
     answer = next(at for at, item in enumerate(lead.items) if b'"tool_use"' in item)
     assert fork.items[: answer + 1] == lead.items[: answer + 1], "its caller's history, byte for byte"
-    assert TAG.encode() in fork.items[answer + 1] and fork.prefix.head == lead.prefix.head
+    assert FORK_TAG.encode() in fork.items[answer + 1] and fork.prefix.head == lead.prefix.head
     assert b"begun" in fork.items[answer + 2] and b"Finish." in fork.items[-1]
-    found = audit(home_at(None), "crew", running=[os.getpid()])
+    found = audit(resolve_home(None), "crew", running=[os.getpid()])
     assert not found.transcripts.broken and found.transcripts.total == 3
 
 
@@ -73,6 +73,6 @@ async def test_a_fork_of_which_only_its_transcript_is_left_is_still_a_fork(tmp_p
         await team.run("Where are we?")
         assert team.session.agents.runs[count].text == "Finished."
         assert len(team.session.agents.runs) == 1
-    last = [r for r in model.requests if r.asker == count][-1]
+    last = [r for r in model.requests if r.agent_name == count][-1]
     assert b"A fork starts no agents" in last.items[-1]
-    assert ON and last.prefix.head == next(r for r in model.requests if r.asker == LEAD).prefix.head
+    assert ON and last.prefix.head == next(r for r in model.requests if r.agent_name == LEAD).prefix.head

@@ -6,14 +6,14 @@ import json
 import pytest
 
 from teamwright import Team
-from teamwright.agent.commands import SOURCES, CommandQueue, Mode, When
-from teamwright.app.acts.running import stop_running
+from teamwright.agent.command_queue import SOURCES, CommandMode, CommandPriority, CommandQueue
 from teamwright.models.model import ModelCard
-from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import LimitExceeded
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.agents.ports import FromCall
-from teamwright.teams.spec import SpawnSpec
+from teamwright.protocol.messages import text_block
+from teamwright.session.control.running_jobs import stop_running
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.subagents.ports import CallRef
 from teamwright.testing import Call
 from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import Children, behind, crew, only, results, start
@@ -35,7 +35,7 @@ async def test_one_that_has_ended_goes_on_with_all_it_knew_under_the_same_id(tmp
     first, second = results(model)
     assert f"agentId: {run.id}" in first and second.startswith("done: And there?")
     assert f"agentId: {run.id}" in second and run.generation == 2
-    asked = [r for r in model.requests if r.asker == run.id]
+    asked = [r for r in model.requests if r.agent_name == run.id]
     assert asked[1].items[:2] == (*asked[0].items, asked[1].items[1]) and len(asked[1].items) == 3
     assert asked[0].prefix == asked[1].prefix
 
@@ -103,8 +103,8 @@ async def test_without_teams_one_is_reached_by_its_name(tmp_path):
         lambda _r: Call("SendMessage", {"to": "Flaky", "message": "Only the second one."}),
         lambda _r: model.go.set() or "I wait.",
     )
-    from teamwright.app.opening import open_session
-    from teamwright.app.options import Options
+    from teamwright.session.open import open_session
+    from teamwright.session.options import Options
 
     (tmp_path / "work").mkdir()
     options = Options(cwd=tmp_path / "work", model=model, teams=False, permission_mode="bypassPermissions")
@@ -121,7 +121,7 @@ async def test_fifty_megabytes_are_no_obstacle_and_neither_is_another_life_of_th
     async with crew(tmp_path, model) as team:
         await team.run("Go.")
         run, home = only(team), team.session.agents
-        path = home.builder.transcript_of(run.id)
+        path = home.builder.transcript_path(run.id)
     big = json.dumps({"role": "user", "content": [text_block("x" * 1_000_000)]}, separators=(",", ":"))
     small = json.dumps({"role": "assistant", "content": [text_block("seen")]}, separators=(",", ":"))
     with open(path, "a") as file:
@@ -135,7 +135,7 @@ async def test_fifty_megabytes_are_no_obstacle_and_neither_is_another_life_of_th
         result = await within_result(WAIT_S, team.run("Ask it."))
         assert team.session.agents.runs[run.id].state == "completed"
     assert "Its result:\n\ndone: Still there?\n<" in result.text
-    assert len(next(r for r in again.requests if r.asker == run.id).items) == 103
+    assert len(next(r for r in again.requests if r.agent_name == run.id).items) == 103
 
 
 async def within_result(seconds, wait):
@@ -152,12 +152,16 @@ def test_the_order_of_what_waits_is_one_table_and_what_the_runtime_says_never_go
         if source != "shell":
             queue.put(source, [text_block(source)], source)
     queue.put("user", [text_block("second")], "second")
-    assert [one.id for one in queue.inline()] == [
+    assert [one.id for one in queue.texts_in_order()] == [
         "user", "second", "shutdown", "lead", "peer", "permission", "notice", "task",
     ]  # fmt: skip
-    assert {one.mode for one in queue.inline()} == {Mode.PROMPT, Mode.TASK_NOTIFICATION, Mode.ORPHANED_PERMISSION}
-    assert [row.when for row in SOURCES.values()] == sorted(row.when for row in SOURCES.values())
-    assert SOURCES["user"].when is When.NOW and SOURCES["notice"].when is When.LATER
+    assert {one.mode for one in queue.texts_in_order()} == {
+        CommandMode.PROMPT,
+        CommandMode.TASK_NOTIFICATION,
+        CommandMode.ORPHANED_PERMISSION,
+    }
+    assert [row.priority for row in SOURCES.values()] == sorted(row.priority for row in SOURCES.values())
+    assert SOURCES["user"].priority is CommandPriority.NOW and SOURCES["notice"].priority is CommandPriority.LATER
     assert queue.withdraw("notice") and not queue.withdraw("notice")
 
 
@@ -166,13 +170,15 @@ async def test_a_persons_command_runs_between_turns_wakes_nobody_and_goes_along_
     model = Children("First.", "Second.")
     async with crew(tmp_path, model) as team:
         lead = team.session.lead
-        lead.shell("echo from the shell > made; cat made")
-        assert await lead.turn() is None and not model.requests
+        lead.queue_shell("echo from the shell > made; cat made")
+        assert await lead.run_turn() is None and not model.requests
         await team.run("What did it print?")
-        lead.late("The request is gone.")
-        await lead.turn()
+        lead.add_late_answer("The request is gone.")
+        await lead.run_turn()
         assert (tmp_path / "work" / "made").exists()
-    assert "<bash-output>from the shell</bash-output>" in model.asked(0) and "The request is gone." in model.asked(1)
+    assert "<bash-output>from the shell</bash-output>" in model.request_text(
+        0
+    ) and "The request is gone." in model.request_text(1)
 
 
 @pytest.mark.promise("row F16")
@@ -230,10 +236,10 @@ class Slow:
         self.asked, self.go = asyncio.Event(), asyncio.Event()
         team.session.agents.builder = self
 
-    async def subagent(self, *given, **more):
+    async def build_subagent(self, *given, **more):
         self.asked.set()
         await self.go.wait()
-        return await self.builder.subagent(*given, **more)
+        return await self.builder.build_subagent(*given, **more)
 
     def __getattr__(self, name: str):
         return getattr(self.builder, name)
@@ -247,8 +253,8 @@ async def test_one_that_is_stopped_while_it_is_about_to_go_on_is_stopped_and_tol
         run, slow = only(team), Slow(team)
         agents = team.session.agents
         async with asyncio.timeout(WAIT_S):
-            call = FromCall("call_9", "key-9")
-            comes = asyncio.ensure_future(agents.go_on(run, "hold", LEAD, call, background=True))
+            call = CallRef("call_9", "key-9")
+            comes = asyncio.ensure_future(agents.resume(run, "hold", LEAD, call, background=True))
             await slow.asked.wait()
             stopped = asyncio.ensure_future(stop_running(team.session.maker, run))
             await asyncio.sleep(0)
@@ -265,16 +271,16 @@ async def test_nothing_begins_once_the_session_has_ended_however_long_it_took_to
     async with crew(tmp_path, model) as team:
         await team.run("Go.")
         run, slow = only(team), Slow(team)
-        agents, call = team.session.agents, FromCall("call_9", "key-9")
+        agents, call = team.session.agents, CallRef("call_9", "key-9")
         async with asyncio.timeout(WAIT_S):
-            again = asyncio.ensure_future(agents.go_on(run, "More.", LEAD, call, background=True))
-            new = asyncio.ensure_future(agents.start(SpawnSpec("New."), LEAD, FromCall(), background=True))
+            again = asyncio.ensure_future(agents.resume(run, "More.", LEAD, call, background=True))
+            new = asyncio.ensure_future(agents.start(SpawnSpec("New."), LEAD, CallRef(), background=True))
             await slow.asked.wait()
             await agents.end_background()
             slow.go.set()
             ends = await asyncio.gather(again, new, return_exceptions=True)
         assert all(isinstance(end, LimitExceeded) and "the session has ended" in end.what for end in ends)
-        assert not agents.running() and list(agents.runs) == [run.id] and run.state == "completed"
+        assert not agents.running_runs() and list(agents.runs) == [run.id] and run.state == "completed"
 
 
 @pytest.mark.finding("T9")
@@ -291,4 +297,4 @@ async def test_one_that_is_resumed_and_stopped_in_the_same_answer_ends(tmp_path)
         held.append(team)
         await within(WAIT_S, team.run("Go."))
         run = only(team)
-    assert not run.running and run.state in {"killed", "completed"}
+    assert not run.is_running and run.state in {"killed", "completed"}

@@ -45,10 +45,10 @@ async def test_one_in_the_background_is_told_as_killed_once_and_can_be_gone_on_w
     async with again(tmp_path, model) as team:
         await team.run("Where are we?")
         assert team.session.agents.runs[id].state == "completed"
-    notice = model.asked(0)
+    notice = model.request_text(0)
     assert notices_in(notice) == [id] and f'(task_id "{id}", tool_use_id "' in notice and ") was killed: " in notice
     assert f'call Agent with resume "{id}".' in notice
-    child = next(r for r in model.requests if r.asker == id)
+    child = next(r for r in model.requests if r.agent_name == id)
     assert b"work, then stall" in child.items[0] and b"Finish." in child.items[-1]
     model = Children("Nothing new.")
     async with again(tmp_path, model) as team:
@@ -65,10 +65,10 @@ async def test_one_that_was_waited_for_goes_on_where_it_was_and_its_answer_is_th
         await team.run("Go on.")
         [run] = team.session.agents.runs.values()
     assert run.id == id and run.generation == 1
-    asked = [r for r in model.requests if r.asker == id]
+    asked = [r for r in model.requests if r.agent_name == id]
     assert len(asked) == 1 and len(asked[0].items) == 3, "what it had done is not done again"
     assert f"agentId: {id}" in results(model)[0]
-    lead = next(r for r in model.requests if r.asker == LEAD)
+    lead = next(r for r in model.requests if r.agent_name == LEAD)
     assert len([item for item in lead.items if b"tool_use" in item and b"Agent" in item]) == 1
     assert json.loads(lead.items[-1])["role"] == "user"
 
@@ -89,7 +89,7 @@ async def test_caps_are_for_its_life_also_when_it_is_gone_on_with(tmp_path, cap)
         await soon(team.run("More."))
         run = team.session.agents.runs[id]
         assert (run.generation, run.limit) == (3, cap)
-    assert len(model.of("one")) == 4 and "cap on" in run.why
+    assert len(model.of("one")) == 4 and "cap on" in run.failure_reason
 
 
 @pytest.mark.promise("row F15", "F57")

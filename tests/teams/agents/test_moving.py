@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from teamwright.app.talking import to_background
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import RequestOpened
+from teamwright.session.control.live_members import move_to_background
 from teamwright.testing import Call
 from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import Children, crew, only, results, start, until
@@ -21,14 +21,17 @@ async def test_what_is_waited_for_goes_on_in_the_background_and_nothing_of_it_is
         done = team.run("Go.")
         await within(WAIT_S, model.thinking.wait())
         run = only(team)
-        assert await to_background(team.session, run.id) == [f"{run.id} {run.description}"]
-        assert await to_background(team.session) == [], "it is there already"
+        assert await move_to_background(team.session, run.id) == [f"{run.id} {run.description}"]
+        assert await move_to_background(team.session) == [], "it is there already"
         await until(team, lambda: results(model))
-        assert run.running and not model.notices()
-        assert "continues in the background" in results(model)[0] and f"output_file: {run.file}" in results(model)[0]
+        assert run.is_running and not model.notices()
+        assert (
+            "continues in the background" in results(model)[0]
+            and f"output_file: {run.output_file}" in results(model)[0]
+        )
         model.go.set()
         await within(WAIT_S, done)
-        assert [r.asker for r in model.requests].count(run.id) == 2, "no step was done a second time"
+        assert [r.agent_name for r in model.requests].count(run.id) == 2, "no step was done a second time"
     assert model.notices() == [run.id] and run.state == "completed"
 
 
@@ -55,7 +58,7 @@ async def test_a_command_that_is_waited_for_goes_on_as_a_job_with_all_that_it_wr
     async with crew(tmp_path, model) as team:
         done = team.run("Go.")
         await within(WAIT_S, asyncio.to_thread(begun.read_bytes))
-        moved = await to_background(team.session, "lead")
+        moved = await move_to_background(team.session, "lead")
         await within(WAIT_S, done)
         [job] = team.session.jobs.list()
         assert moved == [command] and f"as {job.id}." in results(model)[0]
@@ -78,7 +81,7 @@ async def test_one_in_the_background_asks_like_all_and_holds_nobody_up(tmp_path)
 
     class Asks(Children):
         def _said(self, request):
-            if request.asker != "team-lead" and len(request.items) == 1:
+            if request.agent_name != "team-lead" and len(request.items) == 1:
                 return writing
             return super()._said(request)
 
@@ -86,7 +89,7 @@ async def test_one_in_the_background_asks_like_all_and_holds_nobody_up(tmp_path)
     async with crew(tmp_path, model, permission_mode="default", on_request=ask) as team:
         done = team.run("Go.")
         await within(WAIT_S, opened.wait())
-        assert team.session.maker.policy.mode is Mode.DEFAULT and only(team).running
+        assert team.session.maker.policy.mode is Mode.DEFAULT and only(team).is_running
         await asked[0].allow()
         await within(WAIT_S, done)
         assert (tmp_path / "work" / "made").exists() and only(team).state == "completed"
@@ -104,5 +107,5 @@ async def test_a_yes_that_comes_after_the_deadline_runs_nothing_and_whoever_aske
     async with crew(tmp_path, model, **more) as team:
         await team.run("Go.")
         assert not await asked[0].allow()
-        await within(WAIT_S, team.session.lead.turn())
-    assert "is allowed now, too late" in model.asked(-1) and not (tmp_path / "work" / "made").exists()
+        await within(WAIT_S, team.session.lead.run_turn())
+    assert "is allowed now, too late" in model.request_text(-1) and not (tmp_path / "work" / "made").exists()

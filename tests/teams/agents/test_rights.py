@@ -25,8 +25,8 @@ async def test_the_lead_stops_a_member_by_name_and_a_member_stops_nobody_elses(t
         [job] = team.session.jobs.list()
         await team.spawn("bob", "Be there.")
         await team.spawn("ada", "Stop bob.")
-        await until(team, lambda: any(r.asker == "ada" and len(r.items) == 3 for r in model.requests))
-        asked = next(r for r in model.requests if r.asker == "ada" and len(r.items) == 3)
+        await until(team, lambda: any(r.agent_name == "ada" and len(r.items) == 3 for r in model.requests))
+        asked = next(r for r in model.requests if r.agent_name == "ada" and len(r.items) == 3)
         assert b"only the lead ends a member" in asked.items[-1]
         tools = {tool.name: tool for tool in team.session.lead.agent.toolbox.tools}
         ctx = team.session.lead.agent.toolbox

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from teamwright.teams.places.place import Launch
-from teamwright.teams.places.tmux import Tmux, TmuxSettings
+from teamwright.teams.backends.backend import Launch
+from teamwright.teams.backends.tmux import TmuxBackend, TmuxSettings
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
 
@@ -114,8 +114,8 @@ class Rig:
             client.wait(WAIT_S)
             os.close(ours)
 
-    def place(self, **settings: object) -> Tmux:
-        return Tmux(TMUX, self.environ, TmuxSettings(**settings))
+    def place(self, **settings: object) -> TmuxBackend:
+        return TmuxBackend(TMUX, self.environ, TmuxSettings(**settings))
 
     def stop(self) -> None:
         """End the server and wait for its end: the next one at this socket would meet it."""

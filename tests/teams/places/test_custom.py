@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.processes.family import start_of
-from teamwright.teams.places.custom import Custom, why_not
-from teamwright.teams.places.place import Spot
-from teamwright.teams.places.recipe import recipe_of
-from teamwright.teams.places.shipped import shipped_recipes
+from teamwright.teams.backends.adapter_backend import AdapterBackend, unusable_reason
+from teamwright.teams.backends.backend import Location
+from teamwright.teams.backends.terminal_adapter import parse_adapter, shipped_adapters
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S, wait_until
 from tests.teams.places import terminal
@@ -41,7 +40,7 @@ class Panes:
             "close": [*self.cli, "close", "{id}"],
             **changes,
         }
-        return Custom(recipe_of("played", said), os.environ if environ is None else environ)
+        return AdapterBackend(parse_adapter("played", said), os.environ if environ is None else environ)
 
     def rows(self):
         return terminal.listed(self.folder)
@@ -79,7 +78,7 @@ async def test_the_environment_is_the_launch_s_whatever_the_terminal_has(panes, 
     got = {key: value.encode("latin-1") for key, value in told["env"].items() if key != "LC_CTYPE"}
     assert got == {**{key: os.fsencode(value) for key, value in env.items()}, "TERM": b"xterm-test"}
     assert (spot.kind, spot.facts["pid"]) == ("played", str(told["pid"]))
-    assert await place.alive(spot)
+    assert await place.is_alive(spot)
 
 
 @pytest.mark.promise("E4", "F66")
@@ -107,11 +106,11 @@ async def test_closing_takes_the_pane_and_the_program_even_one_that_ignores_it(p
     reports = [await programs.report() for _ in spots]
     assert [await report.tell("ignore") for report in reports] == ["ignoring"] * 2
     await place.close(spots[0])
-    assert [await place.alive(spot) for spot in spots] == [False, True]
+    assert [await place.is_alive(spot) for spot in spots] == [False, True]
     assert [row["pid"] for row in panes.rows()] == [int(spots[1].facts["pid"])]
     await place.close(spots[0])
     later = panes.place()  # another process, with what was written down
-    await later.close(Spot.from_json(spots[1].to_json()))
+    await later.close(Location.from_json(spots[1].to_json()))
     assert panes.rows() == []
 
 
@@ -122,8 +121,8 @@ async def test_a_program_that_ended_is_not_alive_and_its_end_is_an_event(panes, 
     report = await programs.report()
     await report.tell("enough")
     async with asyncio.timeout(WAIT_S):
-        await place.ended(spot)
-    assert not await place.alive(spot)
+        await place.wait_until_ended(spot)
+    assert not await place.is_alive(spot)
     await place.close(spot)
 
 
@@ -133,7 +132,7 @@ async def test_a_pane_of_somebody_else_that_has_the_id_now_stays(panes, programs
     spot = await place.open(programs.launch())
     await (await programs.report()).tell("enough")
     async with asyncio.timeout(WAIT_S):
-        await place.ended(spot)
+        await place.wait_until_ended(spot)
     (held,) = panes.rows()
     (panes.folder / f"{spot.id}.json").write_text(json.dumps({**held, "pid": stranger.pid}))
     await place.close(spot)
@@ -151,7 +150,7 @@ async def test_what_bears_our_mark_is_closed_also_after_its_program_ended(panes,
     spot = await place.open(programs.launch())
     await (await programs.report()).tell("enough")
     async with asyncio.timeout(WAIT_S):
-        await place.ended(spot)
+        await place.wait_until_ended(spot)
     (row,) = panes.rows()
     (panes.folder / f"{spot.id}.json").write_text(json.dumps({**row, "pid": stranger.pid}))
     await place.close(spot)
@@ -182,7 +181,7 @@ async def test_an_opener_that_does_anything_else_is_an_error_and_closes_nothing(
         await place.open(programs.launch())
     assert (raised.value.slug, why in raised.value.what) == ("backend", True), raised.value.what
     assert [row["pid"] for row in panes.rows()] == [int(mine.facts["pid"])]
-    assert await panes.place().alive(mine)
+    assert await panes.place().is_alive(mine)
 
 
 @pytest.mark.slow
@@ -198,8 +197,8 @@ async def test_an_opener_that_names_somebody_else_s_pane_is_refused_and_what_it_
     with pytest.raises(CannotStart, match="does not list what was started as 7"):
         await panes.place(open=[liar, "open", "--", "{argv}"]).open(programs.launch())
     report = await programs.report()
-    assert not start_of(report.told["pid"])
-    assert await panes.place().alive(mine)
+    assert not process_start(report.told["pid"])
+    assert await panes.place().is_alive(mine)
 
 
 @pytest.mark.promise("E4", "F27")
@@ -260,7 +259,7 @@ async def test_later_ones_go_beside_the_newest_that_lives_and_elsewhere_when_tha
     os.unlink(beside)
     third = await place.open(programs.launch("eve"))
     assert log.read_text().split() == [first.id]
-    assert await place.alive(third)
+    assert await place.is_alive(third)
 
 
 @pytest.mark.promise("E4")
@@ -298,7 +297,7 @@ async def test_an_id_with_odd_characters_is_one_argument_as_it_is(panes, program
     assert spot.id == odd
     await place.close(spot)
     assert heard.read_text() == odd
-    assert not await place.alive(spot)
+    assert not await place.is_alive(spot)
 
 
 @pytest.mark.promise("E4", "P3")
@@ -308,8 +307,8 @@ async def test_a_terminal_that_does_not_answer_is_told_and_the_program_has_ended
     spot = await place.open(programs.launch())
     stuck = await panes.script("import signal\nwhile True: signal.pause()")
     with pytest.raises(CannotStart, match=r"did not end within 0\.3 seconds"):
-        await panes.place(alive=[stuck, "{mark}"], start_s=0.3, **marked).close(Spot.from_json(spot.to_json()))
-    assert not await place.alive(spot)
+        await panes.place(alive=[stuck, "{mark}"], start_s=0.3, **marked).close(Location.from_json(spot.to_json()))
+    assert not await place.is_alive(spot)
 
 
 @pytest.mark.promise("E4", "F27")
@@ -331,22 +330,24 @@ async def test_who_is_cancelled_while_it_opens_leaves_nothing(panes, programs):
 
 @pytest.mark.promise("E4", "F33")
 def test_why_a_recipe_cannot_be_used_here_is_told(panes):
-    recipe = recipe_of("played", {"open": ["wez-none", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]})
-    assert why_not(recipe, {"PATH": os.defpath}) == "its program is not installed (no wez-none in PATH)"
+    recipe = parse_adapter(
+        "played", {"open": ["wez-none", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
+    )
+    assert unusable_reason(recipe, {"PATH": os.defpath}) == "its program is not installed (no wez-none in PATH)"
     said = {"open": ["sh", "{env:PANE}", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
-    assert why_not(recipe_of("played", said), {"PATH": os.defpath}).endswith("(PANE is not set)")
-    assert why_not(recipe_of("played", said), {"PATH": os.defpath, "PANE": "1"}) == ""
+    assert unusable_reason(parse_adapter("played", said), {"PATH": os.defpath}).endswith("(PANE is not set)")
+    assert unusable_reason(parse_adapter("played", said), {"PATH": os.defpath, "PANE": "1"}) == ""
 
 
 @pytest.mark.promise("E4")
 @needs("screen")
 async def test_the_recipe_of_gnu_screen_works_with_gnu_screen(programs):
     with screen_session() as (environ, windows):
-        place = Custom(shipped_recipes()["screen"], environ)
+        place = AdapterBackend(shipped_adapters()["screen"], environ)
         ada, bob = [await place.open(programs.launch(name, env={"KEY": "1"})) for name in ("ada", "bob")]
         assert {(await programs.report()).told["env"]["KEY"] for _ in range(2)} == {"1"}
         await place.close(ada)
-        assert [await place.alive(ada), await place.alive(bob)] == [False, True]
+        assert [await place.is_alive(ada), await place.is_alive(bob)] == [False, True]
         assert (ada.id in windows(), bob.id in windows()) == (False, True)
         await place.close(bob)
         assert bob.id not in windows()

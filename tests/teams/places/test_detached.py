@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.processes.pid_watch import WatchedProcess
+from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.processes.family import start_of
-from teamwright.storage.processes.lives import Life
-from teamwright.teams.places.detached import Detached
-from teamwright.teams.places.place import Spot
+from teamwright.teams.backends.backend import Location
+from teamwright.teams.backends.detached import DetachedBackend
 from tests.support.waits import WAIT_S
 
 LEAD = """
 import asyncio, json, sys
 from pathlib import Path
-from teamwright.teams.places.detached import Detached
-from teamwright.teams.places.place import Launch
+from teamwright.teams.backends.detached import DetachedBackend
+from teamwright.teams.backends.backend import Launch
 
 async def lead(folder, argv):
     launch = Launch("ada", "docs", "7f3a", tuple(argv), {"PATH": "/bin"}, Path("/"))
-    spot = await Detached(Path(folder)).open(launch)
+    spot = await DetachedBackend(Path(folder)).open(launch)
     print(json.dumps(spot.to_json()), flush=True)
     await asyncio.Event().wait()
 
@@ -36,7 +36,7 @@ asyncio.run(lead(sys.argv[1], sys.argv[2:]))
 
 @pytest.fixture
 async def place(tmp_path):
-    return Detached(tmp_path / "members", end_s=0.3)
+    return DetachedBackend(tmp_path / "members", end_s=0.3)
 
 
 def logs(place_folder):
@@ -48,7 +48,7 @@ def started_by_a_lead_that_is_killed(folder, argv):
         [sys.executable, "-c", LEAD, str(folder), *argv], stdout=subprocess.PIPE, start_new_session=True
     )
     with lead:
-        spot = Spot.from_json(json.loads(lead.stdout.readline()))
+        spot = Location.from_json(json.loads(lead.stdout.readline()))
         os.killpg(lead.pid, signal.SIGKILL)
     return spot
 
@@ -88,14 +88,14 @@ async def test_what_it_writes_is_in_a_private_file_and_is_its_last_words(place, 
     report = await programs.report()
     await report.tell("fail")
     async with asyncio.timeout(WAIT_S):
-        await place.ended(spot)
-    assert not await place.alive(spot)
-    words = await place.last_words(spot)
+        await place.wait_until_ended(spot)
+    assert not await place.is_alive(spot)
+    words = await place.last_output(spot)
     assert words.splitlines()[0] in {"ended with status 3", "ready"}
     assert "the key is not accepted" in words
-    assert "the key is not accepted" in await Detached(tmp_path).last_words(Spot.from_json(spot.to_json()))
+    assert "the key is not accepted" in await DetachedBackend(tmp_path).last_output(Location.from_json(spot.to_json()))
     await place.close(spot)
-    assert await place.last_words(Spot("detached", "1")) == ""
+    assert await place.last_output(Location("detached", "1")) == ""
 
 
 @pytest.mark.promise("E4", "P3")
@@ -103,12 +103,12 @@ async def test_it_outlives_the_kill_of_its_lead_and_another_process_ends_it(prog
     launch = programs.launch()
     spot = await asyncio.to_thread(started_by_a_lead_that_is_killed, tmp_path / "members", launch.argv)
     report = await programs.report()
-    later = Detached(tmp_path / "members", end_s=0.3)
-    assert await later.alive(spot)
+    later = DetachedBackend(tmp_path / "members", end_s=0.3)
+    assert await later.is_alive(spot)
     assert await report.tell("ignore") == "ignoring"  # it is well, and will not go by itself
     await later.close(spot)
-    assert not await later.alive(spot)
-    assert not start_of(report.told["pid"])
+    assert not await later.is_alive(spot)
+    assert not process_start(report.told["pid"])
 
 
 @pytest.mark.promise("E4", "F21")
@@ -121,17 +121,17 @@ async def test_closing_ends_all_that_came_out_of_it_also_when_it_ended_before(pl
         async with asyncio.timeout(WAIT_S):
             pid = int(await asyncio.to_thread(fifo.read_text))
             if first != "wait":
-                await place.ended(spot)
-        assert start_of(pid)
+                await place.wait_until_ended(spot)
+        assert process_start(pid)
         await place.close(spot)
-        assert not start_of(pid)
+        assert not process_start(pid)
         await place.close(spot)
 
 
 @pytest.mark.promise("E4", "F20")
 async def test_a_number_that_somebody_else_has_now_is_neither_alive_nor_ended(place, stranger):
-    spot = Spot("detached", str(stranger.pid), {"pid": str(stranger.pid), "start": "1", "log": ""})
-    assert not await place.alive(spot)
+    spot = Location("detached", str(stranger.pid), {"pid": str(stranger.pid), "start": "1", "log": ""})
+    assert not await place.is_alive(spot)
     await place.close(spot)
     assert stranger.poll() is None
 
@@ -162,7 +162,7 @@ async def test_a_program_that_cannot_be_started_is_an_error_and_leaves_nothing(
 async def test_a_folder_that_cannot_be_made_is_an_error(programs, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CannotStart, match="there is no file for its output"):
-        await Detached(tmp_path / "file" / "members").open(programs.launch())
+        await DetachedBackend(tmp_path / "file" / "members").open(programs.launch())
 
 
 @pytest.mark.promise("E4", "F27")
@@ -187,8 +187,8 @@ async def test_many_at_once_each_get_their_own(place, programs):
     assert {row["argv"][0]: str(row["pid"]) for row in told} == dict(
         zip(names, (spot.id for spot in spots), strict=True)
     )
-    lives = [Life.of(int(spot.id)) for spot in spots]
+    lives = [WatchedProcess.open(int(spot.id)) for spot in spots]
     await asyncio.gather(*(place.close(spot) for spot in spots))
-    assert not any(life.alive for life in lives)
+    assert not any(life.is_alive for life in lives)
     for life in lives:
         life.close()

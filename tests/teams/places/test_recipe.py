@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.teams.places.recipe import BadRecipe, command_of, filled, lists, recipe_of, recipes_of
-from teamwright.teams.places.shipped import seen, shipped_recipes
+from teamwright.teams.backends.terminal_adapter import (
+    InvalidAdapter,
+    build_command,
+    facts_date,
+    fill,
+    json_contains,
+    parse_adapter,
+    parse_adapters,
+    shipped_adapters,
+)
 
 GOOD = {"open": ["t", "{argv}"], "alive": ["t", "has", "{mark}"], "close": ["t", "close", "{id}"]}
 
@@ -43,33 +51,33 @@ GOOD = {"open": ["t", "{argv}"], "alive": ["t", "has", "{mark}"], "close": ["t",
     ],
 )
 def test_what_cannot_be_used_is_refused_with_its_place(changes, key, why):
-    with pytest.raises(BadRecipe) as raised:
-        recipe_of("mine", {**GOOD, **changes})
+    with pytest.raises(InvalidAdapter) as raised:
+        parse_adapter("mine", {**GOOD, **changes})
     assert raised.value.key == key
     assert why in raised.value.what
 
 
 @pytest.mark.parametrize("key", ["open", "alive", "close"])
 def test_what_a_recipe_cannot_be_without_is_named(key):
-    with pytest.raises(BadRecipe, match=f"needs {key}"):
-        recipe_of("mine", {name: words for name, words in GOOD.items() if name != key})
+    with pytest.raises(InvalidAdapter, match=f"needs {key}"):
+        parse_adapter("mine", {name: words for name, words in GOOD.items() if name != key})
 
 
 @pytest.mark.promise("F33")
 @pytest.mark.parametrize("name", ["auto", "in-process", "tmux", "detached", "", "A", "a b", "x" * 41, "-a"])
 def test_a_name_that_is_taken_or_none_is_refused(name):
-    with pytest.raises(BadRecipe) as raised:
-        recipes_of({name: GOOD})
+    with pytest.raises(InvalidAdapter) as raised:
+        parse_adapters({name: GOOD})
     assert raised.value.key == name
 
 
 def test_the_nearest_key_is_suggested_and_comments_are_left_out():
-    with pytest.raises(BadRecipe) as raised:
-        recipe_of("mine", {**GOOD, "clos": []})
+    with pytest.raises(InvalidAdapter) as raised:
+        parse_adapter("mine", {**GOOD, "clos": []})
     assert raised.value.do == "did you mean close?"
-    assert recipe_of("mine", {**GOOD, "// why": "a note"}).close == ("t", "close", "{id}")
-    with pytest.raises(BadRecipe, match="is an object"):
-        recipe_of("mine", [])
+    assert parse_adapter("mine", {**GOOD, "// why": "a note"}).close == ("t", "close", "{id}")
+    with pytest.raises(InvalidAdapter, match="is an object"):
+        parse_adapter("mine", [])
 
 
 @pytest.mark.promise("E4")
@@ -85,7 +93,7 @@ def test_the_nearest_key_is_suggested_and_comments_are_left_out():
     ],
 )
 def test_the_id_is_read_in_the_way_that_the_recipe_says(id, told, found):
-    assert recipe_of("mine", {**GOOD, "id": id}).id.read(told, {"name": "ada", "mark": "f00"}) == found
+    assert parse_adapter("mine", {**GOOD, "id": id}).id.read(told, {"name": "ada", "mark": "f00"}) == found
 
 
 @pytest.mark.promise("E4", "F32")
@@ -108,39 +116,39 @@ def test_the_id_is_read_in_the_way_that_the_recipe_says(id, told, found):
 )
 def test_output_that_names_no_id_is_told_with_what_it_was(id, told):
     with pytest.raises(ValueError, match="its output names"):
-        recipe_of("mine", {**GOOD, "id": id}).id.read(told, {})
+        parse_adapter("mine", {**GOOD, "id": id}).id.read(told, {})
 
 
 @pytest.mark.promise("F34")
 @given(st.dictionaries(st.sampled_from(["name", "id", "mark"]), st.text(max_size=20), min_size=3))
 def test_what_is_filled_in_is_never_read_again(values):
-    assert filled("<{name}|{id}|{mark}>", values) == f"<{values['name']}|{values['id']}|{values['mark']}>"
+    assert fill("<{name}|{id}|{mark}>", values) == f"<{values['name']}|{values['id']}|{values['mark']}>"
 
 
 @given(st.text(alphabet=string.printable, max_size=30))
 def test_doubled_braces_are_braces(text):
-    assert filled(text.replace("{", "{{").replace("}", "}}"), {}) == text
+    assert fill(text.replace("{", "{{").replace("}", "}}"), {}) == text
 
 
 def test_argv_becomes_as_many_arguments_as_it_has():
-    assert command_of(["t", "{argv}", "{id}"], {"id": "7"}, ["/p", "a b", ""]) == ["t", "/p", "a b", "", "7"]
+    assert build_command(["t", "{argv}", "{id}"], {"id": "7"}, ["/p", "a b", ""]) == ["t", "/p", "a b", "", "7"]
 
 
 @pytest.mark.promise("E4")
 def test_a_listing_is_searched_for_one_object_that_has_it_all():
     told = json.dumps({"tabs": [{"id": 1, "panes": [{"id": 7, "tty": "/dev/pts/1", "on": True, "x": None}]}]})
-    assert lists(told, {"id": "7", "tty": "/dev/pts/1", "on": "true", "x": "null"})
-    assert not lists(told, {"id": "1", "tty": "/dev/pts/1"})
-    assert not lists(told, {"id": "7", "none": ""})
+    assert json_contains(told, {"id": "7", "tty": "/dev/pts/1", "on": "true", "x": "null"})
+    assert not json_contains(told, {"id": "1", "tty": "/dev/pts/1"})
+    assert not json_contains(told, {"id": "7", "none": ""})
     with pytest.raises(ValueError, match="nested"):
-        lists("[" * 100_000, {})
+        json_contains("[" * 100_000, {})
 
 
 @pytest.mark.promise("E3", "E4")
 def test_the_shipped_recipes_are_whole_and_say_where_their_facts_are_from():
-    recipes = shipped_recipes()
+    recipes = shipped_adapters()
     assert set(recipes) == {"iterm2", "kitty", "screen", "wezterm", "zellij"}
-    assert seen() == "2026-11-21"
+    assert facts_date() == "2026-11-21"
     for recipe in recipes.values():
         assert all("https://" in source for source in recipe.sources) and recipe.sources
         assert recipe.variables
@@ -148,8 +156,8 @@ def test_the_shipped_recipes_are_whole_and_say_where_their_facts_are_from():
     values = {"id": "w0", "name": "ada", "mark": "f00", "tty": "/dev/ttys003", "command": "'/a b/python' -I x"}
     iterm = recipes["iterm2"]
     assert iterm.programs == ("it2",)
-    assert command_of(iterm.start, values) == ["it2", "session", "run", "--session", "w0", "exec '/a b/python' -I x"]
+    assert build_command(iterm.start, values) == ["it2", "session", "run", "--session", "w0", "exec '/a b/python' -I x"]
     told = "Created new pane: 4058DAA1-B6C6-4376-B822-7A6E5EDADBB0\n"
     assert iterm.id.read(told, {}) == "4058DAA1-B6C6-4376-B822-7A6E5EDADBB0"
-    assert not recipes["wezterm"].by_mark
-    assert recipes["kitty"].by_mark
+    assert not recipes["wezterm"].is_known_by_mark
+    assert recipes["kitty"].is_known_by_mark

@@ -13,10 +13,10 @@ from socket import socket as AnySocket
 
 import pytest
 
+from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.processes.family import start_of
-from teamwright.teams.places.place import Spot
-from teamwright.teams.places.tmux import Tmux, TmuxSettings
+from teamwright.teams.backends.backend import Location
+from teamwright.teams.backends.tmux import TmuxBackend, TmuxSettings
 from tests.support.waits import WAIT_S
 from tests.teams.places.rig import TMUX, needs_tmux
 
@@ -76,7 +76,7 @@ async def test_arguments_environment_and_directory_arrive_byte_for_byte(rig, pro
 @pytest.mark.promise("F35", "F66")
 async def test_a_secret_is_in_no_argument_and_not_with_the_server(rig, programs):
     secret = "sk-ant-" + os.urandom(8).hex()
-    place = Tmux(TMUX, {**rig.environ, "SOME_KEY": secret})
+    place = TmuxBackend(TMUX, {**rig.environ, "SOME_KEY": secret})
     await place.open(programs.launch(env={"SOME_KEY": secret}))
     assert (await programs.report()).told["env"]["SOME_KEY"] == secret
     assert nobody_carries(secret)
@@ -132,18 +132,18 @@ async def test_a_program_that_fails_says_why_after_its_end_and_its_pane_is_then_
     place = rig.place()
     spot = await place.open(programs.launch())
     report = await programs.report()
-    assert await place.alive(spot)
+    assert await place.is_alive(spot)
     await report.tell("fail")
     async with asyncio.timeout(WAIT_S):
-        await place.ended(spot)
-    assert not await place.alive(spot)
-    words = await place.last_words(spot)
+        await place.wait_until_ended(spot)
+    assert not await place.is_alive(spot)
+    words = await place.last_output(spot)
     assert words.splitlines()[0] == "ended with status 3"
     assert "the key is not accepted" in words
     assert "Pane is dead" not in words
     await place.close(spot)
     assert list(rig.panes()) == [rig.lead]
-    assert await place.last_words(spot) == ""
+    assert await place.last_output(spot) == ""
     await place.close(spot)
 
 
@@ -152,8 +152,8 @@ async def test_a_program_that_ends_well_takes_its_pane_along(rig, programs):
     spot = await place.open(programs.launch())
     await (await programs.report()).tell("enough")
     async with asyncio.timeout(WAIT_S):
-        await place.ended(spot)
-    assert not await place.alive(spot)
+        await place.wait_until_ended(spot)
+    assert not await place.is_alive(spot)
     await place.close(spot)
     assert list(rig.panes()) == [rig.lead]
 
@@ -162,8 +162,8 @@ async def test_signals_that_our_starter_ignores_are_not_ignored_by_the_program(r
     place = rig.place()
     spot = await place.open(programs.launch(argv=("/bin/sh", "-c", "kill -PIPE $$; exec sleep 1000")))
     async with asyncio.timeout(WAIT_S):
-        await place.ended(spot)
-    assert "13" in (await place.last_words(spot)).splitlines()[0]
+        await place.wait_until_ended(spot)
+    assert "13" in (await place.last_output(spot)).splitlines()[0]
 
 
 @pytest.mark.promise("F20", "P3")
@@ -173,13 +173,15 @@ async def test_a_closed_a_killed_and_a_replaced_program_are_not_alive(rig, progr
     rig.run("kill-pane", "-t", closed.id)
     os.kill(int(killed.facts["pid"]), signal.SIGKILL)
     async with asyncio.timeout(WAIT_S):
-        await place.ended(killed)
+        await place.wait_until_ended(killed)
     rig.run("respawn-pane", "-k", "-t", replaced.id, "--", "sleep", "1000")
-    assert [await place.alive(spot) for spot in (closed, killed, replaced, lives)] == [False, False, False, True]
-    another = Tmux(TMUX, {"PATH": os.environ["PATH"]})  # a later process, outside of tmux, with what was written down
-    assert await another.alive(Spot.from_json(lives.to_json()))
+    assert [await place.is_alive(spot) for spot in (closed, killed, replaced, lives)] == [False, False, False, True]
+    another = TmuxBackend(
+        TMUX, {"PATH": os.environ["PATH"]}
+    )  # a later process, outside of tmux, with what was written down
+    assert await another.is_alive(Location.from_json(lives.to_json()))
     rig.stop()
-    assert not await another.alive(lives)
+    assert not await another.is_alive(lives)
     await another.close(lives)
 
 
@@ -192,7 +194,7 @@ async def test_closing_ends_a_program_that_ignores_hangups_also_when_its_pane_is
     rig.run("kill-pane", "-t", spots[0].id)
     for spot in spots:
         await place.close(spot)
-        assert not start_of(int(spot.facts["pid"]))  # tmux may be late to bury it
+        assert not process_start(int(spot.facts["pid"]))  # tmux may be late to bury it
 
 
 @pytest.mark.promise("F32")
@@ -202,7 +204,7 @@ async def test_a_pane_that_has_the_id_but_not_our_tag_is_left_alone(rig, program
     other = rig.split("-t", rig.lead)
     stolen = replace(spot, id=other)
     await place.close(stolen)
-    assert not await place.alive(stolen)
+    assert not await place.is_alive(stolen)
     assert not await place.hide(stolen)
     rig.run("set-option", "-p", "-t", spot.id, "@teamwright", "somebody/else/ada/1")
     await place.close(spot)
@@ -224,7 +226,7 @@ async def test_sixteen_at_once_start_while_every_shell_of_the_user_takes_long(ri
     told = [(await programs.report()).told for _ in names]
     assert sorted(one["argv"][0] for one in told) == sorted(names)
     assert len({spot.id for spot in spots}) == 16
-    assert all([await place.alive(spot) for spot in spots])
+    assert all([await place.is_alive(spot) for spot in spots])
     assert rig.panes("#{pane_width}")[rig.lead] == "59"
     elsewhere = [spot for spot in spots if spot.note]
     assert all("no room beside the lead" in spot.note for spot in elsewhere)
@@ -285,7 +287,7 @@ async def test_outside_of_tmux_a_server_of_our_own_is_made_and_named_and_ends_wi
         (folder / ".tmux.conf").write_text("set -g @read yes\n")
         secret = "sk-ant-" + os.urandom(8).hex()
         environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMUX_TMPDIR": str(folder), "SOME_KEY": secret}
-        place = Tmux(TMUX, environ, TmuxSettings())
+        place = TmuxBackend(TMUX, environ, TmuxSettings())
         spots = await asyncio.gather(*(place.open(programs.launch(name)) for name in ("ada", "bob")))
         socket = spots[0].facts["socket"]
         assert Path(socket).name == f"teamwright-7f3a0000-{os.getpid()}-1"
@@ -293,18 +295,18 @@ async def test_outside_of_tmux_a_server_of_our_own_is_made_and_named_and_ends_wi
         assert {spot.facts["socket"] for spot in spots} == {socket}
         assert {spot.facts["window"] for spot in spots} == {spots[0].facts["window"]}
         server = place._at(socket)
-        assert await server.ask(("show-options", "-gqv", "@read")) == []
-        assert secret not in "".join(await server.ask(("show-environment", "-g")))
+        assert await server.run(("show-options", "-gqv", "@read")) == []
+        assert secret not in "".join(await server.run(("show-environment", "-g")))
         for spot in spots:
-            assert await place.alive(spot)
+            assert await place.is_alive(spot)
             await place.close(spot)
-        assert not await place.alive(spots[0])
+        assert not await place.is_alive(spots[0])
         assert not Path(socket).exists()
         dead = Path(socket).with_name("teamwright-of-a-lead-that-was-killed")
         with AnySocket(AF_UNIX) as left:
             left.bind(str(dead))
         again = await place.open(programs.launch("eve"))
-        assert await place.alive(again)
+        assert await place.is_alive(again)
         assert not dead.exists()
         await place.close(again)
         assert not list(folder.rglob("teamwright-*"))
@@ -316,7 +318,7 @@ async def test_outside_of_tmux_a_server_of_our_own_is_made_and_named_and_ends_wi
 async def test_a_server_that_took_the_socket_of_the_leads_is_not_the_leads(rig, programs):
     folder = tempfile.mkdtemp(prefix="tq-", dir="/tmp")
     try:
-        place = Tmux(TMUX, {**rig.environ, "TMUX_TMPDIR": folder})
+        place = TmuxBackend(TMUX, {**rig.environ, "TMUX_TMPDIR": folder})
         rig.stop()
         rig.start()
         spot = await place.open(programs.launch())
@@ -343,7 +345,7 @@ async def test_a_member_is_hidden_and_shown_again_and_lives_on(rig, programs):
         assert await place.show(spot)
     assert len(set(rig.panes("#{window_id}").values())) == 1
     assert rig.panes("#{pane_width} #{pane_active}")[rig.lead] == "59 1"
-    assert await place.alive(ada) and await place.alive(bob)
+    assert await place.is_alive(ada) and await place.is_alive(bob)
     await place.close(ada)
     assert not await place.hide(ada)
     assert not await place.show(ada)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from teamwright.teams.places.tmux import Tmux
+from teamwright.teams.backends.tmux import TmuxBackend
 from tests.support.examples import examples
 from tests.teams.places.rig import NoRoom, Programs, Rig, needs_tmux, private_server, programs
 
@@ -99,7 +99,7 @@ async def play(steps: list[tuple[str, int]], layout: str) -> None:
             assert "teamwright" not in rig.run("show-options", "-w", "-t", rig.lead)
 
 
-async def take(step: str, number: int, town: Neighbours, place: Tmux, reporting: Programs) -> None:
+async def take(step: str, number: int, town: Neighbours, place: TmuxBackend, reporting: Programs) -> None:
     before, focused, sizes = town.seen(), town.focused(), town.sizes()
     if step == "open":
         town.ours.append(await place.open(reporting.launch(f"m{number}")))

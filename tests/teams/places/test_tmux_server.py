@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from teamwright.teams.places.panes import stacks
-from teamwright.teams.places.tmux_server import LEAST_VERSION, Found, find_tmux, version_of
+from teamwright.teams.backends.tmux_layout import stacks
+from teamwright.teams.backends.tmux_server import MIN_VERSION, TmuxProgram, find_tmux, parse_version
 from tests.teams.places.rig import TMUX, needs_tmux
 
 
@@ -27,7 +27,7 @@ from tests.teams.places.rig import TMUX, needs_tmux
     ],
 )
 def test_a_version_is_read_as_tmux_writes_it(told, version):
-    assert version_of(told) == version
+    assert parse_version(told) == version
 
 
 @needs_tmux
@@ -35,7 +35,7 @@ def test_a_version_is_read_as_tmux_writes_it(told, version):
 async def test_the_tmux_of_this_machine_is_found():
     found = await find_tmux({"PATH": os.environ["PATH"]})
     assert found.program == TMUX
-    assert (found.why_not == "") == ((version_of(found.version) or (0, 0)) >= LEAST_VERSION)
+    assert (found.problem == "") == ((parse_version(found.version) or (0, 0)) >= MIN_VERSION)
 
 
 @pytest.mark.promise("E5")
@@ -54,15 +54,15 @@ async def test_a_tmux_that_cannot_be_used_is_told_with_the_reason(tmp_path, scri
         (tmp_path / "tmux").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "tmux").chmod(0o755)
     found = await find_tmux({"PATH": str(tmp_path)})
-    assert why in found.why_not
+    assert why in found.problem
 
 
 async def test_a_tmux_that_cannot_be_run_is_told_with_the_reason(tmp_path):
     (tmp_path / "tmux").write_text("#!/nonexistent/interpreter\n")
     (tmp_path / "tmux").chmod(0o755)
     found = await find_tmux({"PATH": str(tmp_path)})
-    assert isinstance(found, Found)
-    assert "could not be run" in found.why_not
+    assert isinstance(found, TmuxProgram)
+    assert "could not be run" in found.problem
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from teamwright.teams.places.place import Launch
+from teamwright.teams.backends.backend import Launch
 from tests.support.waits import WAIT_S
 
 MARK = "HOUSE_MARK"
@@ -124,8 +124,8 @@ class Tampered:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.housing, name)
 
-    def launch(self, member: Any, life: Any, token: str, *, resumed: bool) -> Launch:
-        made = self.housing.launch(member, life, token, resumed=resumed)
+    def build_launch(self, member: Any, life: Any, token: str, *, resumed: bool) -> Launch:
+        made = self.housing.build_launch(member, life, token, resumed=resumed)
         change = self.changes.get(member.name)
         return made if change is None else change(made)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from teamwright.teams.processes.exchange import Exchange
+from teamwright.teams.backends.process_hub import ProcessHub
 
 
 @pytest.mark.promise("F21")
@@ -14,5 +14,5 @@ async def test_a_lead_without_member_processes_removes_the_socket_of_the_killed_
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(left))
     unused: Any = None
-    await Exchange(unused, left, unused).close()
+    await ProcessHub(unused, left, unused).close()
     assert not left.exists()

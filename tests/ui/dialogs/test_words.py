@@ -5,16 +5,16 @@ import asyncio
 import pytest
 
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.ui.terminal.asking import IN_A_LINE, SETTLES_S, UNSEEN, Questions
-from teamwright.ui.terminal.lines import Narrator
+from teamwright.ui.terminal.line_input import SETTLE_S, TYPING_NOTE, UNSEEN_NOTE, PendingPrompts
+from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.paint import Paint
-from teamwright.ui.terminal.questions import (
-    LINES_AT_ONCE,
-    Meaning,
-    Reply,
-    question_lines,
-    read_reply,
-    what_lines,
+from teamwright.ui.terminal.request_prompt import (
+    MAX_LINES,
+    ReplyMeaning,
+    RequestReply,
+    parse_reply,
+    prompt_lines,
+    subject_lines,
 )
 from tests.support.waits import WAIT_S
 from tests.ui.test_terminal_questions import Typist, a_question, a_request
@@ -38,7 +38,7 @@ HOSTILE = {
 @pytest.mark.promise("K5")
 @pytest.mark.parametrize(("command", "shown"), HOSTILE.items())
 def test_nothing_in_a_command_steers_the_screen_or_hides(command, shown):
-    assert what_lines(a_request(what=command)) == [shown]
+    assert subject_lines(a_request(what=command)) == [shown]
 
 
 @pytest.mark.promise("K5")
@@ -46,41 +46,41 @@ def test_names_rules_options_and_tools_of_others_steer_nothing_either():
     request = a_request(
         member="ada\x1b[2J", tool="mcp__x\x1b]0;y\x07", rule="r\u202e", always="a\x1b[m (\x1b)", what="ls", number=2
     )
-    text = "\n".join(question_lines(request, Narrator()))
+    text = "\n".join(prompt_lines(request, Narrator()))
     assert "\x1b" not in text and "\u202e" not in text and "\x07" not in text
     question = a_question(options=("one\x1b[2J", "two\nthree"))
-    text = "\n".join(question_lines(question, Narrator()))
+    text = "\n".join(prompt_lines(question, Narrator()))
     assert "\x1b" not in text and "two three" in text
 
 
 @pytest.mark.promise("K5")
 def test_a_very_long_command_shows_its_ends_and_all_of_it_on_demand():
     what = "\n".join(f"line {n}" for n in range(3_000))
-    lines = question_lines(a_request(what=what), Narrator(), short=True)
+    lines = prompt_lines(a_request(what=what), Narrator(), short=True)
     text = "\n".join(lines)
-    assert len(lines) < LINES_AT_ONCE and "line 0" in text and "line 2999" in text and "line 1500" not in text
+    assert len(lines) < MAX_LINES and "line 0" in text and "line 2999" in text and "line 1500" not in text
     assert "more lines: v shows all of it" in text
-    assert "line 1500" in "\n".join(question_lines(a_request(what=what), Narrator()))
-    one = question_lines(a_request(what="x" * 100_000 + "; rm -rf ~"), Narrator(), short=True)
+    assert "line 1500" in "\n".join(prompt_lines(a_request(what=what), Narrator()))
+    one = prompt_lines(a_request(what="x" * 100_000 + "; rm -rf ~"), Narrator(), short=True)
     assert max(map(len, one)) < 41_000 and "more characters" in "\n".join(one)
-    assert read_reply(a_request(), "v").meaning is Meaning.AGAIN, "there is nothing more to see"
+    assert parse_reply(a_request(), "v").meaning is ReplyMeaning.AGAIN, "there is nothing more to see"
 
 
 @pytest.mark.promise("K5")
 async def test_nobody_says_yes_to_what_was_not_shown():
-    answers, shown, questions = [], [], Questions()
+    answers, shown, questions = [], [], PendingPrompts()
     what = "\n".join(["safe"] * 2_000 + ["rm -rf ~"] + ["safe"] * 2_000)
-    questions.opened(a_request(answers, what=what, input={"command": what}))
+    questions.add(a_request(answers, what=what, input={"command": what}))
     async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("y", "a", "e", "v", "y"), Narrator(), shown.extend)
-    assert shown.count(UNSEEN) == 3 and answers == [("perm-1", RequestAnswer(verdict="allow"))]
-    assert shown.index("    rm -rf ~") > shown.index(UNSEEN)
+    assert shown.count(UNSEEN_NOTE) == 3 and answers == [("perm-1", RequestAnswer(verdict="allow"))]
+    assert shown.index("    rm -rf ~") > shown.index(UNSEEN_NOTE)
 
 
 @pytest.mark.promise("K5")
 async def test_a_no_needs_no_reading():
-    answers, questions = [], Questions()
-    questions.opened(a_request(answers, what="x\n" * 5_000))
+    answers, questions = [], PendingPrompts()
+    questions.add(a_request(answers, what="x\n" * 5_000))
     async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("n"), Narrator(), lambda _lines: None)
     assert [answer.verdict for _, answer in answers] == ["deny"]
@@ -89,13 +89,13 @@ async def test_a_no_needs_no_reading():
 @pytest.mark.promise("K5", "F44")
 async def test_the_end_of_a_line_that_was_being_typed_is_no_answer():
     answers, shown, now = [], [], [50.0]
-    questions = Questions(clock=lambda: now[0])
-    questions.opened(a_request(answers))
-    questions.opened(a_request(answers, number=2))
+    questions = PendingPrompts(clock=lambda: now[0])
+    questions.add(a_request(answers))
+    questions.add(a_request(answers, number=2))
     async with asyncio.timeout(WAIT_S):
-        await questions.ask_first(Typist("y", "n"), Narrator(), shown.extend, typing=True)
+        await questions.ask_first(Typist("y", "n"), Narrator(), shown.extend, is_typing=True)
         await questions.ask_first(Typist("y"), Narrator(), shown.extend)
-    assert shown.count(IN_A_LINE) == 1
+    assert shown.count(TYPING_NOTE) == 1
     assert [(id, answer.verdict) for id, answer in answers] == [("perm-1", "deny"), ("perm-2", "allow")]
 
 
@@ -105,13 +105,13 @@ async def test_a_line_that_comes_later_is_an_answer_also_in_the_middle_of_anothe
 
     class Slow(Typist):
         async def answer(self, label, *kept):
-            now[0] += SETTLES_S + 0.1
+            now[0] += SETTLE_S + 0.1
             return await super().answer(label)
 
-    questions = Questions(clock=lambda: now[0])
-    questions.opened(a_request(answers))
+    questions = PendingPrompts(clock=lambda: now[0])
+    questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
-        await questions.ask_first(Slow("y"), Narrator(), lambda _lines: None, typing=True)
+        await questions.ask_first(Slow("y"), Narrator(), lambda _lines: None, is_typing=True)
     assert [answer.verdict for _, answer in answers] == ["allow"]
 
 
@@ -126,20 +126,20 @@ def test_a_question_says_what_its_answers_mean_and_how_many_may_be_chosen():
         rule="",
         always="",
     )
-    lines = question_lines(one, Narrator())
+    lines = prompt_lines(one, Narrator())
     assert lines[2:4] == ["    1  PostgreSQL: a\\x1bserver", "    2  SQLite"] and "a number," in lines[-1]
-    assert read_reply(one, "1, 2") == Reply(Meaning.AGAIN, "one number, please, or your own words")
-    assert read_reply(one, "2") == Reply(Meaning.ANSWER, "SQLite")
-    assert read_reply(one, "first, a server") == Reply(Meaning.ANSWER, "first, a server")
+    assert parse_reply(one, "1, 2") == RequestReply(ReplyMeaning.AGAIN, "one number, please, or your own words")
+    assert parse_reply(one, "2") == RequestReply(ReplyMeaning.ANSWER, "SQLite")
+    assert parse_reply(one, "first, a server") == RequestReply(ReplyMeaning.ANSWER, "first, a server")
     several = a_request(kind="question", options=("a", "b"), input={"multiSelect": True}, rule="", always="")
-    assert "numbers, as in 1, 2," in question_lines(several, Narrator())[-1]
-    assert read_reply(several, "1,2") == Reply(Meaning.ANSWER, "a, b")
+    assert "numbers, as in 1, 2," in prompt_lines(several, Narrator())[-1]
+    assert parse_reply(several, "1,2") == RequestReply(ReplyMeaning.ANSWER, "a, b")
 
 
 @pytest.mark.promise("K5", "K11")
 def test_the_asker_has_its_colour_and_without_colours_there_is_no_sequence():
     narrator = Narrator(Paint(True))
     narrator.colors["tester"] = "blue"
-    [head, *_] = question_lines(a_request(), narrator)
+    [head, *_] = prompt_lines(a_request(), narrator)
     assert "\x1b[34mtester\x1b[0m" in head
-    assert "\x1b" not in "".join(question_lines(a_request(what="--- a\n+++ b\n-x\n+y"), Narrator(Paint(False))))
+    assert "\x1b" not in "".join(prompt_lines(a_request(what="--- a\n+++ b\n-x\n+y"), Narrator(Paint(False))))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from teamwright import UnknownMember
-from teamwright.app.looking.status import status_views
 from teamwright.protocol.events import MemberChanged, MessageSent, TurnEnded
 from teamwright.testing.replies import Answer
-from teamwright.ui.cli.status import lines_of
-from teamwright.ui.terminal.commands import RUN
+from teamwright.ui.cli.status import status_lines
+from teamwright.ui.terminal.commands import HANDLERS
+from teamwright.views.status import status_views
 from tests.ui.agents.play import Held, Play, agent
 from tests.ui.member.panes import Pane, attached, crew, needs_tmux, pane_of
 
@@ -160,11 +160,11 @@ async def test_where_members_live_is_told_and_their_panes_go_out_of_sight_and_co
         await team.spawn("ann", "Begin.")
         await team.spawn("bob", "Begin.")
         pane = await pane_of(team, told, "ann")
-        lines = await RUN["/members"](team.session, "")
+        lines = await HANDLERS["/members"](team.session, "")
         assert any(f"tmux {pane.id}" in line for line in lines)
         assert any("attach" in line for line in lines)
         window = pane.tmux("display-message", "-p", "-t", pane.id, "#{window_id}")
-        [said] = await RUN["/hide"](team.session, "ann")
+        [said] = await HANDLERS["/hide"](team.session, "ann")
         assert said.strip() == f"ann is hidden (tmux {pane.id})"
         assert pane.tmux("display-message", "-p", "-t", pane.id, "#{window_id}") != window
         config = tmp_path / "home/teams/crew/config.json"
@@ -172,15 +172,15 @@ async def test_where_members_live_is_told_and_their_panes_go_out_of_sight_and_co
         view = status_views(team.session.maker.home, tmp_path / "work", "crew")[0]
         [ann] = [one for one in view.members if one.name == "ann"]
         assert ann.place == f"tmux {pane.id}" and "attach" in ann.note
-        assert any("runs in" in line for line in lines_of(view))
-        await RUN["/show"](team.session, "@ann")
+        assert any("runs in" in line for line in status_lines(view))
+        await HANDLERS["/show"](team.session, "@ann")
         assert pane.tmux("display-message", "-p", "-t", pane.id, "#{window_id}") == window
         assert json.loads(config.read_text())["hiddenPaneIds"] == []
-        await RUN["/hide"](team.session, "ann")
+        await HANDLERS["/hide"](team.session, "ann")
         await team.stop("ann")
         assert json.loads(config.read_text())["hiddenPaneIds"] == [], "a pane that is gone is not hidden"
         with pytest.raises(UnknownMember):
-            await RUN["/hide"](team.session, "ann")
+            await HANDLERS["/hide"](team.session, "ann")
 
 
 @pytest.mark.slow

@@ -2,11 +2,17 @@
 
 import pytest
 
-from teamwright.protocol.blocks import text_block
-from teamwright.protocol.envelope import UNKEYED
-from teamwright.protocol.mail import Entry, ModeChanged, PlanApprovalResponse, ShutdownRequest, TaskAssignment
-from teamwright.ui.terminal.lines import Narrator
-from teamwright.ui.terminal.viewing.told import told_lines
+from teamwright.protocol.mail import (
+    InboxEntry,
+    ModeChangeMessage,
+    PlanApprovalResponse,
+    ShutdownRequest,
+    TaskAssignment,
+)
+from teamwright.protocol.message_xml import NO_KEY_TAGS
+from teamwright.protocol.messages import text_block
+from teamwright.ui.terminal.conversation_lines import received_lines
+from teamwright.ui.terminal.narrator import Narrator
 
 NOW = "2026-01-01T00:00:00.000Z"
 
@@ -26,17 +32,17 @@ NOW = "2026-01-01T00:00:00.000Z"
             PlanApprovalResponse(request_id="p", approved=False, feedback="smaller", timestamp=NOW),
             "your plan is not approved: smaller",
         ),
-        (ModeChanged(sender="user", mode="plan", timestamp=NOW), "the mode is plan"),
+        (ModeChangeMessage(sender="user", mode="plan", timestamp=NOW), "the mode is plan"),
     ],
 )
 def test_a_message_of_the_protocol_is_shown_in_words(message, words):
-    entry = Entry(sender="team-lead", text=message.encode(), timestamp=NOW, msg_id="m")
-    [line] = told_lines([text_block(UNKEYED.entry(entry))], "ann", Narrator(width=80))
+    entry = InboxEntry(sender="team-lead", text=message.encode(), timestamp=NOW, msg_id="m")
+    [line] = received_lines([text_block(NO_KEY_TAGS.entry(entry))], "ann", Narrator(width=80))
     assert line.endswith(f"lead → ann: {words}")
 
 
 @pytest.mark.promise("C10")
 def test_plain_words_are_shown_as_they_are():
-    entry = Entry(sender="bob", text="see <b> & co", timestamp=NOW, msg_id="m")
-    [line] = told_lines([text_block(UNKEYED.entry(entry))], "ann", Narrator(width=80))
+    entry = InboxEntry(sender="bob", text="see <b> & co", timestamp=NOW, msg_id="m")
+    [line] = received_lines([text_block(NO_KEY_TAGS.entry(entry))], "ann", Narrator(width=80))
     assert line.endswith("bob → ann: see <b> & co")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from teamwright.agent.compacting.words import CLEARED
+from teamwright.agent.compaction.summary_texts import CLEARED_NOTE
 from teamwright.testing.replies import Answer
 from tests.ui.terminal_driver import CTRL_C, CTRL_D, Person
 from tests.ui.test_terminal_session import all_told, at_terminal, gate, told, who
@@ -47,7 +47,7 @@ def test_the_lead_begins_anew_and_its_team_goes_on_and_is_heard(repo, gate, own_
     first = next(body for body in asked if "secret plan" in told(body))
     assert {**anew, "messages": 0} == {**first, "messages": 0}, "the prefix is the same, for the service's cache"
     stands = json.dumps(anew["messages"])
-    assert CLEARED[:40] in stands and "- ada (general-purpose): working" in stands and "paint it" in stands
+    assert CLEARED_NOTE[:40] in stands and "- ada (general-purpose): working" in stands and "paint it" in stands
     types = [line["type"] for line in lines_of(own_home)]
     assert types.count("compact") == 1
     assert "secret plan" in json.dumps(lines_of(own_home)), "the file keeps what was said"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.ui.cli.completion.__main__ import text as written_anew
-from teamwright.ui.cli.completion.shape import FILE
-from teamwright.ui.cli.flags import MODES
-from teamwright.ui.cli.table import COMMANDS
+from teamwright.ui.cli.command_table import COMMANDS
+from teamwright.ui.cli.completion.__main__ import render_shapes as written_anew
+from teamwright.ui.cli.completion.command_shape import SHAPE_FILE
+from teamwright.ui.cli.flags import PERMISSION_MODES
 from tests.support import preloaded
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
@@ -71,7 +71,7 @@ def words(line: str, cwd: Path, **env: str) -> list[str]:
 
 
 def test_the_shapes_of_the_commands_are_those_of_the_commands():
-    assert FILE.read_text() == written_anew(), "write them anew: python -m teamwright.ui.cli.completion"
+    assert SHAPE_FILE.read_text() == written_anew(), "write them anew: python -m teamwright.ui.cli.completion"
 
 
 def test_the_first_word_is_a_command_and_each_has_its_line_of_help(tmp_path):
@@ -96,7 +96,7 @@ def test_flags_are_completed_in_the_spelling_that_was_begun_before_and_behind_a_
 @pytest.mark.parametrize("flag", ["--permission-mode ", "--permissionMode ", "--permission-mode=", "--permissionMode="])
 def test_values_are_known_behind_either_spelling_with_and_without_an_equals_sign(tmp_path, flag):
     found = words(f"teamwright {flag}", tmp_path)
-    assert found == [f"{flag}{mode}" if flag.endswith("=") else mode for mode in MODES]
+    assert found == [f"{flag}{mode}" if flag.endswith("=") else mode for mode in PERMISSION_MODES]
 
 
 VALUES = {
@@ -140,10 +140,10 @@ def test_names_come_from_the_disk_and_odd_files_are_left_out(named, repo):
 
 
 def test_sessions_are_those_of_the_directory_that_the_line_names(tmp_path, own_home, repo):
-    from teamwright.storage.paths import home_of
+    from teamwright.storage.paths import find_home
 
     id = str(uuid.uuid4())
-    place = home_of(None).project(repo)
+    place = find_home(None).project(repo)
     place.mkdir(parents=True)
     (place / f"{id}.jsonl").write_text("")
     (tmp_path / "other").mkdir()
@@ -209,9 +209,9 @@ def test_a_tab_loads_no_command_and_nothing_that_could_ask_somebody(tmp_path, li
     heavy = ("agent", "models", "teams", "tools", "tasks", "mail", "permissions")
     assert not {name.split(".")[1] for name in modules if name.startswith("teamwright.")} & set(heavy)
     assert {name for name in modules if name.startswith("teamwright.app.")} <= {
-        "teamwright.app.looking",
-        "teamwright.app.looking.names",
-        "teamwright.app.looking.words",
+        "teamwright.views",
+        "teamwright.views.names_on_disk",
+        "teamwright.views.completion_values",
     }
     assert not set(modules) & {"socket", "asyncio", "pydantic", "httpx2", "subprocess"}
 

@@ -2,17 +2,17 @@
 
 import pytest
 
+from teamwright.ui.display_text import cell_width, fold_lines
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
-from teamwright.ui.terminal.parsing import COMMANDS
-from teamwright.ui.terminal.text import cells, folded
+from teamwright.ui.terminal.line_parser import COMMANDS
 
 LISTED = [*(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()), *(f"  {k}" for k in key_lines())]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_help_fits_the_window_and_what_is_left_of_a_line_stands_below_where_its_words_begin(width: int):
-    lines = folded(LISTED, width)
-    assert all(cells(line) <= width for line in lines)
+    lines = fold_lines(LISTED, width)
+    assert all(cell_width(line) <= width for line in lines)
     assert " ".join(" ".join(lines).split()) == " ".join(" ".join(LISTED).split()), "no word is lost or cut"
     added = [line for line in lines if line not in LISTED and not line[2:3].strip()]
     assert len(added) == len(lines) - len(LISTED)
@@ -35,4 +35,4 @@ def test_the_help_fits_the_window_and_what_is_left_of_a_line_stands_below_where_
 def test_a_line_is_broken_between_words_and_a_word_that_does_not_fit_stays_whole(
     line: str, width: int, lines: list[str]
 ):
-    assert folded([line], width) == lines
+    assert fold_lines([line], width) == lines

@@ -7,32 +7,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.app.looking.board import Board
-from teamwright.app.looking.now import MemberNow, SessionNow
 from teamwright.protocol.events import TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD
+from teamwright.ui.display_text import cell_width
 from teamwright.ui.terminal.paint import Paint
-from teamwright.ui.terminal.panel.ages import age, changes_in, count
-from teamwright.ui.terminal.panel.rows import Beside, Look, ages_of, member_rows
-from teamwright.ui.terminal.panel.status import PARTS, status_line
-from teamwright.ui.terminal.panel.tasks import task_rows
-from teamwright.ui.terminal.text import cells
+from teamwright.ui.terminal.panel_rows import (
+    STATUS_PARTS,
+    RowContext,
+    RowStyle,
+    age_starts,
+    format_age,
+    format_count,
+    member_rows,
+    seconds_until_change,
+    status_line,
+    task_rows,
+)
+from teamwright.views.live_status import MemberRow, SessionRow
+from teamwright.views.task_board import TaskBoard
 
 NOW = 1_000_000.0
-THE_LEAD = MemberNow(LEAD, "idle", since=NOW - 5)
+THE_LEAD = MemberRow(LEAD, "idle", since=NOW - 5)
 GATE = TaskInfo(id="4", subject="wait at the gate", status="in_progress", owner="tester")
-TESTER = MemberNow("tester", "working", since=NOW - 12, tokens=12_345, task=GATE)
+TESTER = MemberRow("tester", "working", since=NOW - 12, tokens=12_345, task=GATE)
 
 
-def rows(*members: MemberNow, beside: Beside | None = None, **look) -> list[str]:
-    wanted = {"width": 79, "most": 8, "now": NOW, **look}
-    return member_rows([THE_LEAD, *members], beside or Beside(), Look(**wanted))
+def rows(*members: MemberRow, beside: RowContext | None = None, **look) -> list[str]:
+    wanted = {"width": 79, "max_rows": 8, "now": NOW, **look}
+    return member_rows([THE_LEAD, *members], beside or RowContext(), RowStyle(**wanted))
 
 
 @pytest.mark.promise("H9")
 def test_without_members_and_without_work_there_is_no_row():
     assert rows() == []
-    assert member_rows([MemberNow(LEAD, "working", since=NOW)], Beside(), Look(79, 8, NOW)) != []
+    assert member_rows([MemberRow(LEAD, "working", since=NOW)], RowContext(), RowStyle(79, 8, NOW)) != []
 
 
 @pytest.mark.promise("H9")
@@ -44,7 +52,7 @@ def test_a_row_says_the_state_the_task_the_tokens_and_for_how_long():
 
 @pytest.mark.promise("H9")
 def test_the_call_that_runs_stands_in_the_place_of_the_subject():
-    [_, tester] = rows(TESTER, beside=Beside(calls={"tester": "Bash pytest -q"}))
+    [_, tester] = rows(TESTER, beside=RowContext(calls={"tester": "Bash pytest -q"}))
     assert "#4 Bash pytest -q " in tester
 
 
@@ -62,29 +70,29 @@ def test_the_call_that_runs_stands_in_the_place_of_the_subject():
     ],
 )
 def test_a_state_has_a_mark_and_a_word_and_says_what_it_waits_for(state, on, waits, shown):
-    [_, tester] = rows(MemberNow("tester", state, on, waits, NOW - 3))
+    [_, tester] = rows(MemberRow("tester", state, on, waits, NOW - 3))
     assert shown in tester
 
 
 @pytest.mark.promise("H9")
 def test_idle_members_share_a_row_and_one_alone_has_its_own():
-    idle = [MemberNow(name, "idle", since=NOW) for name in ("ada", "ben", "cleo")]
+    idle = [MemberRow(name, "idle", since=NOW) for name in ("ada", "ben", "cleo")]
     assert rows(TESTER, *idle)[-1] == " ○ 3 idle: ada, ben, cleo"
     assert rows(TESTER, idle[0])[-1].split() == ["○", "ada", "idle"]
 
 
 @pytest.mark.promise("H9")
 def test_sub_agents_in_the_background_are_counted_on_their_owners_row():
-    idle = [MemberNow(name, "idle", since=NOW) for name in ("ada", "ben", "cleo")]
-    shown = rows(*idle, beside=Beside(agents={"ada": 2}))
+    idle = [MemberRow(name, "idle", since=NOW) for name in ("ada", "ben", "cleo")]
+    shown = rows(*idle, beside=RowContext(background_counts={"ada": 2}))
     assert [row for row in shown if "ada" in row] == [shown[1]]
     assert "+2 sub-agents" in shown[1]
 
 
 @pytest.mark.promise("H9")
 def test_more_members_than_fit_are_counted_with_their_states():
-    many = [MemberNow(f"m{n}", "working", since=NOW) for n in range(6)] + [MemberNow("last", "blocked", "x", True, NOW)]
-    shown = rows(*many, most=4)
+    many = [MemberRow(f"m{n}", "working", since=NOW) for n in range(6)] + [MemberRow("last", "blocked", "x", True, NOW)]
+    shown = rows(*many, max_rows=4)
     assert len(shown) == 4
     assert shown[-1] == "  … 5 more: 4 working, 1 asks"
 
@@ -94,7 +102,7 @@ def test_more_members_than_fit_are_counted_with_their_states():
 def test_whoever_is_marked_is_always_among_the_rows_and_the_others_are_counted(members, most, data):
     names = [f"m{n}" for n in range(members)]
     marked = data.draw(st.sampled_from(names))
-    shown = rows(*(MemberNow(name, "idle", since=NOW) for name in names), most=most, selected=marked)
+    shown = rows(*(MemberRow(name, "idle", since=NOW) for name in names), max_rows=most, selected=marked)
     assert len(shown) <= most
     assert len([row for row in shown if row.startswith(">") and row.split()[1] == marked]) == 1
     counted = sum(int(row.split()[1]) for row in shown if row.startswith(("  ↑", "  ↓")))
@@ -109,19 +117,19 @@ HOSTILE = st.text(st.sampled_from("ab 漢é👩‍🔬\x1b[]2J\x07\u202e\n\t\x9b
 @given(HOSTILE, HOSTILE, st.integers(1, 120), st.sampled_from(["working", "blocked", "idle", "starting"]))
 def test_no_row_is_wider_than_the_window_or_steers_the_terminal(text, name, width, state):
     task = TaskInfo(id="7", subject=text, status="in_progress", owner=name, blocked_by=("8",))
-    member = MemberNow(name or "x", state, text, state == "blocked", NOW - 70, 5_000, None, task)
-    board = Board()
-    board.note(TaskChanged(member="x", task=task, change="created"))
-    shown = rows(member, MemberNow("y", "idle"), MemberNow("z", "idle"), width=width)
+    member = MemberRow(name or "x", state, text, state == "blocked", NOW - 70, 5_000, None, task)
+    board = TaskBoard()
+    board.add_event(TaskChanged(member="x", task=task, change="created"))
+    shown = rows(member, MemberRow("y", "idle"), MemberRow("z", "idle"), width=width)
     for row in [*shown, *task_rows(board, width, 8, Paint())]:
-        assert cells(row) <= max(width, 4)
+        assert cell_width(row) <= max(width, 4)
         assert row.replace("\u200d", "").isprintable()
 
 
 @pytest.mark.promise("H9", "K11")
 def test_forty_columns_are_enough_for_who_and_what_and_how_long():
     [_, tester] = rows(TESTER, width=39)
-    assert cells(tester) <= 39
+    assert cell_width(tester) <= 39
     assert tester.split() == ["●", "tester", "#4", "wait", "at", "the", "gate", "12", "s"]
 
 
@@ -134,10 +142,13 @@ def test_colours_say_nothing_that_the_text_does_not():
 
 @pytest.mark.promise("F66", "H9")
 def test_a_secret_is_masked_before_a_row_is_cut_in_the_middle_of_it():
-    member = MemberNow("ada", "working", since=NOW)
+    member = MemberRow("ada", "working", since=NOW)
     command = "Bash curl -H 'x-api-key: hunter2hunter2'"
     [_, row] = rows(
-        member, beside=Beside(calls={"ada": command}), width=45, mask=lambda text: text.replace("hunter2hunter2", "***")
+        member,
+        beside=RowContext(calls={"ada": command}),
+        width=45,
+        mask=lambda text: text.replace("hunter2hunter2", "***"),
     )
     assert "hunter" not in row
 
@@ -148,15 +159,15 @@ def test_a_secret_is_masked_before_a_row_is_cut_in_the_middle_of_it():
 @pytest.mark.promise("H9")
 @given(st.floats(0, 10**7))
 def test_the_words_for_an_age_change_when_it_is_said_that_they_do_and_not_before(seconds):
-    after = changes_in(seconds)
+    after = seconds_until_change(seconds)
     assert after > 0
     if after > 0.2:
-        assert age(seconds + after - 0.1) == age(seconds)
-        assert age(seconds + after + 0.01) != age(seconds)
+        assert format_age(seconds + after - 0.1) == format_age(seconds)
+        assert format_age(seconds + after + 0.01) != format_age(seconds)
 
 
 def test_ages_and_counts_are_short():
-    assert [age(s) for s in (-1, 0, 59.9, 60, 3599, 3600, 86_400 * 3)] == [
+    assert [format_age(s) for s in (-1, 0, 59.9, 60, 3599, 3600, 86_400 * 3)] == [
         "0 s",
         "0 s",
         "59 s",
@@ -165,7 +176,7 @@ def test_ages_and_counts_are_short():
         "1 h",
         "3 d",
     ]
-    assert [count(n) for n in (0, 999, 1_000, 12_345, 99_949, 234_567, 1_250_000)] == [
+    assert [format_count(n) for n in (0, 999, 1_000, 12_345, 99_949, 234_567, 1_250_000)] == [
         "0",
         "999",
         "1.0k",
@@ -178,13 +189,13 @@ def test_ages_and_counts_are_short():
 
 @pytest.mark.promise("F63")
 def test_who_is_idle_has_no_age_so_nothing_is_redrawn_for_it():
-    assert ages_of([THE_LEAD, MemberNow("ada", "idle", since=NOW)]) == []
-    assert ages_of([THE_LEAD, TESTER]) == [TESTER.since]
+    assert age_starts([THE_LEAD, MemberRow("ada", "idle", since=NOW)]) == []
+    assert age_starts([THE_LEAD, TESTER]) == [TESTER.since]
 
 
 # ── the status ───────────────────────────────────────────────────────────────────────────────────────────────
 
-SESSION = SessionNow("sonnet", "acceptEdits", 68_000, 200_000, 0.4211, None, 41_200, 2, 3, 6)
+SESSION = SessionRow("sonnet", "acceptEdits", 68_000, 200_000, 0.4211, None, 41_200, 2, 3, 6)
 
 
 @pytest.mark.promise("H9")
@@ -204,9 +215,9 @@ def test_a_price_that_is_not_known_is_never_nothing_and_a_cap_is_named():
 @given(st.integers(1, 130))
 def test_the_status_fits_and_drops_what_matters_least_first(width):
     line = status_line(SESSION, width)
-    assert cells(line) <= width
-    order = sorted(PARTS, key=lambda part: part.gives_way)
-    there = [part.words(SESSION) in line for part in order]
+    assert cell_width(line) <= width
+    order = sorted(STATUS_PARTS, key=lambda part: part.gives_way)
+    there = [part.text(SESSION) in line for part in order]
     assert there == sorted(there, reverse=True)
 
 
@@ -220,10 +231,10 @@ def test_eighty_columns_hold_all_but_the_tokens():
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def board(*tasks: TaskInfo) -> Board:
-    made = Board()
+def board(*tasks: TaskInfo) -> TaskBoard:
+    made = TaskBoard()
     for task in tasks:
-        made.note(TaskChanged(member="lead", task=task, change="updated"))
+        made.add_event(TaskChanged(member="lead", task=task, change="updated"))
     return made
 
 
@@ -253,5 +264,5 @@ def test_tasks_that_do_not_fit_are_counted():
 def test_a_task_that_is_deleted_or_done_is_not_open_and_one_that_is_taken_up_again_is():
     found = board(task("1"), task("2"), task("1", "deleted"), task("2", "completed"))
     assert task_rows(found, 79, 5, Paint()) == ["   no open task, 1 done"]
-    found.note(TaskChanged(member="lead", task=task("2"), change="updated"))
+    found.add_event(TaskChanged(member="lead", task=task("2"), change="updated"))
     assert (list(found.open), found.done) == (["2"], 0)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.ui.terminal.editing.completion import candidates
-from teamwright.ui.terminal.keys import TABLE, Deed, key_lines
-from teamwright.ui.terminal.panel.rows import MARKS
-from teamwright.ui.terminal.panel.selection import Selection
+from teamwright.ui.terminal.keys import KEY_TABLE, KeyAction, key_lines
+from teamwright.ui.terminal.line_completion import candidates
+from teamwright.ui.terminal.panel import Selection
+from teamwright.ui.terminal.panel_rows import MARKS
 
 NAMES = ["ada", "ben", "cleo"]
 
@@ -47,17 +47,17 @@ def test_what_is_marked_is_always_there(presses):
 
 @pytest.mark.promise("H9", "K8")
 def test_every_deed_has_a_key_no_key_has_two_and_help_tells_of_each():
-    bound = [names for key in TABLE for _, names in key.binds]
+    bound = [names for key in KEY_TABLE for _, names in key.bindings]
     assert len(bound) == len(set(bound))
-    assert {deed for key in TABLE for deed, _ in key.binds} == set(Deed)
-    assert len(key_lines()) == len(TABLE)
-    assert all(key.shown and key.about for key in TABLE)
+    assert {deed for key in KEY_TABLE for deed, _ in key.bindings} == set(KeyAction)
+    assert len(key_lines()) == len(KEY_TABLE)
+    assert all(key.name and key.about for key in KEY_TABLE)
 
 
 @pytest.mark.promise("H9")
 def test_the_page_about_the_terminal_has_a_row_for_each_key_and_names_each_mark():
     page = (Path(__file__).parents[3] / "docs" / "terminal.md").read_text()
-    assert [key.shown for key in TABLE if f"| `{key.shown}` |" not in page] == []
+    assert [key.name for key in KEY_TABLE if f"| `{key.name}` |" not in page] == []
     assert [mark for mark in set(MARKS.values()) - {"✗"} if f"| `{mark}` |" not in page] == []
 
 

@@ -1,1 +1,1 @@
-"""The scripted model: the file format, its templates, what it heard, the player of a part, the model itself."""
+"""The scripted model: its file format, templates and player."""

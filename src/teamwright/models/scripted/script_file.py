@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, cast
 
-from teamwright.models.scripted.template import Template, compile_deep, names_deep, put_in
+from teamwright.models.scripted.script_template import Template, compile_deep, insert_constants, names_deep
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 
-EVERYBODY = "*"
+ANY_AGENT = "*"
 """The agent whose turns are tried after those of the named one."""
 
 _SCRIPT_KEYS = ("name", "about", "pace_ms", "given", "again", "text")
@@ -28,7 +28,7 @@ _CALL_KEYS = ("name", "tool", "input", "have", "capture", "default")
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class TurnConditions:
     """The conditions of a turn; all that are set must hold.
 
     `text` and `sender` must hold for one and the same text that was heard, `task` for the text of a claimed task.
@@ -45,7 +45,7 @@ class When:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptCall:
     """A tool call of a turn, left out when a name of `have` has no text.
 
     `capture` is tried on its result if that is no error; `default` gives the names that nothing matched.
@@ -60,28 +60,28 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ScriptTurn:
     """One answer of the model. `label` names it in errors: `turn 3 of agent lead (line 41)`."""
 
     label: str
-    when: When
+    when: TurnConditions
     say: Template | None
-    calls: tuple[Call, ...]
+    calls: tuple[ScriptCall, ...]
     capture_text: tuple[re.Pattern[str], ...] = ()
     repeat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScriptPart:
     """What one agent plays: turns in the order in which they are tried, and what it listens for all the time."""
 
-    turns: tuple[Turn, ...] = ()
-    otherwise: tuple[Turn, ...] = ()
+    turns: tuple[ScriptTurn, ...] = ()
+    otherwise: tuple[ScriptTurn, ...] = ()
     hear: tuple[re.Pattern[str], ...] = ()
 
-    def then(self, other: Part) -> Part:
+    def then(self, other: ScriptPart) -> ScriptPart:
         """This part, with another one tried after it; what is said otherwise comes last of all."""
-        return Part(self.turns + other.turns, self.otherwise + other.otherwise, self.hear + other.hear)
+        return ScriptPart(self.turns + other.turns, self.otherwise + other.otherwise, self.hear + other.hear)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +91,17 @@ class ScriptFile:
     name: str
     about: str
     pace_ms: float
-    given: tuple[str, ...]
-    again: re.Pattern[str] | None
-    parts: Mapping[str, Part]
+    required_names: tuple[str, ...]
+    repeat_pattern: re.Pattern[str] | None
+    parts: Mapping[str, ScriptPart]
 
-    def part(self, agent: str) -> Part:
+    def part(self, agent: str) -> ScriptPart:
         """What this agent plays: its own turns, then everybody's."""
-        nothing = Part()
-        return self.parts.get(stage_name(agent), nothing).then(self.parts.get(EVERYBODY, nothing))
+        nothing = ScriptPart()
+        return self.parts.get(script_agent_name(agent), nothing).then(self.parts.get(ANY_AGENT, nothing))
 
 
-def stage_name(agent: str) -> str:
+def script_agent_name(agent: str) -> str:
     """The name under which an agent stands in a script: the lead's alias is the lead."""
     return LEAD if agent == LEAD_ALIAS else agent
 
@@ -139,7 +139,7 @@ class _Reader:
         self._place = "[script]"
         self._keys(head, _SCRIPT_KEYS)
         texts = self._constants(self._table(head.get("text", {}), "text"))
-        head = cast("dict[str, Any]", put_in({key: head[key] for key in head if key != "text"}, texts))
+        head = cast("dict[str, Any]", insert_constants({key: head[key] for key in head if key != "text"}, texts))
         pace = head.get("pace_ms", 0)
         if isinstance(pace, bool) or not isinstance(pace, int | float) or not 0 <= pace <= 60_000:
             raise self._error("pace_ms must be a number of milliseconds from 0 to 60000")
@@ -147,7 +147,9 @@ class _Reader:
         self._place = "the file"
         if not agents:
             raise self._error("has no [[agent.NAME.turn]]")
-        parts = {stage_name(name): self._part(name, put_in(body, texts)) for name, body in agents.items()}
+        parts = {
+            script_agent_name(name): self._part(name, insert_constants(body, texts)) for name, body in agents.items()
+        }
         again = head.get("again")
         script = ScriptFile(
             self._text(head.get("name", "script"), "name"),
@@ -164,23 +166,23 @@ class _Reader:
         """The constant texts; one may stand in those after it."""
         texts: dict[str, str] = {}
         for name, value in table.items():
-            texts[name] = cast("str", put_in(self._text(value, f"text.{name}"), texts))
+            texts[name] = cast("str", insert_constants(self._text(value, f"text.{name}"), texts))
         return texts
 
-    def _part(self, agent: str, body: Any) -> Part:
+    def _part(self, agent: str, body: Any) -> ScriptPart:
         self._place = f"agent {agent}"
         table = self._table(body, f"agent.{agent}")
         self._keys(table, _AGENT_KEYS)
         hear = self._patterns(table.get("hear", []), "hear")
         turns = self._turns(agent, "turn", table.get("turn", []))
-        return Part(turns, self._turns(agent, "otherwise", table.get("otherwise", [])), hear)
+        return ScriptPart(turns, self._turns(agent, "otherwise", table.get("otherwise", [])), hear)
 
-    def _turns(self, agent: str, kind: str, entries: Any) -> tuple[Turn, ...]:
+    def _turns(self, agent: str, kind: str, entries: Any) -> tuple[ScriptTurn, ...]:
         self._place = f"agent {agent}"
         if not isinstance(entries, list):
             raise self._error(f"{kind} must be written [[agent.{agent}.{kind}]]")
         lines = self._headings(agent, kind)
-        made: list[Turn] = []
+        made: list[ScriptTurn] = []
         for number, entry in enumerate(cast("list[Any]", entries), 1):
             line = f" (line {lines[number - 1]})" if number <= len(lines) else ""
             self._place = f"{kind} {number} of agent {agent}{line}"
@@ -193,7 +195,7 @@ class _Reader:
         heading = re.compile(rf"\s*\[\[\s*agent\.(?:{name}|\"{name}\"|'{name}')\.{kind}\s*\]\]")
         return [number for number, line in enumerate(self._lines, 1) if heading.match(line)]
 
-    def _turn(self, table: dict[str, Any], *, repeat: bool) -> Turn:
+    def _turn(self, table: dict[str, Any], *, repeat: bool) -> ScriptTurn:
         self._keys(table, _TURN_KEYS)
         calls = table.get("call", [])
         if not isinstance(calls, list):
@@ -208,7 +210,7 @@ class _Reader:
         again = table.get("repeat", repeat)
         if not isinstance(again, bool):
             raise self._error("repeat must be true or false")
-        return Turn(
+        return ScriptTurn(
             self._place,
             self._when(self._table(table.get("when", {}), "when")),
             Template.compile(say) if say else None,
@@ -217,12 +219,12 @@ class _Reader:
             again,
         )
 
-    def _when(self, table: dict[str, Any]) -> When:
+    def _when(self, table: dict[str, Any]) -> TurnConditions:
         self._keys(table, _WHEN_KEYS, "when.")
         pattern = {
             key: self._pattern(table[key], f"when.{key}") for key in ("text", "from", "task", "result") if key in table
         }
-        return When(
+        return TurnConditions(
             pattern.get("text"),
             pattern.get("from"),
             pattern.get("task"),
@@ -232,13 +234,13 @@ class _Reader:
             self._texts(table.get("missing", []), "when.missing"),
         )
 
-    def _call(self, table: dict[str, Any]) -> Call:
+    def _call(self, table: dict[str, Any]) -> ScriptCall:
         self._keys(table, _CALL_KEYS, "call.")
         tool = self._text(table.get("tool", ""), "call.tool")
         if not tool:
             raise self._error("has a call without a tool")
         default = self._table(table.get("default", {}), "call.default")
-        return Call(
+        return ScriptCall(
             self._text(table.get("name", ""), "call.name"),
             tool,
             cast("dict[str, Any]", compile_deep(self._table(table.get("input", {}), "call.input"))),
@@ -251,17 +253,17 @@ class _Reader:
         """Every name in a template or a condition must be given somewhere, and not be a constant as well."""
         turns = [turn for part in script.parts.values() for turn in part.turns + part.otherwise]
         calls = [call for turn in turns for call in turn.calls]
-        known = {*script.given, *(f"call.{call.name}" for call in calls if call.name)}
-        known.update(*(call.default for call in calls), *(_captured(call.capture) for call in calls))
-        known.update(*(_captured(turn.capture_text) for turn in turns))
-        known.update(*(_captured(part.hear) for part in script.parts.values()))
+        known = {*script.required_names, *(f"call.{call.name}" for call in calls if call.name)}
+        known.update(*(call.default for call in calls), *(_captured_names(call.capture) for call in calls))
+        known.update(*(_captured_names(turn.capture_text) for turn in turns))
+        known.update(*(_captured_names(part.hear) for part in script.parts.values()))
         twice = sorted(known.intersection(texts))
         if twice:
             self._place = "[script.text]"
             raise self._error(f'has "{twice[0]}", which is also captured or given: one of them would never be seen')
         for turn in turns:
             self._place = turn.label
-            lacking = [name for name in _wanted(turn) if name not in known]
+            lacking = [name for name in _needed_names(turn) if name not in known]
             if lacking:
                 raise self._error(f'needs "{lacking[0]}", which nothing in the script gives')
 
@@ -298,11 +300,11 @@ class _Reader:
         return _bad(self._where, self._place, what, do)
 
 
-def _captured(patterns: Iterable[re.Pattern[str]]) -> set[str]:
+def _captured_names(patterns: Iterable[re.Pattern[str]]) -> set[str]:
     return {name for pattern in patterns for name in pattern.groupindex}
 
 
-def _wanted(turn: Turn) -> list[str]:
+def _needed_names(turn: ScriptTurn) -> list[str]:
     """The names that a turn's templates and conditions need, in order."""
     names = [*turn.when.have, *turn.when.missing]
     if turn.say is not None:

@@ -1,1 +1,1 @@
-"""Programs that only read: their options, the languages of some of them, and which files they read."""
+"""Programs that only read: the options of each, its language where it has one, and its file operands."""

@@ -9,21 +9,23 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from teamwright.permissions.table import table
+from teamwright.permissions.word_lists import word_set
 
 _NEVER = re.compile(
     r"system|getline|close|fflush|environ|symtab|functab|procinfo|argv|argc|[^\x00-\x7f][\\|\[\]{}^~@`_]", re.IGNORECASE
 )
 """Names that run, read or write, refused also inside texts, and signs that some encodings make vanish."""
 
-_STATEMENTS = table("if else for while do break continue next nextfile exit delete return in BEGIN END")
-_PRINTS = table("print printf")
-_CONDITIONS = table("if for while")
-_FUNCTIONS = table(
+_STATEMENTS = word_set("if else for while do break continue next nextfile exit delete return in BEGIN END")
+_PRINTS = word_set("print printf")
+_CONDITIONS = word_set("if for while")
+_FUNCTIONS = word_set(
     "length substr index split sub gsub gensub match tolower toupper sprintf int sqrt exp log sin cos atan2 rand srand"
     " strftime mktime systime strtonum and or xor lshift rshift compl"
 )
-_VARIABLES = table("NR NF FS OFS RS ORS FNR FILENAME SUBSEP RSTART RLENGTH CONVFMT OFMT IGNORECASE RT FPAT FIELDWIDTHS")
+_VARIABLES = word_set(
+    "NR NF FS OFS RS ORS FNR FILENAME SUBSEP RSTART RLENGTH CONVFMT OFMT IGNORECASE RT FPAT FIELDWIDTHS"
+)
 _OWN = re.compile(r"[A-Z]|[A-Za-z_]*[a-z][A-Za-z0-9_]*|_")
 _BRACKET = r"\[(?:\^?\]|(?!\^?\]))(?:\[:[a-z]+:\]|\\/|[^\[\]\\\n/]|\\[^\n\]\[/])*\]"
 _TOKEN = rf"""(?P<blank>[ \t]+)
@@ -34,10 +36,10 @@ _TOKEN = rf"""(?P<blank>[ \t]+)
     |(?P<text>"(?:[^"\\\n]|\\[^\n])*")
     |(?P<regex>/(?:[^/\\\n\[]|\\[^\n]|{_BRACKET})*/)
     |(?P<sign>\+\+|--|\*\*=?|[-+*%^=!<>]=|&&|\|\||!~|[-+*%^=!<>~?:,;$()\[\]{{}}])"""
-_BEFORE_REGEX = table("( , ~ !~ ! && || ; { }") | {"", "\n"}
+_BEFORE_REGEX = word_set("( , ~ !~ ! && || ; { }") | {"", "\n"}
 """After these no awk takes a slash for a division, because no operand has ended."""
 
-_GO_ON = table("? : ! ~ !~ + - * / % ^ ** = += -= *= /= %= ^= **= == != < > <= >= $ ( [")
+_CONTINUING_SIGNS = word_set("? : ! ~ !~ + - * / % ^ ** = += -= *= /= %= ^= **= == != < > <= >= $ ( [")
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 
@@ -108,7 +110,7 @@ class _Reader:
         """
         if self.last in {",", "&&", "||", "{"}:
             return True
-        if self.last in _GO_ON:
+        if self.last in _CONTINUING_SIGNS:
             return False
         self.last = "\n"
         self.prints = False

@@ -9,28 +9,28 @@ from __future__ import annotations
 import itertools
 import re
 
-from teamwright.permissions.table import table
+from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
 _OPTIONS = re.compile(r"-[PHE]|-O[0-3]")
-_ALONE = table(
+_ALONE = word_set(
     "-print -print0 -ls -prune -quit -true -false -empty -nouser -nogroup -depth -mount -xdev -daystart -noleaf"
     " -readable -writable -executable -ignore_readdir_race -noignore_readdir_race -warn -nowarn"
     " -a -and -o -or -not ! ( ) ,"
 )
-_TEXT = table(
+_TEXT = word_set(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -xtype -size -mtime -mmin -atime -amin"
     " -ctime -cmin -maxdepth -mindepth -perm -user -group -uid -gid -links -inum -regextype"
     " -fstype -lname -ilname -used -printf"
 )
-_FILE = table("-newer -anewer -cnewer -mnewer -samefile")
-_FOLLOW = table("-xtype -readable -writable -executable")
+_FILE = word_set("-newer -anewer -cnewer -mnewer -samefile")
+_FOLLOW = word_set("-xtype -readable -writable -executable")
 _NEWER = re.compile(r"-newer[aBcm]([aBcmt])")
 _ARGUMENT = re.compile(r"(?!-[A-Za-z]).*|-[ugoa]*[-+=][rwxXst]*", re.DOTALL)
 """An argument that another find could take for a predicate is refused; `-perm -u+w` is none."""
 
 
-MAY_DIFFER = table("-o -or ! -not ( ) ,")
+MAY_DIFFER = word_set("-o -or ! -not ( ) ,")
 """With these a test of the expression may not hold for all that is found."""
 
 
@@ -45,11 +45,11 @@ class FindExpression:
     starts: tuple[str, ...]
     files: tuple[str, ...] = ()
     runs: tuple[tuple[str, ...], ...] = ()
-    plain: bool = False
-    follows: bool = False
+    is_plain: bool = False
+    follows_links: bool = False
 
 
-def find_expression(args: list[str]) -> FindExpression | None:
+def parse_find(args: list[str]) -> FindExpression | None:
     """Parse the arguments of find, or return None for one that does more than test, print and run."""
     options = list(itertools.takewhile(_OPTIONS.fullmatch, args))
     rest = args[len(options) :]
@@ -68,7 +68,7 @@ def find_expression(args: list[str]) -> FindExpression | None:
             at = end + 1
             continue
         argument = predicates[at + 1] if at + 1 < len(predicates) else None
-        takes = _takes(predicate, argument)
+        takes = _argument_kind(predicate, argument)
         if takes is None:
             return None
         if takes == "file" and argument is not None:
@@ -84,7 +84,7 @@ def _follows(words: tuple[str, str]) -> bool:
     return words[0] in _FOLLOW or (words[0] == "-printf" and "Y" in words[1])
 
 
-def _takes(predicate: str, argument: str | None) -> str | None:
+def _argument_kind(predicate: str, argument: str | None) -> str | None:
     """Which argument a predicate takes: `file`, `text`, none (an empty text); None when it is not accepted."""
     if predicate in _ALONE:
         return ""

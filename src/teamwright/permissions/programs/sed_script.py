@@ -47,7 +47,7 @@ def _begin() -> re.Pattern[str]:
     )
 
 
-_BETWEEN = re.compile(r"[ \t]*(?:#[^\n]*)?(?:[;\n][ \t;\n]*(?:#[^\n]*)?)*")
+_SEPARATOR = re.compile(r"[ \t]*(?:#[^\n]*)?(?:[;\n][ \t;\n]*(?:#[^\n]*)?)*")
 _SWALLOWED = re.compile(r"[^\x00-\x7f][\\|\[\]{}^~@`_]")
 """In some encodings the last byte of a character takes the next one along, so these signs could vanish."""
 
@@ -72,5 +72,5 @@ def only_prints(script: str) -> bool:
 
 
 def _after(script: str, at: int) -> int:
-    found = _BETWEEN.match(script, at)
+    found = _SEPARATOR.match(script, at)
     return at if found is None else found.end()

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from teamwright.permissions.shell.wrappers import Words, base_name
-from teamwright.permissions.table import table
+from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
 _TABLE = """
@@ -170,15 +170,15 @@ _BAD_TEXTS = {
 }
 """Programs that are small languages, and what makes a text of theirs write, run or read something else."""
 
-_MOST_OPERANDS = {"uniq": 1, "xxd": 1}
+_MAX_OPERANDS = {"uniq": 1, "xxd": 1}
 """Programs whose next operand would be a file that they write."""
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
-_RUN_BY_MAKE = table(
+_RUN_BY_MAKE = word_set(
     "SHELL .SHELLFLAGS MAKE MAKEFLAGS GNUMAKEFLAGS MFLAGS MAKEFILES AR AS CC CXX CPP FC LD LEX YACC RM INSTALL PYTHON"
 )
 _PLAIN_VALUE = re.compile(r"[\w.,:/@%+=-]*")
-_GIT_VALUED = table("-C -c --git-dir --work-tree --namespace --config-env")
+_GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace --config-env")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class SideEffects:
         return None
 
 
-def side_effect(words: Words, named: Sequence[str]) -> str:
+def find_side_effect(words: Words, named: Sequence[str]) -> str:
     """Return the first word by which the program does more than its name says, or an empty text.
 
     Words that a rule has `named` are wanted. An unknown word is judged elsewhere.
@@ -273,7 +273,7 @@ def _text_in(program: str, words: Words, named: Sequence[str]) -> str:
             return f"{found[1]}="
         if program in {"just", "task"} and not _PLAIN_VALUE.fullmatch(word or ""):
             return word or ""  # it becomes a part of a shell text
-    most = _MOST_OPERANDS.get(program, len(words))
+    most = _MAX_OPERANDS.get(program, len(words))
     return operands[most] if len(operands) > most else ""
 
 

@@ -1,1 +1,1 @@
-"""What a shell line would do: every command in it at any depth, and the files it redirects; parsed, never run."""
+"""Shell lines: every command in a line at any depth, and the files that it redirects. Nothing is run."""

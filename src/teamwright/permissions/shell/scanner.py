@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import field
 
-from teamwright.permissions.shell.syntax import Part, Text, Word
+from teamwright.permissions.shell.syntax_tree import FixedText, Word, WordPart
 from teamwright.protocol.values import dataclass
 
 MAX_NESTING = 30
@@ -28,7 +28,7 @@ _ODD_ESCAPE = re.compile(r"[^\\](\\\\)*\\\n|^(\\\\)*\\\n")
 _COUNTED = re.compile(r"[()'\"`\\]")
 
 
-class Unreadable(Exception):
+class UnreadableLine(Exception):
     """The line is not read; the text says why, as the end of a sentence."""
 
 
@@ -38,17 +38,17 @@ NOT_BASH = "it is not a shell command that can be read"
 
 
 @dataclass(slots=True)
-class Document:
+class HereDocument:
     """A here-document whose text comes after the line: its last line, and where to put what is filled in there."""
 
     name: str
     literal: bool
     tabs: bool
-    body: list[Part]
+    body: list[WordPart]
 
 
 @dataclass(slots=True)
-class Marks:
+class SyntaxMarks:
     """Where commands, redirections and comments begin, so that a second reader can be asked."""
 
     commands: set[int] = field(default_factory=set[int])
@@ -63,15 +63,15 @@ class Scanner:
         self.text = text
         self.at = 0
         self.end = len(text)
-        self.marks = Marks()
-        self.waiting: list[Document] = []
+        self.marks = SyntaxMarks()
+        self.waiting: list[HereDocument] = []
         self.documents = 0
         """How many here-documents were read in the substitution around this place."""
         self._depth = 0
         self.substituted = 0
         """How many substitutions are around this place."""
 
-    def filled_document(self) -> list[Part]:
+    def filled_document(self) -> list[WordPart]:
         """Read what is filled in between here and the end of a here-document."""
         raise NotImplementedError
 
@@ -79,7 +79,7 @@ class Scanner:
         """Enter one level of nesting; Unreadable beyond the bound."""
         self._depth += 1
         if self._depth > MAX_NESTING:
-            raise Unreadable("it is nested too deeply")
+            raise UnreadableLine("it is nested too deeply")
 
     def ascend(self) -> None:
         """Leave one level of nesting."""
@@ -88,13 +88,13 @@ class Scanner:
     def check_counted(self, why: str) -> None:
         """Refuse what an old bash takes for the end of the substitution around it."""
         if OLD_BASH and self.substituted:
-            raise Unreadable(why)
+            raise UnreadableLine(why)
 
     def has_old_blank(self, text: str) -> bool:
         """Whether a character holds a byte that an old bash takes for a blank."""
         return OLD_BASH and b"\xa0" in text.encode("utf-8", "surrogateescape")
 
-    def peek(self, text: str) -> bool:
+    def is_next(self, text: str) -> bool:
         """Whether this comes next."""
         return self.text.startswith(text, self.at, self.end)
 
@@ -104,8 +104,8 @@ class Scanner:
 
     def expect(self, text: str) -> None:
         """Step over this, which must come next."""
-        if not self.peek(text):
-            raise Unreadable(NOT_BASH)
+        if not self.is_next(text):
+            raise UnreadableLine(NOT_BASH)
         self.at += len(text)
 
     def blanks(self) -> None:
@@ -113,12 +113,12 @@ class Scanner:
         while self.at < self.end:
             if self.text[self.at] in " \t":
                 self.at += 1
-            elif self.peek("\\\n"):
+            elif self.is_next("\\\n"):
                 if self.waiting or (self.at and self.text[self.at - 1] not in " \t\n"):
-                    raise Unreadable("it has a line break where none can be")
+                    raise UnreadableLine("it has a line break where none can be")
                 self.at += 2
-                if self.peek("#"):
-                    raise Unreadable("it has a comment in a rare place")
+                if self.is_next("#"):
+                    raise UnreadableLine("it has a comment in a rare place")
             else:
                 return
 
@@ -126,29 +126,29 @@ class Scanner:
         """Step over blanks, comments and ends of lines; here-documents are read at the end of their line."""
         while True:
             self.blanks()
-            if self.peek("#"):
+            if self.is_next("#"):
                 self._comment()
-            if not self.peek("\n"):
+            if not self.is_next("\n"):
                 return
             self.at += 1
             self._documents()
 
     def _comment(self) -> None:
         if self.substituted:
-            raise Unreadable("it has a comment in a rare place")
+            raise UnreadableLine("it has a comment in a rare place")
         self.marks.comments.add(self.at)
         end = self.text.find("\n", self.at, self.end)
         self.at = self.end if end < 0 else end
 
-    def document(self, sign: str, body: list[Part]) -> Word:
+    def document(self, sign: str, body: list[WordPart]) -> Word:
         """The word after `<<`; the document itself is read at the end of the line."""
         found = _DELIMITER.match(self.text, self.at, self.end)
         if found is None or (found.end() < self.end and self.text[found.end()] not in META):
-            raise Unreadable(RARE_DOCUMENT)
+            raise UnreadableLine(RARE_DOCUMENT)
         name = found["plain"] or found["one"] or found["two"] or found["escaped"]
-        self.waiting.append(Document(name, found["plain"] is None, sign == "<<-", body))
+        self.waiting.append(HereDocument(name, found["plain"] is None, sign == "<<-", body))
         start, self.at = self.at, found.end()
-        return Word((Text(name, quoted=True),), start)
+        return Word((FixedText(name, quoted=True),), start)
 
     def _documents(self) -> None:
         for document in self.waiting:
@@ -162,7 +162,7 @@ class Scanner:
                 if line == document.name:
                     break
                 if stop == self.end or (self.substituted and line.startswith(document.name)):
-                    raise Unreadable(RARE_DOCUMENT)
+                    raise UnreadableLine(RARE_DOCUMENT)
                 self.at = stop + 1
             if _COUNTED.search(self.text, start, self.at):
                 self.check_counted("it has a here-document that old shells end elsewhere")
@@ -171,14 +171,14 @@ class Scanner:
             self.at = min(stop + 1, self.end)
         self.waiting.clear()
 
-    def _fill(self, document: Document, start: int) -> None:
+    def _fill(self, document: HereDocument, start: int) -> None:
         """Read what is filled in between here and the start of a here-document."""
         end, around = self.at, self.end
         if _ODD_ESCAPE.search(self.text, start, end):
-            raise Unreadable("it has a here-document with lines that are joined")
+            raise UnreadableLine("it has a here-document with lines that are joined")
         waiting, self.waiting = self.waiting, []
         self.at, self.end = start, end
         document.body += self.filled_document()
         if self.at != end:
-            raise Unreadable(RARE_DOCUMENT)
+            raise UnreadableLine(RARE_DOCUMENT)
         self.end, self.waiting = around, waiting

@@ -11,14 +11,14 @@ import shlex
 from collections.abc import Callable
 from itertools import pairwise
 
-from teamwright.permissions.programs.reads import files_read
+from teamwright.permissions.programs.file_reads import find_files_read
 from teamwright.protocol.values import dataclass
 
 Words = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class WrappedCommands:
     """What a wrapper runs. `commands` are word lists, `script` a shell text to be parsed, `variables` what it sets.
 
     `clear` says that the wrapper does nothing else, so that it is as good or bad as what it runs; otherwise it
@@ -50,7 +50,7 @@ class _Wrapper:
     shell: bool = False  # without a command it starts a shell, which reads what nobody knows
 
 
-_ANYTHING = Inside(((None,),))
+_ANYTHING = WrappedCommands(((None,),))
 """Runs a text that only the shell will know."""
 
 _WRAPPERS = {
@@ -115,7 +115,7 @@ _ALIAS = re.compile(r"^(-c)?alias\.", re.IGNORECASE)
 _STANDARD_INPUT = re.compile(r"-|/dev/(stdin|fd/.*)|/proc/.*/fd/.*")
 
 
-def inside(words: Words) -> Inside | None:
+def unwrap(words: Words) -> WrappedCommands | None:
     """What this command would run, or None when it is no wrapper."""
     name = base_name(words[0]) if words else None
     if name is None:
@@ -126,10 +126,10 @@ def inside(words: Words) -> Inside | None:
     if special is not None:
         return special(words)
     wrapper = _WRAPPERS.get(name)
-    return _wrapped(words, wrapper) if wrapper is not None else None
+    return _unwrap_options(words, wrapper) if wrapper is not None else None
 
 
-def evaluated(words: Words) -> Words:
+def evaluated_names(words: Words) -> Words:
     """The words that a builtin evaluates as names of variables: `read 'a[$(date)]'` runs date."""
     name = words[0] if words else None
     if name in _EVALUATING:
@@ -138,23 +138,27 @@ def evaluated(words: Words) -> Words:
     return tuple(word for before, word in pairwise(words) if sign and before == sign)
 
 
-def _wrapped(words: Words, wrapper: _Wrapper) -> Inside | None:
+def _unwrap_options(words: Words, wrapper: _Wrapper) -> WrappedCommands | None:
     if words[0] == "command" and len(words) > 1 and words[1] in {"-v", "-V"}:
         return None  # only says where a program is
     start = _after_options(words, wrapper)
     if start is None:
-        return _any_of(_filled(words, len(words)), more=(None,)) if wrapper.more else _any_of(words)
+        return (
+            _any_later_word(_with_unknown_arguments(words, len(words)), more=(None,))
+            if wrapper.more
+            else _any_later_word(words)
+        )
     start += wrapper.positional
     if start >= len(words):
         return _ANYTHING if wrapper.shell else None
     if words[start] in {"-c", "--command"}:  # `flock FILE -c TEXT`
         text = words[start + 1] if start + 1 < len(words) else None
-        return _ANYTHING if text is None else Inside(script=text)
-    tail = (*_filled(words, start)[start:], None) if wrapper.more else words[start:]
-    return Inside((tail,), clear=wrapper.clear)
+        return _ANYTHING if text is None else WrappedCommands(script=text)
+    tail = (*_with_unknown_arguments(words, start)[start:], None) if wrapper.more else words[start:]
+    return WrappedCommands((tail,), clear=wrapper.clear)
 
 
-def _filled(words: Words, start: int) -> Words:
+def _with_unknown_arguments(words: Words, start: int) -> Words:
     """The words where those that get something filled in are not known: `xargs -I X sh -c X`, `parallel echo {1}`."""
     marks = {"{"}
     for at, word in enumerate(words[:start]):
@@ -185,15 +189,15 @@ def _after_options(words: Words, wrapper: _Wrapper) -> int | None:
     return at
 
 
-def _any_of(words: Words, more: Words = ()) -> Inside:
+def _any_later_word(words: Words, more: Words = ()) -> WrappedCommands:
     """Options we do not know: any later word may begin the command, which gets `more` words at its end."""
     starts = (at for at in range(1, min(len(words), 40)) if not (words[at] or "").startswith("-"))
     texts = (word.rpartition("=")[2] if word.startswith("--") else word for word in words[1:] if word)
     script = "\n".join(text for text in texts if len(text.split()) > 1)
-    return Inside(tuple((*words[at:], *more) for at in starts), script=script or None, guess=True)
+    return WrappedCommands(tuple((*words[at:], *more) for at in starts), script=script or None, guess=True)
 
 
-def _shell(words: Words) -> Inside | None:
+def _shell(words: Words) -> WrappedCommands | None:
     """`bash -c TEXT`, `su -c TEXT`: the text; what a shell gets through a pipe or a here-document is not known."""
     at = 1
     while at < len(words):
@@ -208,40 +212,44 @@ def _shell(words: Words) -> Inside | None:
             if at + 1 >= len(words) or words[at + 1] is None:
                 return _ANYTHING
             plain = words[0] in {"bash", "sh", "dash"} and set(word[1:]) <= set("ceux") and at == 1
-            return Inside(script=words[at + 1], clear=plain and len(words) == at + 2)
+            return WrappedCommands(script=words[at + 1], clear=plain and len(words) == at + 2)
         if word in {"-o", "+o", "-O", "+O", "--rcfile", "--init-file"}:
             at += 1
         elif word in {"-s", "--"} or not word.startswith(("-", "+")) or _STANDARD_INPUT.fullmatch(word):
             break
         at += 1
-    return _file_of(words[at + 1 :] if words[at : at + 1] == ("--",) else words[at:]) if words[0] != "su" else _ANYTHING
+    return (
+        _script_file(words[at + 1 :] if words[at : at + 1] == ("--",) else words[at:])
+        if words[0] != "su"
+        else _ANYTHING
+    )
 
 
-def _file_of(script: Words) -> Inside:
+def _script_file(script: Words) -> WrappedCommands:
     """A script that is read from a file is that file's matter; standard input is written in the same line."""
     if not script or script[0] is None or script[0] == "-s" or _STANDARD_INPUT.fullmatch(script[0]):
         return _ANYTHING
-    return Inside(file=script)
+    return WrappedCommands(file=script)
 
 
-def _source(words: Words) -> Inside | None:
-    return _file_of(words[2:] if words[1:2] == ("--",) else words[1:])
+def _source(words: Words) -> WrappedCommands | None:
+    return _script_file(words[2:] if words[1:2] == ("--",) else words[1:])
 
 
-def _eval(words: Words) -> Inside:
+def _eval(words: Words) -> WrappedCommands:
     texts = [word for word in words[1:] if word is not None]
     if len(texts) != len(words) - 1:
         return _ANYTHING
-    return Inside(script=" ".join(texts), clear=True)
+    return WrappedCommands(script=" ".join(texts), clear=True)
 
 
-def _env(words: Words) -> Inside | None:
+def _env(words: Words) -> WrappedCommands | None:
     variables: list[str] = []
     at = 1
     while at < len(words):
         word = words[at]
         if word is None:
-            return _any_of(words)
+            return _any_later_word(words)
         if set_here := _ASSIGNMENT.match(word):
             variables.append(set_here[1])
             at += 1
@@ -254,11 +262,11 @@ def _env(words: Words) -> Inside | None:
             return _split_by_env(words, at, word)
         else:
             start = at + 1 if word == "--" else at
-            return Inside((words[start:],), variables=tuple(variables), clear=True) if words[start:] else None
+            return WrappedCommands((words[start:],), variables=tuple(variables), clear=True) if words[start:] else None
     return None
 
 
-def _split_by_env(words: Words, at: int, option: str) -> Inside | None:
+def _split_by_env(words: Words, at: int, option: str) -> WrappedCommands | None:
     """`env -S TEXT`: the text stands for several words, and for further options; any other option is not known."""
     name, joined, value = option.partition("=")
     rest = words[at + 1 :]
@@ -269,21 +277,25 @@ def _split_by_env(words: Words, at: int, option: str) -> Inside | None:
     elif option[1] != "-" and "S" in option:
         text = option.partition("S")[2]
     else:
-        return _any_of(words)
+        return _any_later_word(words)
     if text is None or set(text) & set("\\$`"):
         return _ANYTHING
     try:
         found = _env(("env", *shlex.split(text), *rest))
     except ValueError:
         return _ANYTHING
-    return None if found is None else Inside(found.commands, found.script, ("?", *found.variables), guess=found.guess)
+    return (
+        None
+        if found is None
+        else WrappedCommands(found.commands, found.script, ("?", *found.variables), guess=found.guess)
+    )
 
 
-def _trap(words: Words) -> Inside | None:
+def _trap(words: Words) -> WrappedCommands | None:
     given = words[2:] if words[1:2] == ("--",) else words[1:]
     if not given or given[0] in {"-l", "-p"}:
         return None
-    return _ANYTHING if given[0] is None else Inside(script=given[0])
+    return _ANYTHING if given[0] is None else WrappedCommands(script=given[0])
 
 
 _EVALUATES = frozenset(
@@ -292,45 +304,45 @@ _EVALUATES = frozenset(
 """Builtins whose arguments may be calculated, which is seen only where they stand as commands of the line."""
 
 
-def _coproc(words: Words) -> Inside | None:
+def _coproc(words: Words) -> WrappedCommands | None:
     if any(word in _EVALUATES for word in words[1:3]):
         return _ANYTHING
     if len(words) > 1 and _ASSIGNMENT.match(words[1] or "="):
         return _ANYTHING
     named = len(words) > 2 and words[2] in _COMPOUND  # `coproc NAME { …; }`
-    return Inside((words[2:] if named else words[1:],), clear=True) if len(words) > 1 else None
+    return WrappedCommands((words[2:] if named else words[1:],), clear=True) if len(words) > 1 else None
 
 
-def _watch(words: Words) -> Inside | None:
+def _watch(words: Words) -> WrappedCommands | None:
     """What it runs is one text for a shell."""
     start = _after_options(words, _Wrapper(short="n", flags="bcdegtx"))
     if start is None:
-        return _any_of(words)
+        return _any_later_word(words)
     whole = [word for word in words[start:] if word is not None]
-    return Inside(script=" ".join(whole)) if len(whole) == len(words) - start else _ANYTHING
+    return WrappedCommands(script=" ".join(whole)) if len(whole) == len(words) - start else _ANYTHING
 
 
-def _called_back(words: Words) -> Inside | None:
+def _unwrap_callback(words: Words) -> WrappedCommands | None:
     """`mapfile -C TEXT`, `compgen -C TEXT`."""
     for at, word in enumerate(words[1:], 1):
         if word is None:
             return _ANYTHING
         if word.startswith("-") and "C" in word:
             text = word.partition("C")[2] or (words[at + 1] if at + 1 < len(words) else None)
-            return _ANYTHING if text is None else Inside(script=text)
+            return _ANYTHING if text is None else WrappedCommands(script=text)
     return None
 
 
-def _renaming(words: Words) -> Inside | None:
+def _unwrap_alias(words: Words) -> WrappedCommands | None:
     """`alias x=…`, `hash -p FILE x`, `enable -f FILE x`, `bind -x …`, `fc -s …`."""
     name, given = words[0], words[1:]
     if name == "alias":
-        return Inside(opaque=True) if any(word is None or "=" in word for word in given) else None
+        return WrappedCommands(opaque=True) if any(word is None or "=" in word for word in given) else None
     plain = name != "fc" and not any(word is None or (word[:1] == "-" and set(word) & set("pfx")) for word in given)
-    return None if plain else Inside(opaque=True)
+    return None if plain else WrappedCommands(opaque=True)
 
 
-def _find(words: Words) -> Inside | None:
+def _find(words: Words) -> WrappedCommands | None:
     found: list[Words] = []
     at = 1
     while at < len(words):
@@ -343,33 +355,33 @@ def _find(words: Words) -> Inside | None:
             break
         at += 1
     args = [word for word in words[1:] if word is not None]
-    proven = words[0] == "find" and len(args) == len(words) - 1 and files_read("find", args) is not None
-    return Inside(tuple(words for words in found if words), proven=proven) if found else None
+    proven = words[0] == "find" and len(args) == len(words) - 1 and find_files_read("find", args) is not None
+    return WrappedCommands(tuple(words for words in found if words), proven=proven) if found else None
 
 
-def _git(words: Words) -> Inside | None:
+def _git(words: Words) -> WrappedCommands | None:
     """`git rebase --exec`, `git bisect run`, `git submodule foreach`, `git -c core.pager=…`: texts given to git."""
     for at, word in enumerate(words):
         key, given, value = (word or "").partition("=")
         if given and (words[at - 1] == "-c" or key.startswith("-c")) and _ALIAS.search(key):
-            return Inside(script=value[1:] if value.startswith("!") else f"git {value}", guess=True)
+            return WrappedCommands(script=value[1:] if value.startswith("!") else f"git {value}", guess=True)
         if key.lower().endswith("core.fsmonitor") and value.lower() in _OFF:
             continue  # a boolean there is no program's name
         if given and (words[at - 1] == "-c" or key.startswith("-c")) and _BY_PROGRAM.search(key):
-            return Inside(script=value.removeprefix("!"), guess=True)
+            return WrappedCommands(script=value.removeprefix("!"), guess=True)
         if word is not None and word.startswith("--exec=") and "rebase" in words:
-            return Inside(script=word.removeprefix("--exec="))
+            return WrappedCommands(script=word.removeprefix("--exec="))
         if at + 1 < len(words) and ((word in {"-x", "--exec"} and "rebase" in words) or word == "foreach"):
             text = words[at + 1 :] if word == "foreach" else words[at + 1 : at + 2]
             whole = [part for part in text if part is not None and part != "--recursive"]
-            return Inside(script=" ".join(whole)) if None not in text else _ANYTHING
+            return WrappedCommands(script=" ".join(whole)) if None not in text else _ANYTHING
         if word == "run" and "bisect" in words:
-            return Inside((words[at + 1 :],)) if words[at + 1 :] else None
+            return WrappedCommands((words[at + 1 :],)) if words[at + 1 :] else None
     return None
 
 
 _COMPOUND = frozenset({"{", "(", "((", "[[", "if", "while", "until", "for", "case", "select"})
-_SPECIAL: dict[str, Callable[[Words], Inside | None]] = {
+_SPECIAL: dict[str, Callable[[Words], WrappedCommands | None]] = {
     "eval": _eval,
     "env": _env,
     "find": _find,
@@ -381,13 +393,13 @@ _SPECIAL: dict[str, Callable[[Words], Inside | None]] = {
     ".": _source,
     "coproc": _coproc,
     "watch": _watch,
-    "mapfile": _called_back,
-    "readarray": _called_back,
-    "compgen": _called_back,
-    "complete": _called_back,
-    "alias": _renaming,
-    "hash": _renaming,
-    "enable": _renaming,
-    "bind": _renaming,
-    "fc": _renaming,
+    "mapfile": _unwrap_callback,
+    "readarray": _unwrap_callback,
+    "compgen": _unwrap_callback,
+    "complete": _unwrap_callback,
+    "alias": _unwrap_alias,
+    "hash": _unwrap_alias,
+    "enable": _unwrap_alias,
+    "bind": _unwrap_alias,
+    "fc": _unwrap_alias,
 }

@@ -8,12 +8,11 @@ from pathlib import Path
 from pydantic import Field
 
 from teamwright.agent.tool import ToolInput, ToolResult
-from teamwright.tools.files.change import Made
-from teamwright.tools.files.file_change import FileChange
-from teamwright.tools.files.text import Text, decode, is_binary, shown
+from teamwright.tools.files.file_change import FileChangeTool, NewContent
+from teamwright.tools.files.file_text import FileText, decode, is_binary, replace_surrogates
 
-_NUMBERED = re.compile(r"^ *\d+\t")
-_LONGEST_LOOK = 20_000
+_LINE_NUMBER = re.compile(r"^ *\d+\t")
+_MAX_SEARCHED_LINES = 20_000
 
 
 class EditInput(ToolInput):
@@ -25,17 +24,17 @@ class EditInput(ToolInput):
     replace_all: bool = Field(False, description="Replacement of every occurrence.")
 
 
-class Edit(FileChange[EditInput]):
+class Edit(FileChangeTool[EditInput]):
     """Replaces text in a file; everything else in the file keeps its bytes."""
 
     name = "Edit"
     input_type = EditInput
 
-    def file_of(self, call: EditInput) -> str:
+    def target_path(self, call: EditInput) -> str:
         """See FileChange."""
         return call.file_path
 
-    def made(self, path: Path, call: EditInput, before: bytes | None) -> Made | ToolResult:
+    def new_content(self, path: Path, call: EditInput, before: bytes | None) -> NewContent | ToolResult:
         """See FileChange."""
         if call.old_string == call.new_string:
             return ToolResult.error("old_string and new_string are the same.", "Nothing was written.")
@@ -48,50 +47,50 @@ class Edit(FileChange[EditInput]):
             return ToolResult.error(
                 "old_string is empty, and the file exists.", "Give the text to replace, or use Write."
             )
-        old, new = _as_in_the_file(text.text, call.old_string, call.new_string)
+        old, new = _match_file_form(text.text, call.old_string, call.new_string)
         count = text.text.count(old)
         if count == 0:
-            return _not_found(path, text.text, call.old_string)
+            return _not_found_error(path, text.text, call.old_string)
         if count > 1 and not call.replace_all:
-            lines = _lines_of(text.text, old)
+            lines = _line_numbers(text.text, old)
             where = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
             return ToolResult.error(
                 f"old_string is there {count} times (lines {where}); nothing was written.",
                 "Give more of the text around it, or set replace_all.",
             )
-        return _written(path, text, text.text.replace(old, new), _place(text.text, old, count))
+        return _encode_change(path, text, text.text.replace(old, new), _describe_position(text.text, old, count))
 
 
-def _new(path: Path, call: EditInput) -> Made | ToolResult:
+def _new(path: Path, call: EditInput) -> NewContent | ToolResult:
     if call.old_string:
         return ToolResult.error(f"There is no file {path}.", "Look for it with Glob, or create it with Write.")
-    return _written(path, Text(""), call.new_string, "created")
+    return _encode_change(path, FileText(""), call.new_string, "created")
 
 
-def _written(path: Path, text: Text, after: str, place: str) -> Made | ToolResult:
+def _encode_change(path: Path, text: FileText, after: str, position: str) -> NewContent | ToolResult:
     try:
-        return Made(text.with_text(after).encode(), f"Changed {path}, {place}")
+        return NewContent(text.with_text(after).encode(), f"Changed {path}, {position}")
     except UnicodeEncodeError:
         return ToolResult.error("new_string holds characters that cannot be written (lone surrogates).")
 
 
-def _as_in_the_file(text: str, old: str, new: str) -> tuple[str, str]:
+def _match_file_form(text: str, old: str, new: str) -> tuple[str, str]:
     """The two strings with line ends, or without line numbers of Read, when only so the old one is found."""
     if old in text:
         return old, new
     lines = old.split("\n")
-    bare = "\n".join(_NUMBERED.sub("", line) for line in lines)
-    numbered = all(_NUMBERED.match(line) for line in lines if line)
+    bare = "\n".join(_LINE_NUMBER.sub("", line) for line in lines)
+    numbered = all(_LINE_NUMBER.match(line) for line in lines if line)
     pairs = [
         (old.replace("\r\n", "\n"), new.replace("\r\n", "\n")),
         (old.replace("\n", "\r\n"), new.replace("\n", "\r\n")),
     ]
     if numbered:
-        pairs.append((bare, "\n".join(_NUMBERED.sub("", line) for line in new.split("\n"))))
+        pairs.append((bare, "\n".join(_LINE_NUMBER.sub("", line) for line in new.split("\n"))))
     return next(((one, other) for one, other in pairs if one in text), (old, new))
 
 
-def _lines_of(text: str, old: str) -> list[int]:
+def _line_numbers(text: str, old: str) -> list[int]:
     found: list[int] = []
     at = text.find(old)
     while at >= 0:
@@ -100,11 +99,11 @@ def _lines_of(text: str, old: str) -> list[int]:
     return found
 
 
-def _place(text: str, old: str, count: int) -> str:
+def _describe_position(text: str, old: str, count: int) -> str:
     return f"{count} places" if count > 1 else f"line {text.count(chr(10), 0, text.find(old)) + 1}"
 
 
-def _not_found(path: Path, text: str, old: str) -> ToolResult:
+def _not_found_error(path: Path, text: str, old: str) -> ToolResult:
     said = f"old_string is not in {path}; nothing was written."
     lines, wanted = text.split("\n"), old.strip("\n").split("\n")
     at = _nearest_line(lines, wanted)
@@ -112,7 +111,7 @@ def _not_found(path: Path, text: str, old: str) -> ToolResult:
         return ToolResult.error(said, "Read the file again and copy the text exactly.")
     there = "\n".join(f"{at + n + 1:6}\t{line}" for n, line in enumerate(lines[at : at + min(len(wanted), 12)]))
     return ToolResult.error(
-        f"{said}\nThe nearest text is this; look at blanks, tabs and every character:\n{shown(there)}",
+        f"{said}\nThe nearest text is this; look at blanks, tabs and every character:\n{replace_surrogates(there)}",
         "Copy it exactly, without the line numbers.",
     )
 
@@ -121,7 +120,7 @@ def _nearest_line(lines: list[str], wanted: list[str]) -> int | None:
     """Where the text that was meant most likely begins."""
     key = max(wanted, key=lambda line: len(line.strip()))
     offset = wanted.index(key)
-    stripped = [line.strip() for line in lines[:_LONGEST_LOOK]]
+    stripped = [line.strip() for line in lines[:_MAX_SEARCHED_LINES]]
     if not key.strip():
         return None
     if key.strip() in stripped:

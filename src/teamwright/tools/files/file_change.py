@@ -1,26 +1,63 @@
-"""What the tools that change one file have in common: who is asked what, and that it goes through `change`.
+"""One change of one file: the stale check, the former content, the replacement, all while nobody else may.
 
-A tool says which file its call means and, from the present content, the new one. Refuses to know what for.
+Write, Edit and NotebookEdit say only what the new content is. Knows what agents have read, and the way back; how a
+file is locked and replaced is in `replacing`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from teamwright.agent.tool import Input, Tool, ToolContext, ToolResult
+from teamwright.agent.tool import Input, Tool, ToolContext, ToolResult, Workplace
 from teamwright.permissions.verdict import Access
-from teamwright.tools.files.change import Made, change
-from teamwright.tools.files.preview import preview_change
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.values import dataclass
+from teamwright.tools.files.edit_journal import digest, load_content, record_edit
+from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
+from teamwright.tools.files.replace_file import MAX_BYTES, lock_file, open_regular, read_all, write_file
 
 
-class FileChange(Tool[Input]):
+def preview_change(path: Path, make: MakeContent) -> str:
+    """The path, then the diff; or the path and why there is none to show."""
+    try:
+        before = _read_for_preview(path)
+    except OSError as problem:
+        return f"{path}\n({problem.strerror or problem})"
+    made = make(before)
+    if isinstance(made, ToolResult):
+        return f"{path}\n({made.brief})"
+    if is_binary(before or b"") or is_binary(made.content):
+        return f"{path}\n(not a text: {len(made.content):,} bytes)"
+    diff = replace_surrogates(unified_diff(path.name, decode(before or b"").text, decode(made.content).text))
+    head = f"{path} (new file)" if before is None else str(path)
+    return f"{head}\n{diff}".rstrip("\n")
+
+
+def _read_for_preview(path: Path) -> bytes | None:
+    try:
+        fd = open_regular(path)
+    except FileNotFoundError:
+        return None
+    try:
+        if os.fstat(fd).st_size > MAX_BYTES:
+            raise OSError("it is larger than 64 MB")
+        return read_all(fd)
+    finally:
+        os.close(fd)
+
+
+class FileChangeTool(Tool[Input]):
     """Base of Write, Edit and NotebookEdit."""
 
-    def file_of(self, call: Input) -> str:
+    def target_path(self, call: Input) -> str:
         """The path as the model gave it."""
         raise AssertionError(f"{type(self).__name__} has no file_of")
 
-    def made(self, path: Path, call: Input, before: bytes | None) -> Made | ToolResult:
+    def new_content(self, path: Path, call: Input, before: bytes | None) -> NewContent | ToolResult:
         """The new content from the present one (None: no such file), or why not. Reads and waits for nothing."""
         raise AssertionError(f"{type(self).__name__} has no made")
 
@@ -30,18 +67,142 @@ class FileChange(Tool[Input]):
 
     def summary(self, call: Input) -> str:
         """The path."""
-        return self.file_of(call)
+        return self.target_path(call)
 
     def access(self, call: Input, ctx: ToolContext) -> Access:
         """One file is written."""
-        return Access(writes=(ctx.workplace.resolve(self.file_of(call)),))
+        return Access(writes=(ctx.workplace.resolve(self.target_path(call)),))
 
     def preview(self, call: Input, ctx: ToolContext) -> str:
         """The whole diff."""
-        path = ctx.workplace.resolve(self.file_of(call))
-        return preview_change(path, lambda before: self.made(path, call, before))
+        path = ctx.workplace.resolve(self.target_path(call))
+        return preview_change(path, lambda before: self.new_content(path, call, before))
 
     async def run(self, call: Input, ctx: ToolContext) -> ToolResult:
         """Change it."""
-        path = ctx.workplace.resolve(self.file_of(call))
-        return self.refusal(path) or await change(ctx, path, lambda before: self.made(path, call, before))
+        path = ctx.workplace.resolve(self.target_path(call))
+        return self.refusal(path) or await change_file(ctx, path, lambda before: self.new_content(path, call, before))
+
+
+THREAD_FROM_BYTES = 256 * 1024
+"""Bytes from which on a file is read or changed in a thread; below it the hop would cost more than the work."""
+
+_CONFLICT_DIFF_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class NewContent:
+    """The new content, and what the model is told when it is in place."""
+
+    content: bytes
+    message: str
+
+
+MakeContent: TypeAlias = Callable[[bytes | None], NewContent | ToolResult]
+"""From the present content (None: no such file) to the new one, or the reason why not. Reads and waits for nothing."""
+
+
+async def change_file(ctx: ToolContext, path: Path, make: MakeContent) -> ToolResult:
+    """Change the file, unless this agent has not read it or it is no longer what was read.
+
+    Nothing is written when the answer is an error. Raises nothing but `CancelledError` and StorageError.
+    """
+    real = Path(os.path.realpath(path))
+    try:
+        async with lock_file(real) as fd:
+            if fd is None or os.fstat(fd).st_size < THREAD_FROM_BYTES:
+                return _change_locked(ctx, path, real, fd, make)
+            return await _finish_work(asyncio.to_thread(_change_locked, ctx, path, real, fd, make))
+    except _ChangeRefused as refused:
+        return refused.result
+    except StorageError:
+        raise
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        return ToolResult.error(f"{path} could not be changed: {reason}.", "Nothing was written.")
+
+
+def _change_locked(ctx: ToolContext, path: Path, real: Path, fd: int | None, make: MakeContent) -> ToolResult:
+    before = None if fd is None else _content(fd)
+    refusal = None if before is None else _stale_refusal(ctx.workplace, path, before)
+    made = refusal or make(before)
+    if isinstance(made, ToolResult):
+        return made
+    if made.content != before:
+        record_edit(ctx, real, before, made.content)
+        try:
+            write_file(real, made.content, fd)
+        except FileExistsError:
+            return _appeared_error(real)
+        ctx.workplace.last_writers.by_path[str(real)] = (ctx.member, digest(made.content))
+    ctx.workplace.note_seen(real, made.content)
+    return _change_result(path, real, before, made)
+
+
+async def _finish_work(work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+    """The result of a thread's work. A thread cannot be stopped: cancelled, this waits for it, the lock still held."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+class _ChangeRefused(Exception):
+    def __init__(self, result: ToolResult) -> None:
+        super().__init__()
+        self.result = result
+
+
+def _content(fd: int) -> bytes:
+    if os.fstat(fd).st_size > MAX_BYTES:
+        raise _ChangeRefused(ToolResult.error("The file is larger than 64 MB.", "Change it with Bash."))
+    return read_all(fd)
+
+
+def _stale_refusal(workplace: Workplace, path: Path, before: bytes) -> ToolResult | None:
+    seen = workplace.last_seen(path)
+    if seen is None:
+        return ToolResult.error(f"You have not read {path} yet; nothing was written.", "Read it, then try again.")
+    now = digest(before)
+    if seen.digest == now:
+        return None
+    who, whose = workplace.last_writers.by_path.get(os.path.realpath(path), ("", ""))
+    cause = f"{who} changed it" if whose == now else "a command or a program outside the team changed it"
+    said = f"Conflict: {path} is not what you read: {cause}. Nothing was written."
+    return ToolResult(
+        f"{said}\n{_diff_since_read(workplace, path, seen.digest, before)}"
+        "Read it again, then make your change where it still fits.",
+        is_error=True,
+        brief=said,
+        facts={"conflict": {"path": str(path), "by": who if whose == now else None, "read": seen.digest, "now": now}},
+    )
+
+
+def _diff_since_read(workplace: Workplace, path: Path, read: str, now: bytes) -> str:
+    former = load_content(workplace.edit_history, read)
+    if former is None or is_binary(former) or is_binary(now):
+        return ""
+    lines = replace_surrogates(unified_diff(path.name, decode(former).text, decode(now).text)).split("\n")
+    cut = [*lines[:_CONFLICT_DIFF_LINES], "[…]"] if len(lines) > _CONFLICT_DIFF_LINES else lines
+    return "What changed since you read it:\n" + "\n".join(cut).rstrip("\n") + "\n"
+
+
+def _appeared_error(real: Path) -> ToolResult:
+    return ToolResult.error(
+        f"Conflict: {real} was created since you looked. Nothing was written.", "Read it, then try again."
+    )
+
+
+def _change_result(path: Path, real: Path, before: bytes | None, content: NewContent) -> ToolResult:
+    old, new = before or b"", content.content
+    binary = is_binary(old) or is_binary(new)
+    diff = "" if binary else replace_surrogates(unified_diff(path.name, decode(old).text, decode(new).text))
+    added, removed = count_changes(diff)
+    brief = f"+{added} -{removed}"
+    return ToolResult(
+        f"{content.message} ({brief} lines)" if diff else content.message,
+        brief=brief,
+        facts={"path": str(real), "diff": diff, "added": added, "removed": removed},
+    )

@@ -10,18 +10,17 @@ from pathlib import Path
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.agent.workplace import Workplace
-from teamwright.permissions.left_out import LeftOut, expression
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult, Workplace
+from teamwright.permissions.excluded_paths import ExcludedPaths, compile_patterns
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass
 from teamwright.storage.globs import compiled
-from teamwright.tools.files.walk import OutOfTime, walk
+from teamwright.tools.files.walk import WalkTimeout, walk
 
-MOST = 100
+MAX_FILES = 100
 """Files in one answer."""
 
-WITHIN_S = 20.0
+TIMEOUT_S = 20.0
 """How long a walk may take."""
 
 _MAGIC = re.compile(r"[*?\[{]")
@@ -35,11 +34,11 @@ class GlobInput(ToolInput):
 
 
 @dataclass(slots=True)
-class _Found:
+class _WalkResult:
     """What a walk found: (mtime, path), and whether it came to its end."""
 
     files: list[tuple[float, str]]
-    whole: bool = True
+    is_complete: bool = True
 
 
 class Glob(Tool[GlobInput]):
@@ -48,7 +47,7 @@ class Glob(Tool[GlobInput]):
     name = "Glob"
     input_type = GlobInput
 
-    def read_only(self, call: GlobInput) -> bool:
+    def is_read_only(self, call: GlobInput) -> bool:
         """Always."""
         return True
 
@@ -70,14 +69,16 @@ class Glob(Tool[GlobInput]):
             matcher = compiled([pattern])
         except re.error as problem:
             return ToolResult.error(f"The pattern cannot be read: {problem}.")
-        left_out = ctx.left_out(self.name, base)
-        found = await asyncio.to_thread(_find, base, matcher, left_out, time.monotonic() + WITHIN_S)
+        left_out = ctx.excluded_paths(self.name, base)
+        found = await asyncio.to_thread(_find, base, matcher, left_out, time.monotonic() + TIMEOUT_S)
         found.files.sort(key=lambda file: (-file[0], file[1]))
-        lines = [shorter(path, place.cwd) for _, path in found.files[:MOST]]
-        if len(found.files) > MOST:
-            lines.append(f"[the newest {MOST} of {len(found.files)}: give a narrower pattern or path for the others]")
-        if not found.whole:
-            lines.append(f"[the search was ended after {WITHIN_S:g} s: give a narrower path]")
+        lines = [relative_path(path, place.cwd) for _, path in found.files[:MAX_FILES]]
+        if len(found.files) > MAX_FILES:
+            lines.append(
+                f"[the newest {MAX_FILES} of {len(found.files)}: give a narrower pattern or path for the others]"
+            )
+        if not found.is_complete:
+            lines.append(f"[the search was ended after {TIMEOUT_S:g} s: give a narrower path]")
         if not found.files:
             lines.insert(0, f"No file matches {call.pattern} in {base}. (What git ignores is left out.)")
         if note := left_out.note(str(base)):
@@ -86,15 +87,15 @@ class Glob(Tool[GlobInput]):
         return ToolResult("\n".join(lines), brief=f"{count} file{'' if count == 1 else 's'}", facts={"count": count})
 
 
-def shorter(path: str, cwd: Path) -> str:
+def relative_path(path: str, cwd: Path) -> str:
     """A path as it is told: relative to the working directory if it lies below it."""
     base = str(cwd).rstrip("/") + "/"
     return path[len(base) :] if path.startswith(base) else path
 
 
-def _split(call: GlobInput, place: Workplace) -> tuple[Path, str]:
+def _split(call: GlobInput, workplace: Workplace) -> tuple[Path, str]:
     """The directory to walk and the pattern below it; a pattern may begin with fixed directories, or at the root."""
-    base = place.resolve(call.path) if call.path else place.cwd
+    base = workplace.resolve(call.path) if call.path else workplace.cwd
     pattern = call.pattern.strip()
     if not pattern.startswith(("/", "~", "../")):
         return base, pattern
@@ -106,22 +107,22 @@ def _split(call: GlobInput, place: Workplace) -> tuple[Path, str]:
     return Path(os.path.normpath(start)), "./" + "/".join(parts) if len(parts) > 1 else "/" + parts[0]
 
 
-def _find(base: Path, matcher: re.Pattern[str], left_out: LeftOut, deadline: float) -> _Found:
+def _find(base: Path, matcher: re.Pattern[str], left_out: ExcludedPaths, deadline: float) -> _WalkResult:
     start = len(str(base).rstrip("/")) + 1
-    found = _Found([])
-    but = expression(left_out.patterns) if left_out.patterns else None
+    found = _WalkResult([])
+    but = compile_patterns(left_out.patterns) if left_out.patterns else None
     try:
-        for entry in walk(base, deadline=deadline, but=but):
+        for entry in walk(base, deadline=deadline, excluded=but):
             if matcher.match(entry.path, start) is None:
                 continue
             if not entry.is_symlink() or not left_out.forbids(entry.path):
-                found.files.append((_changed(entry), entry.path))
-    except OutOfTime:
-        found.whole = False
+                found.files.append((_modified_at(entry), entry.path))
+    except WalkTimeout:
+        found.is_complete = False
     return found
 
 
-def _changed(entry: os.DirEntry[str]) -> float:
+def _modified_at(entry: os.DirEntry[str]) -> float:
     try:
         return entry.stat().st_mtime
     except OSError:  # gone meanwhile

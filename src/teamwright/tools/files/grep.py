@@ -14,25 +14,25 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.permissions.left_out import NOTHING_LEFT_OUT, LeftOut, Segments, expression
+from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments, compile_patterns
 from teamwright.permissions.verdict import Access
+from teamwright.processes.process_group import ProcessCommand, run_command
+from teamwright.processes.process_output import ProcessOutput
 from teamwright.protocol.values import dataclass
 from teamwright.storage.globs import alternatives, compiled
-from teamwright.storage.output import Output
-from teamwright.storage.processes.process import Command, run
-from teamwright.tools.files import globs
-from teamwright.tools.files.glob import shorter
+from teamwright.tools.files import patterns
+from teamwright.tools.files.glob import relative_path
 from teamwright.tools.files.search import Search
 
-WITHIN_S = 20.0
-LINE_CUT = 500
-TEXT_CUT = 30_000
+TIMEOUT_S = 20.0
+MAX_LINE = 500
+MAX_TEXT = 30_000
 DEFAULT_LINES = 200
-_MOST_READ = 8_000_000
-_ESCAPED = re.compile(r"[\\\[\]{}! ]")
-_PACKAGE = Path(__file__).parents[3]
+_MAX_OUTPUT = 8_000_000
+_GLOB_SPECIAL = re.compile(r"[\\\[\]{}! ]")
+_SOURCE_ROOT = Path(__file__).parents[3]
 
-Mode = Literal["content", "files_with_matches", "count"]
+OutputMode = Literal["content", "files_with_matches", "count"]
 
 
 class GrepInput(ToolInput):
@@ -44,7 +44,7 @@ class GrepInput(ToolInput):
     path: str | None = Field(None, description="File or directory.")
     glob: str | None = Field(None, description="Path pattern: `src/**/*.py`, `!*.min.js`.")
     type: str | None = Field(None, description="Language: py, ts, go, rust, …")
-    output_mode: Mode = Field("files_with_matches", description="Kind of result.")
+    output_mode: OutputMode = Field("files_with_matches", description="Kind of result.")
     ignore_case: bool = Field(False, alias="-i", description="Case ignored.")
     line_numbers: bool = Field(True, alias="-n", description="Line numbers.")
     after: int = Field(0, alias="-A", ge=0, le=100, description="Lines after.")
@@ -55,13 +55,13 @@ class GrepInput(ToolInput):
 
 
 @dataclass(slots=True)
-class _Answer:
+class _SearchOutput:
     """What an engine gave: its output, whether that is all, or why there is none."""
 
     output: str = ""
-    whole: bool = True
+    is_complete: bool = True
     timed_out: bool = False
-    trouble: str = ""
+    problem: str = ""
 
 
 class Grep(Tool[GrepInput]):
@@ -73,7 +73,7 @@ class Grep(Tool[GrepInput]):
     def __init__(self, engine: str | None = None) -> None:
         self._engine = engine
 
-    def read_only(self, call: GrepInput) -> bool:
+    def is_read_only(self, call: GrepInput) -> bool:
         """Always."""
         return True
 
@@ -92,41 +92,41 @@ class Grep(Tool[GrepInput]):
         root = place.resolve(call.path) if call.path else place.cwd
         if not (root.is_dir() or root.is_file()):
             return ToolResult.error(f"There is no file or directory {root}.", f"You are in {place.cwd}.")
-        if call.type and globs.extensions(call.type) is None:
-            return ToolResult.error(f"The type {call.type!r} is not known.", f"Known: {' '.join(globs.TYPES)}.")
-        left_out = ctx.left_out(self.name, root) if root.is_dir() else NOTHING_LEFT_OUT
+        if call.type and patterns.type_extensions(call.type) is None:
+            return ToolResult.error(f"The type {call.type!r} is not known.", f"Known: {' '.join(patterns.FILE_TYPES)}.")
+        left_out = ctx.excluded_paths(self.name, root) if root.is_dir() else NOTHING_EXCLUDED
         search = _search(call, root, left_out)
-        answer = await self._asked(search)
-        if answer.trouble:
+        answer = await self._run_search(search)
+        if answer.problem:
             return ToolResult.error(
-                f"The pattern cannot be read: {answer.trouble}", "Escape ( ) [ ] { } . * + ? | ^ $ to mean them."
+                f"The pattern cannot be read: {answer.problem}", "Escape ( ) [ ] { } . * + ? | ^ $ to mean them."
             )
         try:
-            files = _Wanted.of(call, root, left_out)
+            files = _FileFilter.from_call(call, root, left_out)
         except re.error as problem:
             return ToolResult.error(f"The glob cannot be read: {problem}.")
-        return _told(call, _lines(answer.output, call, files, place.cwd), answer, left_out.note(str(root)))
+        return _search_result(call, _lines(answer.output, call, files, place.cwd), answer, left_out.note(str(root)))
 
-    async def _asked(self, search: Search) -> _Answer:
-        engine = ripgrep() if self._engine is None else self._engine
+    async def _run_search(self, search: Search) -> _SearchOutput:
+        engine = find_ripgrep() if self._engine is None else self._engine
         if engine:
             answer = await _run(_ripgrep_argv(engine, search), {"PATH": os.environ.get("PATH", "")})
-            if not answer.trouble:
+            if not answer.problem:
                 return answer
         # Ours reads what ripgrep does not: looking around, back references, a brace that is only a brace.
-        path = os.pathsep.join(part for part in (str(_PACKAGE), os.environ.get("PYTHONPATH", "")) if part)
+        path = os.pathsep.join(part for part in (str(_SOURCE_ROOT), os.environ.get("PYTHONPATH", "")) if part)
         argv = (sys.executable, "-P", "-m", "teamwright.tools.files.search", search.as_argument())
         return await _run(argv, {"PYTHONPATH": path, "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"})
 
 
 @cache
-def ripgrep() -> str:
+def find_ripgrep() -> str:
     """The path of ripgrep, or empty."""
     return shutil.which("rg") or ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _FileFilter:
     """Which files of the answer count: paths below `start` that match all of `match` and none of `refuse`.
 
     What must not be read was not searched; `but` makes sure that no engine shows it.
@@ -135,36 +135,38 @@ class _Wanted:
     start: int
     match: tuple[re.Pattern[str], ...]
     refuse: tuple[re.Pattern[str], ...]
-    but: re.Pattern[str] | None = None
+    excluded: re.Pattern[str] | None = None
 
     @classmethod
-    def of(cls, call: GrepInput, root: Path, left_out: LeftOut) -> _Wanted:
+    def from_call(cls, call: GrepInput, root: Path, left_out: ExcludedPaths) -> _FileFilter:
         if root.is_file():
             return cls(0, (), ())
-        given = globs.listed(call.glob or "")
+        given = patterns.split_patterns(call.glob or "")
         match = [compiled(wanted)] if (wanted := [one for one in given if one[0] != "!"]) else []
         if call.type:
-            match.append(compiled(_names_of(call.type)))
+            match.append(compiled(_type_patterns(call.type)))
         refuse = [compiled([one[1:]]) for one in given if one[0] == "!"]
-        but = expression(left_out.patterns) if left_out.patterns else None
+        but = compile_patterns(left_out.patterns) if left_out.patterns else None
         return cls(len(str(root).rstrip("/")) + 1, tuple(match), tuple(refuse), but)
 
     def __contains__(self, path: str) -> bool:
-        if self.but is not None and self.but.fullmatch(path, self.start):
+        if self.excluded is not None and self.excluded.fullmatch(path, self.start):
             return False
         return all(one.match(path, self.start) for one in self.match) and not any(
             one.match(path, self.start) for one in self.refuse
         )
 
 
-def _names_of(kind: str) -> list[str]:
-    return [f"*.{extension}" for extension in globs.extensions(kind) or ()]
+def _type_patterns(kind: str) -> list[str]:
+    return [f"*.{extension}" for extension in patterns.type_extensions(kind) or ()]
 
 
-def _search(call: GrepInput, root: Path, left_out: LeftOut) -> Search:
+def _search(call: GrepInput, root: Path, left_out: ExcludedPaths) -> Search:
     # Only patterns of names narrow the search itself: both engines read those alike; the rest is done on the answer.
-    wanted = [one for one in globs.listed(call.glob or "") if one[0] != "!"]
-    names = wanted if wanted and not any("/" in one for one in wanted) else _names_of(call.type) if call.type else []
+    wanted = [one for one in patterns.split_patterns(call.glob or "") if one[0] != "!"]
+    names = (
+        wanted if wanted and not any("/" in one for one in wanted) else _type_patterns(call.type) if call.type else []
+    )
     return Search(
         call.pattern,
         str(root),
@@ -199,30 +201,32 @@ def _ripgrep_argv(engine: str, search: Search) -> tuple[str, ...]:
     if search.names and not Path(search.root).is_file():
         flags += [f"--type-add=wanted:{name}" for one in search.names for name in alternatives(one)]
         flags.append("--type=wanted")
-    flags += [f"--iglob=!{_anchored(search.root, segments)}" for segments in search.but]
+    flags += [f"--iglob=!{_anchor_pattern(search.root, segments)}" for segments in search.but]
     return (engine, *flags, "-e", search.pattern, "--", search.root)
 
 
-def _anchored(root: str, segments: Segments) -> str:
+def _anchor_pattern(root: str, segments: Segments) -> str:
     """A pattern as ripgrep reads it, from the root on, where it is started."""
-    begin = _ESCAPED.sub(r"\\\g<0>", root.rstrip("/")).replace("*", r"\*").replace("?", r"\?")
-    rest = (part if part == "**" else re.sub(r"\*+", "*", _ESCAPED.sub(r"\\\g<0>", part)) for part in segments)
+    begin = _GLOB_SPECIAL.sub(r"\\\g<0>", root.rstrip("/")).replace("*", r"\*").replace("?", r"\?")
+    rest = (part if part == "**" else re.sub(r"\*+", "*", _GLOB_SPECIAL.sub(r"\\\g<0>", part)) for part in segments)
     return "/".join((begin, *rest))
 
 
-async def _run(argv: Sequence[str], env: dict[str, str]) -> _Answer:
-    output, errors = Output(_MOST_READ), Output(2_000)
-    outcome = await run(Command(argv, Path("/"), env, by_agent=False), output, errors, timeout_s=WITHIN_S, grace_s=0.5)
+async def _run(argv: Sequence[str], env: dict[str, str]) -> _SearchOutput:
+    output, errors = ProcessOutput(_MAX_OUTPUT), ProcessOutput(2_000)
+    outcome = await run_command(
+        ProcessCommand(argv, Path("/"), env, is_for_agent=False), output, errors, timeout_s=TIMEOUT_S, grace_s=0.5
+    )
     if outcome.exit_code == 2 and not outcome.timed_out and outcome.errors.strip():
-        return _Answer(trouble=outcome.errors.replace("regex parse error:", "").strip()[-300:])
-    return _Answer(output.head(), not output.is_cut, outcome.timed_out)
+        return _SearchOutput(problem=outcome.errors.replace("regex parse error:", "").strip()[-300:])
+    return _SearchOutput(output.head(), not output.is_cut, outcome.timed_out)
 
 
-def _lines(output: str, call: GrepInput, files: _Wanted, cwd: Path) -> list[str]:
+def _lines(output: str, call: GrepInput, files: _FileFilter, cwd: Path) -> list[str]:
     """The answer's lines, of the files that count, with paths as they are told."""
     if call.output_mode == "files_with_matches":
         found = [path for path in output.split("\0") if path.strip() and path in files]
-        return [shorter(path, cwd) for path in sorted(found, key=_newest)]
+        return [relative_path(path, cwd) for path in sorted(found, key=_newest_first)]
     made: list[str] = []
     for ended in output.split("\n"):
         line = ended.removesuffix("\r")  # ripgrep ends its own lines that way too, once it was told of CR LF
@@ -231,7 +235,7 @@ def _lines(output: str, call: GrepInput, files: _Wanted, cwd: Path) -> list[str]
             if line == "--" and made and made[-1] != "--":
                 made.append(line)
         elif path in files:
-            made.append(_line(shorter(path, cwd), rest, call))
+            made.append(_line(relative_path(path, cwd), rest, call))
     return made[:-1] if made and made[-1] == "--" else made
 
 
@@ -242,22 +246,22 @@ def _line(path: str, rest: str, call: GrepInput) -> str:
     if found is None:  # ripgrep's word on a binary file
         return f"{path}: {rest}"
     text = rest[found.end() :]
-    cut = text if len(text) <= LINE_CUT else f"{text[:LINE_CUT]} [… {len(text) - LINE_CUT:,} characters more]"
+    cut = text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]} [… {len(text) - MAX_LINE:,} characters more]"
     number = f"{found.group(1)}{found.group(2)}" if call.line_numbers else ""
     return f"{path}{found.group(2)}{number}{cut}"
 
 
-def _newest(path: str) -> tuple[float, str]:
+def _newest_first(path: str) -> tuple[float, str]:
     try:
         return -os.stat(path).st_mtime, path
     except OSError:
         return 0.0, path
 
 
-def _told(call: GrepInput, lines: list[str], answer: _Answer, left_out: str) -> ToolResult:
+def _search_result(call: GrepInput, lines: list[str], answer: _SearchOutput, left_out: str) -> ToolResult:
     limit = call.head_limit or DEFAULT_LINES
     given: list[str] = []
-    room = TEXT_CUT
+    room = MAX_TEXT
     for line in lines[:limit]:
         room -= len(line) + 1
         if room < 0:
@@ -267,8 +271,8 @@ def _told(call: GrepInput, lines: list[str], answer: _Answer, left_out: str) -> 
     if len(given) < len(lines):
         notes.append(f"[{len(given)} of {len(lines)} lines: narrow the search, or give head_limit]")
     if answer.timed_out:
-        notes.append(f"[the search was ended after {WITHIN_S:g} s: narrow it by path, glob or type]")
-    elif not answer.whole:
+        notes.append(f"[the search was ended after {TIMEOUT_S:g} s: narrow it by path, glob or type]")
+    elif not answer.is_complete:
         notes.append("[there was more than can be read: narrow the search]")
     if left_out:
         notes.append(left_out)

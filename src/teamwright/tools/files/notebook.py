@@ -24,31 +24,31 @@ def parse(content: bytes) -> Notebook:
     return cast("Notebook", made)
 
 
-def serialise(book: Notebook, former: bytes) -> bytes:
+def serialise(document: Notebook, former: bytes) -> bytes:
     """The bytes, indented and ended as the former ones were."""
     indent = re.match(rb"\{\r?\n( *)\"", former)
-    text = json.dumps(book, ensure_ascii=False, indent=len(indent.group(1)) if indent else None)
+    text = json.dumps(document, ensure_ascii=False, indent=len(indent.group(1)) if indent else None)
     return text.encode("utf-8", "surrogatepass") + (b"\n" if former.endswith(b"\n") else b"")
 
 
-def cells(book: Notebook) -> list[Cell]:
+def cells(document: Notebook) -> list[Cell]:
     """The cells in order."""
-    return cast("list[Cell]", book["cells"])
+    return cast("list[Cell]", document["cells"])
 
 
-def joined(source: str | list[str] | None) -> str:
+def join_source(source: str | list[str] | None) -> str:
     """A multi-line string of the format as text."""
     return source if isinstance(source, str) else "".join(source or ())
 
 
-def split(text: str) -> list[str]:
+def split_source(text: str) -> list[str]:
     """Text as a multi-line string of the format."""
     return text.splitlines(keepends=True)
 
 
-def find(book: Notebook, wanted: str) -> int | None:
+def find_cell(document: Notebook, wanted: str) -> int | None:
     """The index of the cell with this id, or of this number (`3`, `cell-3`, from 0), or None."""
-    listed = cells(book)
+    listed = cells(document)
     by_id = [n for n, cell in enumerate(listed) if cell.get("id") == wanted]
     if by_id:
         return by_id[0]
@@ -56,13 +56,13 @@ def find(book: Notebook, wanted: str) -> int | None:
     return int(number) if number.isdecimal() and int(number) < len(listed) else None
 
 
-def render(book: Notebook) -> str:
+def render(document: Notebook) -> str:
     """All cells with their ids, and their outputs, cut."""
     parts: list[str] = []
-    for n, cell in enumerate(cells(book)):
+    for n, cell in enumerate(cells(document)):
         kind = cell.get("cell_type", "raw")
         parts.append(
-            f'<cell {n} id="{cell.get("id", f"cell-{n}")}" type="{kind}">\n{joined(cell.get("source"))}\n</cell>'
+            f'<cell {n} id="{cell.get("id", f"cell-{n}")}" type="{kind}">\n{join_source(cell.get("source"))}\n</cell>'
         )
         outputs = [text for one in cast("list[Cell]", cell.get("outputs") or []) if (text := _output(one))]
         if outputs:
@@ -73,12 +73,12 @@ def render(book: Notebook) -> str:
 def _output(output: Cell) -> str:
     match output.get("output_type"):
         case "stream":
-            text = joined(output.get("text"))
+            text = join_source(output.get("text"))
         case "error":
-            text = joined([f"{line}\n" for line in output.get("traceback") or [str(output.get("evalue", ""))]])
+            text = join_source([f"{line}\n" for line in output.get("traceback") or [str(output.get("evalue", ""))]])
         case _:
             shown = cast("dict[str, Any]", output.get("data") or {})
             others = [f"[{kind}]" for kind in shown if not kind.startswith("text/")]
-            text = joined(shown.get("text/plain")) + ("\n" + " ".join(others) if others else "")
+            text = join_source(shown.get("text/plain")) + ("\n" + " ".join(others) if others else "")
     text = _ANSI.sub("", text).strip("\n")
     return text if len(text) <= _OUTPUT else f"{text[:_OUTPUT]}\n[… {len(text) - _OUTPUT:,} characters more]"

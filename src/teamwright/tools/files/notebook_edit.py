@@ -11,8 +11,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import ToolContext, ToolInput, ToolResult
 from teamwright.tools.files import notebook
-from teamwright.tools.files.change import Made
-from teamwright.tools.files.file_change import FileChange
+from teamwright.tools.files.file_change import FileChangeTool, NewContent
 from teamwright.tools.files.notebook import Cell, Notebook
 
 
@@ -26,13 +25,13 @@ class NotebookEditInput(ToolInput):
     edit_mode: Literal["replace", "insert", "delete"] = Field("replace", description="Kind of change.")
 
 
-class NotebookEdit(FileChange[NotebookEditInput]):
+class NotebookEdit(FileChangeTool[NotebookEditInput]):
     """Changes one cell; the others keep their outputs."""
 
     name = "NotebookEdit"
     input_type = NotebookEditInput
 
-    def file_of(self, call: NotebookEditInput) -> str:
+    def target_path(self, call: NotebookEditInput) -> str:
         """See FileChange."""
         return call.notebook_path
 
@@ -48,7 +47,7 @@ class NotebookEdit(FileChange[NotebookEditInput]):
         """What, and the whole diff of the file."""
         return f"{call.edit_mode} in {super().preview(call, ctx)}"
 
-    def made(self, path: Path, call: NotebookEditInput, before: bytes | None) -> Made | ToolResult:
+    def new_content(self, path: Path, call: NotebookEditInput, before: bytes | None) -> NewContent | ToolResult:
         """See FileChange."""
         if before is None:
             return ToolResult.error(f"There is no file {path}.", "Look for it with Glob, or create it with Write.")
@@ -56,7 +55,7 @@ class NotebookEdit(FileChange[NotebookEditInput]):
             book = notebook.parse(before)
         except ValueError as problem:
             return ToolResult.error(f"{path} is no notebook that can be read: {problem}.", "Nothing was written.")
-        at = None if call.cell_id is None else notebook.find(book, call.cell_id)
+        at = None if call.cell_id is None else notebook.find_cell(book, call.cell_id)
         if at is None and not (call.edit_mode == "insert" and call.cell_id is None):
             count = len(notebook.cells(book))
             return ToolResult.error(
@@ -65,14 +64,14 @@ class NotebookEdit(FileChange[NotebookEditInput]):
                 if count
                 else "The notebook has no cells.",
             )
-        said = _CHANGES[call.edit_mode](book, -1 if at is None else at, call)
-        return Made(notebook.serialise(book, before), f"{said} in {path}")
+        said = _EDIT_MODES[call.edit_mode](book, -1 if at is None else at, call)
+        return NewContent(notebook.serialise(book, before), f"{said} in {path}")
 
 
-def _replace(book: Notebook, at: int, call: NotebookEditInput) -> str:
-    cell = notebook.cells(book)[at]
+def _replace(document: Notebook, at: int, call: NotebookEditInput) -> str:
+    cell = notebook.cells(document)[at]
     cell["cell_type"] = call.cell_type or cell.get("cell_type", "code")
-    cell["source"] = notebook.split(call.new_source)
+    cell["source"] = notebook.split_source(call.new_source)
     if cell["cell_type"] == "code":  # what the old code printed says nothing of the new
         cell["outputs"], cell["execution_count"] = [], None
     else:
@@ -81,26 +80,26 @@ def _replace(book: Notebook, at: int, call: NotebookEditInput) -> str:
     return f"Replaced cell {at}"
 
 
-def _insert(book: Notebook, at: int, call: NotebookEditInput) -> str:
+def _insert(document: Notebook, at: int, call: NotebookEditInput) -> str:
     kind = call.cell_type or "code"
     cell: Cell = {"cell_type": kind}
     name = ""
-    if (int(book.get("nbformat", 4)), int(book.get("nbformat_minor", 5))) >= (4, 5):
+    if (int(document.get("nbformat", 4)), int(document.get("nbformat_minor", 5))) >= (4, 5):
         cell["id"] = name = secrets.token_hex(4)
     cell["metadata"] = dict[str, Any]()
-    cell["source"] = notebook.split(call.new_source)
+    cell["source"] = notebook.split_source(call.new_source)
     if kind == "code":
         cell |= {"execution_count": None, "outputs": list[Any]()}
-    notebook.cells(book).insert(at + 1, cell)
+    notebook.cells(document).insert(at + 1, cell)
     return f"Inserted cell {at + 1}" + (f" (id {name})" if name else "")
 
 
-def _delete(book: Notebook, at: int, call: NotebookEditInput) -> str:
-    del notebook.cells(book)[at]
+def _delete(document: Notebook, at: int, call: NotebookEditInput) -> str:
+    del notebook.cells(document)[at]
     return f"Deleted cell {at}"
 
 
-_CHANGES: dict[str, Callable[[Notebook, int, NotebookEditInput], str]] = {
+_EDIT_MODES: dict[str, Callable[[Notebook, int, NotebookEditInput], str]] = {
     "replace": _replace,
     "insert": _insert,
     "delete": _delete,

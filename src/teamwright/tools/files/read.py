@@ -13,23 +13,22 @@ from pathlib import Path
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.agent.workplace import Workplace
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult, Workplace
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.blocks import image_block, text_block
-from teamwright.protocol.images import image_type, unfit_image
+from teamwright.protocol.images import image_problem, image_type
+from teamwright.protocol.messages import image_block, text_block
 from teamwright.tools.files import notebook
-from teamwright.tools.files.change import HOP_FROM
-from teamwright.tools.files.replacing import MOST, open_regular, read_all
-from teamwright.tools.files.text import decode, is_binary, shown
+from teamwright.tools.files.file_change import THREAD_FROM_BYTES
+from teamwright.tools.files.file_text import decode, is_binary, replace_surrogates
+from teamwright.tools.files.replace_file import MAX_BYTES, open_regular, read_all
 
-LINES = 2_000
+DEFAULT_LINES = 2_000
 """Lines of a file that are given when no number is asked for."""
 
-LINE_CUT = 2_000
+MAX_LINE = 2_000
 """Characters of one line."""
 
-TEXT_CUT = 60_000
+MAX_TEXT = 60_000
 """Characters of one answer: some 15,000 tokens."""
 
 
@@ -47,7 +46,7 @@ class Read(Tool[ReadInput]):
     name = "Read"
     input_type = ReadInput
 
-    def read_only(self, call: ReadInput) -> bool:
+    def is_read_only(self, call: ReadInput) -> bool:
         """Always."""
         return True
 
@@ -66,19 +65,19 @@ class Read(Tool[ReadInput]):
             found = os.stat(path)
             if stat.S_ISDIR(found.st_mode):
                 return ToolResult.error(f"{path} is a directory.", f'List it with Glob: pattern "*", path "{path}".')
-            if found.st_size > MOST:
+            if found.st_size > MAX_BYTES:
                 return ToolResult.error(
                     f"{path} has {found.st_size:,} bytes; 64 MB is the most.",
                     "Search it with Grep, or take a part with head, tail or sed.",
                 )
-            content = _content(path) if found.st_size < HOP_FROM else await asyncio.to_thread(_content, path)
+            content = _content(path) if found.st_size < THREAD_FROM_BYTES else await asyncio.to_thread(_content, path)
         except (FileNotFoundError, NotADirectoryError):
-            return await asyncio.to_thread(_missing, path, ctx.workplace)
+            return await asyncio.to_thread(_missing_file_error, path, ctx.workplace)
         except OSError as problem:
             return ToolResult.error(f"{path} cannot be read: {problem.strerror or problem}.")
-        result = _shown(path, content, call, ctx.workplace)
+        result = _render(path, content, call, ctx.workplace)
         if not result.is_error:
-            ctx.workplace.noted(path, content)
+            ctx.workplace.note_seen(path, content)
         return result
 
 
@@ -90,10 +89,10 @@ def _content(path: Path) -> bytes:
         os.close(fd)
 
 
-def _shown(path: Path, content: bytes, call: ReadInput, place: Workplace) -> ToolResult:
+def _render(path: Path, content: bytes, call: ReadInput, workplace: Workplace) -> ToolResult:
     kind = image_type(content)
     if kind is not None:
-        return _image(path, content, kind, place)
+        return _image(path, content, kind, workplace)
     if is_binary(content):
         return ToolResult.error(
             f"{path} is not a text file ({len(content):,} bytes).", "Look at it with `file` or `xxd` in Bash."
@@ -108,20 +107,20 @@ def _shown(path: Path, content: bytes, call: ReadInput, place: Workplace) -> Too
     return _text(path, decode(content).text, call, numbered=True)
 
 
-def _image(path: Path, content: bytes, kind: str, place: Workplace) -> ToolResult:
-    if not place.images:
+def _image(path: Path, content: bytes, kind: str, workplace: Workplace) -> ToolResult:
+    if not workplace.accepts_images:
         return ToolResult.error(
             f"{path} is an image, and this model cannot see images.",
             "Work without it, or tell the user; `file` in Bash gives its size.",
         )
-    if why := unfit_image(content):
+    if why := image_problem(content):
         return ToolResult.error(f"{path} {why}.", "Make a smaller or whole copy and read that.")
     blocks = [text_block(f"{path} ({kind})"), image_block(kind, base64.b64encode(content).decode())]
     return ToolResult(blocks, brief=f"image, {len(content):,} bytes", facts={"path": str(path), "media_type": kind})
 
 
 def _text(path: Path, text: str, call: ReadInput, *, numbered: bool) -> ToolResult:
-    lines = shown(text).split("\n")
+    lines = replace_surrogates(text).split("\n")
     if lines[-1] == "":
         lines.pop()
     if not lines:
@@ -130,11 +129,11 @@ def _text(path: Path, text: str, call: ReadInput, *, numbered: bool) -> ToolResu
     if first > len(lines):
         return ToolResult.error(f"{path} has only {len(lines)} lines.", "Give a smaller offset.")
     given: list[str] = []
-    room = TEXT_CUT
-    for number, line in enumerate(lines[first - 1 : first - 1 + (call.limit or LINES)], first):
+    room = MAX_TEXT
+    for number, line in enumerate(lines[first - 1 : first - 1 + (call.limit or DEFAULT_LINES)], first):
         cut = line.removesuffix("\r")
-        if len(cut) > LINE_CUT:
-            cut = f"{cut[:LINE_CUT]} [… {len(cut) - LINE_CUT:,} characters more]"
+        if len(cut) > MAX_LINE:
+            cut = f"{cut[:MAX_LINE]} [… {len(cut) - MAX_LINE:,} characters more]"
         room -= len(cut) + 8
         if room < 0 and given:
             break
@@ -147,7 +146,7 @@ def _text(path: Path, text: str, call: ReadInput, *, numbered: bool) -> ToolResu
     return ToolResult("\n".join(given) + note + more, brief=brief, facts=facts)
 
 
-def _missing(path: Path, place: Workplace) -> ToolResult:
+def _missing_file_error(path: Path, workplace: Workplace) -> ToolResult:
     """What could have been meant: like names beside it, else the same name elsewhere below the working directory."""
     near: list[Path] = []
     if path.parent.is_dir():
@@ -158,10 +157,10 @@ def _missing(path: Path, place: Workplace) -> ToolResult:
         close = difflib.get_close_matches(path.name.lower(), lower, n=3, cutoff=0.6)
         near = [path.parent / lower[name] for name in close]
     if not near and len(path.parts) > 1:
-        tail = [place.cwd.joinpath(*path.parts[n:]) for n in range(1, len(path.parts))]
+        tail = [workplace.cwd.joinpath(*path.parts[n:]) for n in range(1, len(path.parts))]
         near = [one for one in tail if one.exists()][:1]
     meant = " or ".join(str(one) for one in near)
     return ToolResult.error(
         f"There is no file {path}.",
-        f"Did you mean {meant}?" if meant else f"Look for it with Glob. You are in {place.cwd}.",
+        f"Did you mean {meant}?" if meant else f"Look for it with Glob. You are in {workplace.cwd}.",
     )

@@ -14,12 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from teamwright.permissions.left_out import Segments
-from teamwright.permissions.left_out import expression as left_out_of
+from teamwright.permissions.excluded_paths import Segments
+from teamwright.permissions.excluded_paths import compile_patterns as left_out_of
 from teamwright.protocol.values import dataclass
 from teamwright.storage.globs import compiled
-from teamwright.storage.plain import read_plain
-from teamwright.tools.files.text import decode, is_binary, shown
+from teamwright.storage.read_bounded import read_plain
+from teamwright.tools.files.file_text import decode, is_binary, replace_surrogates
 from teamwright.tools.files.walk import walk
 
 _CLASSES = {
@@ -33,7 +33,7 @@ _CLASSES = {
     "word": r"\w",
     "xdigit": "0-9a-fA-F",
 }
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """Larger files are not searched."""
 
 
@@ -59,7 +59,7 @@ class Search:
         return json.dumps(asdict(self))
 
 
-def expression(search: Search) -> re.Pattern[str]:
+def compile_expression(search: Search) -> re.Pattern[str]:
     """The pattern, with what other dialects spell differently. Raises re.error."""
     text = re.sub(r"\[:(\w+):\]", lambda found: _CLASSES.get(found.group(1), found.group(0)), search.pattern)
     text = text.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!").replace(r"\z", r"\Z")
@@ -67,9 +67,9 @@ def expression(search: Search) -> re.Pattern[str]:
     return re.compile(text, flags | re.MULTILINE | (re.DOTALL if search.multiline else re.NOFLAG))
 
 
-def lines_of(search: Search) -> Iterator[str]:
+def result_lines(search: Search) -> Iterator[str]:
     """The output, in pieces. Raises re.error."""
-    wanted = expression(search)
+    wanted = compile_expression(search)
     names = compiled(search.names) if search.names else None
     first = True
     for path in _files(Path(search.root), names, search.but):
@@ -94,7 +94,7 @@ def main() -> int:
     search = Search(**given)
     found = False
     try:
-        for piece in lines_of(search):
+        for piece in result_lines(search):
             sys.stdout.write(piece)
             found = True
     except (re.error, OverflowError, RecursionError) as problem:
@@ -103,12 +103,12 @@ def main() -> int:
     return 0 if found else 1
 
 
-def _files(root: Path, names: re.Pattern[str] | None, but: Sequence[Segments]) -> Iterator[str]:
+def _files(root: Path, names: re.Pattern[str] | None, excluded: Sequence[Segments]) -> Iterator[str]:
     if root.is_file():
         yield str(root)
         return
     start = len(str(root).rstrip("/")) + 1
-    for entry in walk(root, links=False, but=left_out_of(but) if but else None):
+    for entry in walk(root, follow_links=False, excluded=left_out_of(excluded) if excluded else None):
         if names is None or names.match(entry.path, start) is not None:
             yield entry.path
 
@@ -116,12 +116,12 @@ def _files(root: Path, names: re.Pattern[str] | None, but: Sequence[Segments]) -
 def _text(path: str) -> str:
     """The text of a file with plain line ends and without the last one; empty for what is no text."""
     try:
-        content = read_plain(path, MOST_BYTES)
+        content = read_plain(path, MAX_BYTES)
     except OSError:
         return ""
     if is_binary(content) or (b"\0" in content and not content.startswith((b"\xff\xfe", b"\xfe\xff"))):
         return ""
-    return shown(decode(content).text.replace("\r\n", "\n")).removesuffix("\n")
+    return replace_surrogates(decode(content).text.replace("\r\n", "\n")).removesuffix("\n")
 
 
 def _hits(wanted: re.Pattern[str], text: str, multiline: bool) -> list[tuple[int, int, int]]:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.protocol.values import dataclass
-from teamwright.storage.plain import read_plain
+from teamwright.storage.read_bounded import read_plain
 
-_IGNORE_MOST = 1_000_000
+_MAX_GITIGNORE = 1_000_000
 """Bytes of a `.gitignore`; a longer one is taken to be empty."""
 
 
-class OutOfTime(Exception):
+class WalkTimeout(Exception):
     """The walk did not end in time; what was found so far stays."""
 
 
@@ -36,33 +36,35 @@ _Chain = tuple[_Rules, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class _WalkOptions:
     """What holds for a whole walk. `but` matches in full, from `start` on, the paths that are not even looked at."""
 
     deadline: float
-    links: bool
-    but: re.Pattern[str] | None
+    follow_links: bool
+    excluded: re.Pattern[str] | None
     start: int
 
     def passes(self, path: str) -> bool:
-        return self.but is None or self.but.fullmatch(path, self.start) is None
+        return self.excluded is None or self.excluded.fullmatch(path, self.start) is None
 
 
 def walk(
-    root: Path, *, deadline: float = float("inf"), links: bool = True, but: re.Pattern[str] | None = None
+    root: Path, *, deadline: float = float("inf"), follow_links: bool = True, excluded: re.Pattern[str] | None = None
 ) -> Iterator[os.DirEntry[str]]:
     """The files, depth first. `deadline` is of `time.monotonic`; `links` says whether links to files count.
 
-    Files and directories whose relative path `but` matches in full are left out. Raises OutOfTime; a directory that
+    Files and directories whose relative path `but` matches in full are left out. Raises WalkTimeout; a directory that
     cannot be listed is left out.
     """
-    in_git, chain = _above(root)
-    yield from _walk(str(root), in_git, chain, _Terms(deadline, links, but, len(str(root).rstrip("/")) + 1))
+    in_git, chain = _parent_rules(root)
+    yield from _walk(
+        str(root), in_git, chain, _WalkOptions(deadline, follow_links, excluded, len(str(root).rstrip("/")) + 1)
+    )
 
 
-def _walk(directory: str, in_git: bool, chain: _Chain, terms: _Terms) -> Iterator[os.DirEntry[str]]:
+def _walk(directory: str, in_git: bool, chain: _Chain, terms: _WalkOptions) -> Iterator[os.DirEntry[str]]:
     if time.monotonic() > terms.deadline:
-        raise OutOfTime
+        raise WalkTimeout
     try:
         with os.scandir(directory) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -79,11 +81,11 @@ def _walk(directory: str, in_git: bool, chain: _Chain, terms: _Terms) -> Iterato
         if entry.is_dir(follow_symlinks=False):
             if entry.name != ".git" and not _ignored(chain, entry.path + "/"):
                 yield from _walk(entry.path, in_git, chain, terms)
-        elif entry.is_file(follow_symlinks=terms.links) and not _ignored(chain, entry.path):
+        elif entry.is_file(follow_symlinks=terms.follow_links) and not _ignored(chain, entry.path):
             yield entry
 
 
-def _above(root: Path) -> tuple[bool, _Chain]:
+def _parent_rules(root: Path) -> tuple[bool, _Chain]:
     """Whether the directory lies in a repository, and the rules from above it, the nearest first."""
     chain: list[_Rules] = []
     for parent in root.parents if not os.path.lexists(root / ".git") else ():
@@ -101,7 +103,7 @@ def _rules(directory: str) -> _Rules:
 
     base = directory.rstrip("/") + "/"
     try:
-        lines = read_plain(f"{base}.gitignore", _IGNORE_MOST).decode("utf-8", "replace").split("\n")
+        lines = read_plain(f"{base}.gitignore", _MAX_GITIGNORE).decode("utf-8", "replace").split("\n")
     except OSError:
         lines = []
     return _Rules(base, GitIgnoreSpec.from_lines(lines))

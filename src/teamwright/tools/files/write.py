@@ -7,9 +7,8 @@ from pathlib import Path
 from pydantic import Field
 
 from teamwright.agent.tool import ToolInput, ToolResult
-from teamwright.tools.files.change import Made
-from teamwright.tools.files.file_change import FileChange
-from teamwright.tools.files.text import Text, decode
+from teamwright.tools.files.file_change import FileChangeTool, NewContent
+from teamwright.tools.files.file_text import FileText, decode
 
 
 class WriteInput(ToolInput):
@@ -19,22 +18,22 @@ class WriteInput(ToolInput):
     content: str = Field(description="Whole new content.")
 
 
-class Write(FileChange[WriteInput]):
+class Write(FileChangeTool[WriteInput]):
     """Creates or replaces a file; a replaced one keeps its mode, byte order mark and line ends."""
 
     name = "Write"
     input_type = WriteInput
 
-    def file_of(self, call: WriteInput) -> str:
+    def target_path(self, call: WriteInput) -> str:
         """See FileChange."""
         return call.file_path
 
-    def made(self, path: Path, call: WriteInput, before: bytes | None) -> Made | ToolResult:
+    def new_content(self, path: Path, call: WriteInput, before: bytes | None) -> NewContent | ToolResult:
         """See FileChange."""
         try:
-            after = (Text("") if before is None else decode(before)).with_text(call.content).encode()
+            after = (FileText("") if before is None else decode(before)).with_text(call.content).encode()
         except UnicodeEncodeError:
             return ToolResult.error("The content holds characters that cannot be written (lone surrogates).")
         if after == before:
-            return Made(after, f"{path} has this content already; nothing changed.")
-        return Made(after, f"{'Created' if before is None else 'Replaced'} {path}")
+            return NewContent(after, f"{path} has this content already; nothing changed.")
+        return NewContent(after, f"{'Created' if before is None else 'Replaced'} {path}")

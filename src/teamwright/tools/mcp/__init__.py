@@ -1,1 +1,1 @@
-"""Tools of MCP servers as tools of ours."""
+"""Tools of MCP servers."""

@@ -1,1 +1,1 @@
-"""Tools of planning: entering plan mode, and handing in the plan."""
+"""Tools that enter and leave plan mode."""

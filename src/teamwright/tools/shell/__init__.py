@@ -1,1 +1,1 @@
-"""The shell tool."""
+"""The Bash tool: running a command, the user's shell and its snapshot."""

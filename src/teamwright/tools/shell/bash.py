@@ -16,21 +16,20 @@ from pathlib import Path
 
 from pydantic import Field, PrivateAttr
 
-from teamwright.agent.background import BackgroundJobs
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.agent.workplace import Workplace
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult, Workplace
 from teamwright.permissions.verdict import Access
+from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
+from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_records import ProcessPurpose
 from teamwright.protocol.secret_texts import holds_secret
 from teamwright.protocol.values import dataclass
-from teamwright.storage.output import Output
 from teamwright.storage.paths import make_private
-from teamwright.storage.processes.process import Command, Process, finish
-from teamwright.storage.processes.records import Purpose
-from teamwright.tools.shell.running import Line, followed, line_of, stands_for
-from teamwright.tools.shell.startup import Startup
-from teamwright.tools.shell.which import plain_shell
+from teamwright.tools.shell.command_line import ShellLine, expand_command, shell_line, track_directory
+from teamwright.tools.shell.startup import ShellStartup
+from teamwright.tools.shell.user_shell import plain_shell
 
-MANNERS: Mapping[str, str] = {
+COMMAND_ENVIRONMENT: Mapping[str, str] = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
@@ -39,12 +38,12 @@ MANNERS: Mapping[str, str] = {
 }
 """Set for every command: nothing pages, prompts or opens an editor, because nobody could answer."""
 
-LONGEST_COMMAND = 100_000
+MAX_COMMAND = 100_000
 """Bytes; Linux takes at most 128 KiB in one argument."""
 
-_AGAIN = "Look where you are with pwd, then call it again if it is still right."
+_RETRY_HINT = "Look where you are with pwd, then call it again if it is still right."
 
-HIDDEN = (
+HIDDEN_VARIABLES = (
     "ANTHROPIC_*",
     "OPENROUTER_API_KEY",
     "OPENAI_API_KEY",
@@ -57,7 +56,7 @@ HIDDEN = (
 """Credentials of model services: commands do not get them. A `*` at the end stands for anything."""
 
 
-WAITING = re.compile(r"\b(?:sleep|wait|inotifywait|tail\s+-[fF])\b", re.I)
+WAITING_COMMANDS = re.compile(r"\b(?:sleep|wait|inotifywait|tail\s+-[fF])\b", re.I)
 """Commands that wait."""
 
 
@@ -70,7 +69,7 @@ class BashSettings:
     max_output: int = 30_000
     """Characters of output in the result; the rest is in a file."""
     grace_s: float = 2.0
-    hidden: tuple[str, ...] = HIDDEN
+    hidden: tuple[str, ...] = HIDDEN_VARIABLES
     pass_env: Sequence[str] = ()
     """Variables that commands get although they look like secrets; a `*` at the end stands for anything."""
     shell: str = ""
@@ -87,45 +86,47 @@ class BashInput(ToolInput):
     timeout: int | None = Field(None, gt=0, description="Time limit in milliseconds, at most 600000.")
     description: str = Field("", description="Purpose in 5 to 10 words.")
     run_in_background: bool = Field(False, description="Immediate return, and a notice at the end.")
-    _cwd: Path | None = PrivateAttr(default=None)
-    _real: str = PrivateAttr(default="")
-    _means: str = PrivateAttr(default="")
+    _checked_cwd: Path | None = PrivateAttr(default=None)
+    _checked_real_path: str = PrivateAttr(default="")
+    _checked_expansion: str = PrivateAttr(default="")
     _by_person: bool = PrivateAttr(default=False)
 
     @property
-    def seen_from(self) -> Path:
+    def checked_directory(self) -> Path:
         """The directory that `access` saw; the root before that."""
-        return self._cwd or Path(os.sep)
+        return self._checked_cwd or Path(os.sep)
 
     @property
-    def by_person(self) -> bool:
+    def is_typed_by_person(self) -> bool:
         """Whether a person typed the command: then it does not carry the mark of agents' commands."""
         return self._by_person
 
-    def typed_by_person(self) -> BashInput:
+    def mark_typed_by_person(self) -> BashInput:
         """Note that a person typed the command."""
         self._by_person = True
         return self
 
-    def see_from(self, cwd: Path, means: str = "") -> None:
+    def note_checked(self, cwd: Path, expansion: str = "") -> None:
         """Note the directory in which the command would run, and what it means where it has aliases."""
-        self._cwd, self._real, self._means = cwd, os.path.realpath(cwd), means
+        self._checked_cwd, self._checked_real_path, self._checked_expansion = cwd, os.path.realpath(cwd), expansion
 
-    def was_seen_from(self, cwd: Path) -> bool:
+    def is_checked_in(self, cwd: Path) -> bool:
         """Whether this is the directory that the command was decided on in, if it was decided on at all."""
-        return self._cwd is None or (self._cwd == cwd and self._real == os.path.realpath(cwd))
+        return self._checked_cwd is None or (
+            self._checked_cwd == cwd and self._checked_real_path == os.path.realpath(cwd)
+        )
 
-    def was_meant(self, means: str) -> bool:
+    def is_expansion_checked(self, expansion: str) -> bool:
         """Whether these aliases are the ones that the command was decided on with, if it was decided on at all."""
-        return self._cwd is None or self._means == means
+        return self._checked_cwd is None or self._checked_expansion == expansion
 
 
-def nothing_is_proved(command: str, cwd: Path) -> bool:
+def proves_nothing(command: str, cwd: Path) -> bool:
     """The default proof: no command is known to be read-only."""
     return False
 
 
-def environment_without(hidden: Sequence[str], env: Mapping[str, str] | None = None) -> dict[str, str]:
+def remove_variables(hidden: Sequence[str], env: Mapping[str, str] | None = None) -> dict[str, str]:
     """An environment without these variables (a `*` at the end stands for anything); None: that of this process."""
     begins = tuple(name[:-1] for name in hidden if name.endswith("*"))
     return {
@@ -135,17 +136,17 @@ def environment_without(hidden: Sequence[str], env: Mapping[str, str] | None = N
     }
 
 
-def environment_of_commands(settings: BashSettings, env: Mapping[str, str] | None = None) -> dict[str, str]:
+def command_environment(settings: BashSettings, env: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a command of an agent: without credentials of models and of other services.
 
     `pass_env` of the settings names variables that look like credentials of other services and are passed on.
     """
-    seen = environment_without(settings.hidden, env)
-    passed = seen.keys() - environment_without(tuple(settings.pass_env), seen).keys()
+    seen = remove_variables(settings.hidden, env)
+    passed = seen.keys() - remove_variables(tuple(settings.pass_env), seen).keys()
     return {name: value for name, value in seen.items() if name in passed or not holds_secret(name, value)}
 
 
-def shell() -> str:
+def default_shell() -> str:
     """The shell of hooks, checks, and of commands without a startup: bash if there is one, else sh."""
     return plain_shell()
 
@@ -163,8 +164,8 @@ class Bash(Tool[BashInput]):
         self,
         jobs: BackgroundJobs,
         settings: BashSettings | None = None,
-        proves_read_only: Callable[[str, Path], bool] = nothing_is_proved,
-        startup: Startup | None = None,
+        proves_read_only: Callable[[str, Path], bool] = proves_nothing,
+        startup: ShellStartup | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self._jobs = jobs
@@ -173,13 +174,13 @@ class Bash(Tool[BashInput]):
         self._startup = startup
         self._env = env
 
-    def read_only(self, call: BashInput) -> bool:
+    def is_read_only(self, call: BashInput) -> bool:
         """Only what the parser proves; the directory is the one that `access` saw."""
-        return not call.run_in_background and self._proves_read_only(call.command, call.seen_from)
+        return not call.run_in_background and self._proves_read_only(call.command, call.checked_directory)
 
-    def waits(self, call: BashInput) -> bool:
+    def is_wait(self, call: BashInput) -> bool:
         """A command that sleeps, or waits for a process or a file."""
-        return WAITING.search(call.command) is not None
+        return WAITING_COMMANDS.search(call.command) is not None
 
     def summary(self, call: BashInput) -> str:
         """The command on one line: a block's first line says nothing."""
@@ -187,45 +188,47 @@ class Bash(Tool[BashInput]):
 
     def preview(self, call: BashInput, ctx: ToolContext) -> str:
         """The whole command, and what its aliases make of it: whoever says yes has seen all of it."""
-        means = self._means(call, _directory(ctx.workplace))
+        means = self._expansion(call, _directory(ctx.workplace))
         return f"{call.command}\n# by your shell's aliases: {means}" if means else call.command
 
-    async def learn(self, call: BashInput, ctx: ToolContext) -> bool:
+    async def find_facts(self, call: BashInput, ctx: ToolContext) -> bool:
         """Read the shell's startup, the first time: what a command means can depend on it."""
         if self._startup is None:
             return False
-        await self._startup.ready()
-        return not call.was_meant(self._means(call, call.seen_from))
+        await self._startup.ensure_ready()
+        return not call.is_expansion_checked(self._expansion(call, call.checked_directory))
 
     def access(self, call: BashInput, ctx: ToolContext) -> Access:
         """The command, where it would run, and what it means by the aliases of the shell."""
         cwd = _directory(ctx.workplace)
-        means = self._means(call, cwd)
-        call.see_from(cwd, means)
-        return Access(command=call.command, cwd=cwd, stands_for=means)
+        means = self._expansion(call, cwd)
+        call.note_checked(cwd, means)
+        return Access(command=call.command, cwd=cwd, expanded_command=means)
 
-    def _means(self, call: BashInput, cwd: Path) -> str:
+    def _expansion(self, call: BashInput, cwd: Path) -> str:
         """What the command means by the aliases of the shell; empty where they change nothing, or are not known."""
         if self._startup is None or self._startup.snapshot is None:
             return ""
-        return stands_for(call.command, self._startup, proven=self._proves_read_only(call.command, cwd))
+        return expand_command(call.command, self._startup, proven=self._proves_read_only(call.command, cwd))
 
     async def run(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         """Run it in the foreground to its end or its timeout, or start it in the background."""
-        if len(os.fsencode(call.command)) > LONGEST_COMMAND:
+        if len(os.fsencode(call.command)) > MAX_COMMAND:
             return ToolResult.error("The command is longer than 100 kB.", "Write a script to a file and run that.")
         if "\0" in call.command:
             return ToolResult.error("The command holds a NUL character.")
         place = ctx.workplace
         make_private(place.scratch)
-        await self._jobs.ready()  # no command meets what an earlier life of the session left running
-        note = _back_to_an_existing_directory(place)
-        if not call.was_seen_from(place.cwd):
+        await self._jobs.wait_for_orphan_cleanup()  # no command meets what an earlier life of the session left running
+        note = _ensure_directory(place)
+        if not call.is_checked_in(place.cwd):
             # What is inside here may be outside there: it was allowed for the other directory.
-            return ToolResult.error(f"The directory {call.seen_from} is not what it was: nothing was run.", _AGAIN)
+            return ToolResult.error(
+                f"The directory {call.checked_directory} is not what it was: nothing was run.", _RETRY_HINT
+            )
         if self._startup is not None:
-            await self._startup.ready()
-            if not call.was_meant(self._means(call, place.cwd)):
+            await self._startup.ensure_ready()
+            if not call.is_expansion_checked(self._expansion(call, place.cwd)):
                 return ToolResult.error("The shell's aliases have changed: nothing was run.", "Call it again.")
         try:
             if call.run_in_background:
@@ -234,30 +237,30 @@ class Bash(Tool[BashInput]):
         except OSError as problem:
             return ToolResult.error(f"The shell could not be started: {problem.strerror}.", note)
 
-    def environment(self, place: Workplace, *, by_person: bool = False) -> dict[str, str]:
+    def environment(self, workplace: Workplace, *, by_person: bool = False) -> dict[str, str]:
         """The environment of a command: ours without credentials, the shell's PATH, the place's own, our manners.
 
         A command that a person typed keeps the credentials of other services than models.
         """
         if by_person:
-            seen = environment_without(self._settings.hidden, self._env)
+            seen = remove_variables(self._settings.hidden, self._env)
         else:
-            seen = environment_of_commands(self._settings, self._env)
+            seen = command_environment(self._settings, self._env)
         if self._startup is not None and "PATH" in seen:
-            seen["PATH"] = self._startup.path(seen["PATH"])
-        return {**seen, **place.env, **MANNERS, "PWD": str(place.cwd)}
+            seen["PATH"] = self._startup.command_path(seen["PATH"])
+        return {**seen, **workplace.env, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
 
-    def _line(self, call: BashInput, place: Workplace, ended_in: Path | None = None) -> Line:
-        proven = self._startup is not None and self._proves_read_only(call.command, place.cwd)
-        env = self.environment(place, by_person=call.by_person)
-        line = line_of(call.command, self._startup, env, proven=proven)
-        return line if ended_in is None else followed(line, ended_in)
+    def _line(self, call: BashInput, workplace: Workplace, ended_in: Path | None = None) -> ShellLine:
+        proven = self._startup is not None and self._proves_read_only(call.command, workplace.cwd)
+        env = self.environment(workplace, by_person=call.is_typed_by_person)
+        line = shell_line(call.command, self._startup, env, proven=proven)
+        return line if ended_in is None else track_directory(line, ended_in)
 
     def _start(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         place = ctx.workplace
-        purpose = Purpose(ctx.member, ctx.call)
+        purpose = ProcessPurpose(ctx.member, ctx.call)
         line = self._line(call, place)
-        command = Command(line.argv, place.cwd, line.env, purpose=purpose)
+        command = ProcessCommand(line.argv, place.cwd, line.env, purpose=purpose)
         job = self._jobs.start(
             command, owner=ctx.member, scratch=place.scratch, text=call.command, description=call.description
         )
@@ -273,28 +276,30 @@ class Bash(Tool[BashInput]):
         before = place.cwd
         timeout_s = _seconds(call.timeout, self._settings)
         stem = f"{ctx.call or 'bash'}-{secrets.token_hex(4)}"
-        output = Output(self._settings.max_output, place.scratch / f"{stem}.output")
+        output = ProcessOutput(self._settings.max_output, place.scratch / f"{stem}.output")
         ended_in = place.scratch / f"{stem}.cwd"
         line = self._line(call, place, ended_in)
-        purpose = Purpose(ctx.member, ctx.call, output=str(place.scratch / f"{stem}.output"))
-        records, by_agent = self._jobs.records, not call.by_person
-        process = Process.start(Command(line.argv, before, line.env, records, purpose, by_agent=by_agent), output)
+        purpose = ProcessPurpose(ctx.member, ctx.call, output=str(place.scratch / f"{stem}.output"))
+        records, by_agent = self._jobs.records, not call.is_typed_by_person
+        process = Process.start(
+            ProcessCommand(line.argv, before, line.env, records, purpose, is_for_agent=by_agent), output
+        )
         goes_on = False
         try:
-            with self._jobs.in_front(process, ctx.member, call.command):
-                in_time = await finish(process, timeout_s=timeout_s, grace_s=self._settings.grace_s)
+            with self._jobs.foreground(process, ctx.member, call.command):
+                in_time = await wait_or_terminate(process, timeout_s=timeout_s, grace_s=self._settings.grace_s)
             goes_on = in_time and not process.exited.is_set()
             if goes_on:
-                return self._let_go(process, output, call, ctx)
-            moved = _moved(place, before, ended_in)
+                return self._move_to_background(process, output, call, ctx)
+            moved = _follow_directory(place, before, ended_in)
         finally:
             with contextlib.suppress(OSError):
                 ended_in.unlink(missing_ok=True)
-            if not goes_on and not (process.exited.is_set() and process.left_running()):
+            if not goes_on and not (process.exited.is_set() and process.has_left_running()):
                 process.close()
                 output.close()
-        left = self._left(process, output, call, ctx) if in_time else ""
-        late = "" if in_time else _late(timeout_s)
+        left = self._adopt_left_running(process, output, call, ctx) if in_time else ""
+        late = "" if in_time else _timeout_note(timeout_s)
         code = process.exit_code
         status = f"exit code {_exit_code(code)}" if code and in_time else ""
         body = output.text().rstrip("\n")
@@ -310,7 +315,9 @@ class Bash(Tool[BashInput]):
             },
         )
 
-    def _let_go(self, process: Process, output: Output, call: BashInput, ctx: ToolContext) -> ToolResult:
+    def _move_to_background(
+        self, process: Process, output: ProcessOutput, call: BashInput, ctx: ToolContext
+    ) -> ToolResult:
         """It runs on as a job: a person did not want the agent to wait."""
         job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
         if job is None:
@@ -322,8 +329,8 @@ class Bash(Tool[BashInput]):
             facts={"job": job.id, "output_file": str(job.file)},
         )
 
-    def _left(self, process: Process, output: Output, call: BashInput, ctx: ToolContext) -> str:
-        if not process.left_running():
+    def _adopt_left_running(self, process: Process, output: ProcessOutput, call: BashInput, ctx: ToolContext) -> str:
+        if not process.has_left_running():
             return ""
         job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
         stop = f"To stop it: kill {process.kill_arguments()}"
@@ -332,7 +339,7 @@ class Bash(Tool[BashInput]):
         return f"[The processes of the command continue as {job.id}. Its output: {job.file}. {stop}]"
 
 
-def _moved(place: Workplace, before: Path, ended_in: Path) -> str:
+def _follow_directory(workplace: Workplace, before: Path, ended_in: Path) -> str:
     """Follow the shell to where it ended, inside the allowed directories; the sentence about it."""
     try:
         after = Path(ended_in.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
@@ -340,22 +347,22 @@ def _moved(place: Workplace, before: Path, ended_in: Path) -> str:
         return ""
     if not after.is_absolute() or after == Path(os.path.realpath(before)):
         return ""
-    if not place.inside(after):
-        return f"[{after} is outside the allowed directories: the next command starts in {place.cwd} again]"
-    place.cwd = after
+    if not workplace.is_allowed(after):
+        return f"[{after} is outside the allowed directories: the next command starts in {workplace.cwd} again]"
+    workplace.cwd = after
     return f"[directory is now {after}]"
 
 
-def _directory(place: Workplace) -> Path:
+def _directory(workplace: Workplace) -> Path:
     """Where the next command runs: where the last one ended, or an allowed directory when that is gone."""
-    if place.cwd.is_dir():
-        return place.cwd
-    return next((root for root in place.roots if root.is_dir()), Path(os.sep))
+    if workplace.cwd.is_dir():
+        return workplace.cwd
+    return next((root for root in workplace.roots if root.is_dir()), Path(os.sep))
 
 
-def _back_to_an_existing_directory(place: Workplace) -> str:
-    gone, place.cwd = place.cwd, _directory(place)
-    return "" if place.cwd == gone else f"[{gone} is gone: the command ran in {place.cwd}]"
+def _ensure_directory(workplace: Workplace) -> str:
+    gone, workplace.cwd = workplace.cwd, _directory(workplace)
+    return "" if workplace.cwd == gone else f"[{gone} is gone: the command ran in {workplace.cwd}]"
 
 
 def _seconds(timeout: int | None, settings: BashSettings) -> float:
@@ -366,7 +373,7 @@ def _seconds(timeout: int | None, settings: BashSettings) -> float:
     return min(seconds, settings.max_timeout_s)
 
 
-def _late(timeout_s: float) -> str:
+def _timeout_note(timeout_s: float) -> str:
     return (
         f"[ended after {timeout_s:g} s: that was its limit. Above is what it wrote until then.]\n"
         "Give a longer timeout, or use run_in_background."

@@ -15,24 +15,24 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.permissions.table import table
+from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
 VERSION = 1
 
-MOST = 4_000_000
+MAX_DUMP = 4_000_000
 """Bytes of a dump; one that is longer is not taken."""
 
 _TITLE = f"# teamwright shell snapshot {VERSION}"
-_HEAD_MOST = 2_000_000
+_MAX_HEAD = 2_000_000
 
-_BASH_SHOPTS = table(
+_BASH_SHOPTS = word_set(
     "cdable_vars cdspell dotglob extglob failglob globasciiranges globskipdots globstar gnu_errfmt inherit_errexit"
     " lastpipe localvar_inherit localvar_unset nocaseglob nocasematch nullglob patsub_replacement shift_verbose"
     " sourcepath xpg_echo"
 )
 _BASH_OPTIONS = frozenset({"noclobber", "noglob", "pipefail", "physical"})
-_NOT_OF_ZSH = re.compile(
+_DROPPED_ZSH_OPTIONS = re.compile(
     r"(no)?(aliases|allexport|beep|bgnice|correct|correctall|dvorak|emacs|equals|errexit|errreturn|exec|flowcontrol"
     r"|globalexport|globalrcs|hup|ignoreeof|interactive|kshautoload|listbeep|login|monitor|notify|privileged"
     r"|promptcr|promptsp|rcexpandparam|rcquotes|rcs|restricted|shinstdin|singlecommand|sourcetrace|sunkeyboardhack"
@@ -41,18 +41,18 @@ _NOT_OF_ZSH = re.compile(
 )
 """Options of a shell that somebody types into, or that would end, trace or misread what an agent runs."""
 
-_HOOKS = table(
+_SHELL_HOOKS = word_set(
     "command_not_found_handle command_not_found_handler precmd preexec chpwd periodic zshaddhistory zshexit"
     " zsh_directory_name compinit compdef compdump compaudit compinstall bashcompinit"
 )
 """Functions that the shell calls by itself, and what completes words: nobody types here."""
 
 _WORD = re.compile(r"[\w.:@+-]+")
-_ASKING = re.compile(r"\s-(?!-)\w*[iI]|\s--interactive")
+_INTERACTIVE_FLAG = re.compile(r"\s-(?!-)\w*[iI]|\s--interactive")
 
 
 @dataclass(frozen=True, slots=True)
-class Dump:
+class ShellDump:
     """What a shell has after its startup. `options` are lines of the shell; functions are texts by name."""
 
     options: tuple[str, ...]
@@ -62,7 +62,7 @@ class Dump:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ShellSnapshot:
     """A startup that commands begin with: the script `file` and, from its head, the rest.
 
     `startup` says of which shell and which startup files it is. `failed` says why there is no script to begin with.
@@ -75,7 +75,7 @@ class Snapshot:
     failed: str = ""
 
 
-def parse_dump(kind: str, content: bytes) -> Dump | None:
+def parse_dump(kind: str, content: bytes) -> ShellDump | None:
     """What `dump.bash` or `dump.zsh` wrote; None when it did not come to its end."""
     parts = [part.decode("utf-8", "surrogateescape") for part in content.split(b"\0")]
     if len(parts) < 4 or parts[-2:] != ["end", ""]:
@@ -88,7 +88,7 @@ def parse_dump(kind: str, content: bytes) -> Dump | None:
         options, path, aliases = _bash_options(parts[0], parts[1]), parts[2], _bash_aliases(parts[3])
         rest = parts[4:-2]
     functions = dict(zip(rest[::2], rest[1::2], strict=False))
-    return Dump(options, path, _useful_aliases(aliases), _wanted(functions, aliases))
+    return ShellDump(options, path, _useful_aliases(aliases), _needed_functions(functions, aliases))
 
 
 def _bash_options(set_lines: str, shopt_lines: str) -> tuple[str, ...]:
@@ -111,20 +111,22 @@ def _bash_aliases(text: str) -> dict[str, str]:
 
 
 def _zsh_options(text: str) -> tuple[str, ...]:
-    names = [name for name in text.split() if not _NOT_OF_ZSH.fullmatch(name)]
+    names = [name for name in text.split() if not _DROPPED_ZSH_OPTIONS.fullmatch(name)]
     return (f"setopt {' '.join(names)}",) if names else ()
 
 
 def _useful_aliases(aliases: Mapping[str, str]) -> dict[str, str]:
     """Without those that only have rm and the like ask first: nobody could answer, and nothing would be done."""
-    asking = (name for name in ("rm", "cp", "mv", "ln") if _ASKING.search(aliases.get(name, "")))
+    asking = (name for name in ("rm", "cp", "mv", "ln") if _INTERACTIVE_FLAG.search(aliases.get(name, "")))
     left_out = set(asking)
     return {name: body for name, body in aliases.items() if name not in left_out and not name.isspace() and name}
 
 
-def _wanted(functions: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, str]:
+def _needed_functions(functions: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, str]:
     """Functions that somebody may call, and those beginning with `_` (mostly completions) that they name."""
-    usable = {name: text for name, text in functions.items() if name not in _HOOKS and not name.startswith("TRAP")}
+    usable = {
+        name: text for name, text in functions.items() if name not in _SHELL_HOOKS and not name.startswith("TRAP")
+    }
     kept = {name for name in usable if not name.startswith("_")}
     texts = [usable[name] for name in kept] + list(aliases.values())
     while texts:
@@ -135,18 +137,18 @@ def _wanted(functions: Mapping[str, str], aliases: Mapping[str, str]) -> dict[st
     return {name: text for name, text in usable.items() if name in kept}
 
 
-def script_of(snapshot: Snapshot, dump: Dump) -> bytes:
+def render_script(snapshot: ShellSnapshot, dump: ShellDump) -> bytes:
     """The whole file. Sourced, it returns 0 when all of it could be read."""
     body = [*dump.options, *(text.rstrip("\n") for text in dump.functions.values()), "return 0"]
     return "\n".join([_head(snapshot), *body, ""]).encode("utf-8", "surrogateescape")
 
 
-def failure_of(snapshot: Snapshot) -> bytes:
+def render_failure(snapshot: ShellSnapshot) -> bytes:
     """The file of a startup that failed: the session's other processes need not try it too."""
     return f"{_head(snapshot)}\nreturn 0\n".encode()
 
 
-def _head(snapshot: Snapshot) -> str:
+def _head(snapshot: ShellSnapshot) -> str:
     about = {
         "startup": snapshot.startup,
         "path": snapshot.path,
@@ -156,11 +158,11 @@ def _head(snapshot: Snapshot) -> str:
     return f"{_TITLE}\n# {json.dumps(about, sort_keys=True)}"
 
 
-def read_snapshot(file: Path) -> Snapshot | None:
+def read_snapshot(file: Path) -> ShellSnapshot | None:
     """The snapshot in a file; None when there is none, or one that cannot be read."""
     try:
         with open(file, encoding="ascii", errors="replace") as lines:
-            title, head = lines.readline(100), lines.readline(_HEAD_MOST)
+            title, head = lines.readline(100), lines.readline(_MAX_HEAD)
         about: Any = json.loads(head.removeprefix("# "))
     except (OSError, ValueError):
         return None
@@ -172,10 +174,10 @@ def read_snapshot(file: Path) -> Snapshot | None:
     if not all(isinstance(text, str) for text in texts) or not isinstance(aliases, dict):
         return None
     startup, path, failed = cast("list[str]", texts)
-    return Snapshot(file, startup, path, cast("dict[str, str]", aliases), failed)
+    return ShellSnapshot(file, startup, path, cast("dict[str, str]", aliases), failed)
 
 
-def path_for_commands(snapshot: Snapshot, inherited: str) -> str:
+def command_path(snapshot: ShellSnapshot, inherited: str) -> str:
     """The PATH of commands, from the startup's and the one that this process was started with.
 
     Where the startup knows no directory that was not inherited, the inherited order holds: whoever started us chose it.
@@ -187,6 +189,6 @@ def path_for_commands(snapshot: Snapshot, inherited: str) -> str:
     return os.pathsep.join(dict.fromkeys(one for one in entries if os.path.isabs(one)))
 
 
-def without(dump: Dump, names: Sequence[str]) -> Dump:
+def without_functions(dump: ShellDump, names: Sequence[str]) -> ShellDump:
     """The dump without these functions."""
     return replace(dump, functions={name: text for name, text in dump.functions.items() if name not in names})

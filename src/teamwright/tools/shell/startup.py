@@ -16,32 +16,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
+from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessRecords
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.atomic import write_atomic
-from teamwright.storage.output import Output
 from teamwright.storage.paths import make_private
-from teamwright.storage.processes.process import Command, Process, finish
-from teamwright.storage.processes.records import NOTHING_KNOWN, ProcessRecords
 from teamwright.tools.shell.snapshot import (
-    MOST,
-    Dump,
-    Snapshot,
-    failure_of,
+    MAX_DUMP,
+    ShellDump,
+    ShellSnapshot,
+    command_path,
     parse_dump,
-    path_for_commands,
     read_snapshot,
-    script_of,
-    without,
+    render_failure,
+    render_script,
+    without_functions,
 )
-from teamwright.tools.shell.which import WITH_STARTUP, UserShell
+from teamwright.tools.shell.user_shell import STARTUP_SHELLS, UserShell
 
-FAILED_FOR_S = 600.0
+RETRY_AFTER_S = 600.0
 """How long a startup that failed is not tried again by another process, or another life, of the session."""
 
 _CHECK_S = 5.0
 _GRACE_S = 0.5
-_RUN = '[ -n "$3" ] && \\builtin . "$3"\n\\builtin . "$1" "$2"'
-_LOADS = '. "$1"'
+_DUMP_COMMAND = '[ -n "$3" ] && \\builtin . "$3"\n\\builtin . "$1" "$2"'
+_LOAD_COMMAND = '. "$1"'
 
 STARTUP_FILES: Mapping[str, tuple[str, ...]] = {
     "bash": (
@@ -57,11 +57,11 @@ STARTUP_FILES: Mapping[str, tuple[str, ...]] = {
 """What is looked at to tell whether a snapshot is still that of the startup; `~` is the home, or `$ZDOTDIR`."""
 
 
-class _Failed(Exception):
+class _StartupFailed(Exception):
     """The startup cannot be had; the text says why, for people."""
 
 
-class Startup:
+class ShellStartup:
     """The startup of one session's shell, in one of its processes.
 
     `file` is where the snapshot lies. `environment` makes the environment that the startup files see: the user's own,
@@ -76,84 +76,94 @@ class Startup:
         environment: Callable[[], Mapping[str, str]],
         warn: Callable[[str], None],
         *,
-        within_s: float | None = 10.0,
+        timeout_s: float | None = 10.0,
         records: ProcessRecords | None = None,
     ) -> None:
         self.shell = shell
         self._file = file
         self._environment = environment
         self._warn = warn
-        self._within_s = within_s if shell.kind in WITH_STARTUP else None
+        self._timeout_s = timeout_s if shell.kind in STARTUP_SHELLS else None
         self._records = records
-        self._taking: asyncio.Task[Snapshot] | None = None
-        self.snapshot: Snapshot | None = None
+        self._snapshot_task: asyncio.Task[ShellSnapshot] | None = None
+        self.snapshot: ShellSnapshot | None = None
         """What commands begin with; None before `ready`, and where there is nothing to begin with."""
 
-    async def ready(self) -> Snapshot | None:
+    async def ensure_ready(self) -> ShellSnapshot | None:
         """The snapshot, taken now if nobody did; None where commands run without one. Never raises but cancelled."""
-        if self._within_s is None:
+        if self._timeout_s is None:
             return None
         if self.snapshot is not None and not self.snapshot.file.exists():
-            self.snapshot = self._taking = None  # somebody tidied up
-        if self._taking is None:
-            self._taking = asyncio.create_task(self._take(self._within_s), name="shell startup")
-        taken = await asyncio.shield(self._taking)
+            self.snapshot = self._snapshot_task = None  # somebody tidied up
+        if self._snapshot_task is None:
+            self._snapshot_task = asyncio.create_task(self._take_snapshot(self._timeout_s), name="shell startup")
+        taken = await asyncio.shield(self._snapshot_task)
         self.snapshot = None if taken.failed else taken
         return self.snapshot
 
     async def close(self) -> None:
         """End a startup that is still being read."""
-        if self._taking is not None:
-            self._taking.cancel()
-            await asyncio.wait({self._taking})
+        if self._snapshot_task is not None:
+            self._snapshot_task.cancel()
+            await asyncio.wait({self._snapshot_task})
 
-    def path(self, inherited: str) -> str:
+    def command_path(self, inherited: str) -> str:
         """The PATH of commands, given the one of this process."""
-        return path_for_commands(self.snapshot, inherited) if self.snapshot is not None else inherited
+        return command_path(self.snapshot, inherited) if self.snapshot is not None else inherited
 
-    async def _take(self, within_s: float) -> Snapshot:
+    async def _take_snapshot(self, timeout_s: float) -> ShellSnapshot:
         env = {name: value for name, value in self._environment().items() if name not in {"BASH_ENV", "ENV", "OLDPWD"}}
         home = Path(os.path.expanduser(env.get("HOME") or "~"))
         home = home if home.is_dir() else Path(os.sep)
         env |= {"PWD": str(home), "TERM": env.get("TERM") or "xterm"}
-        wanted = Snapshot(self._file, self._fingerprint(env))
+        wanted = ShellSnapshot(self._file, self._fingerprint(env))
         known = read_snapshot(self._file)
         if known is not None and known.startup == wanted.startup and not (known.failed and _is_old(self._file)):
             return known
         try:
-            dump = await self._dump(env, home, within_s)
+            dump = await self._dump(env, home, timeout_s)
             taken = replace(wanted, path=dump.path, aliases=dump.aliases)
-            taken = await self._written(taken, dump, env, home)
-        except (_Failed, OSError, TeamwrightError) as problem:
+            taken = await self._write_snapshot(taken, dump, env, home)
+        except (_StartupFailed, OSError, TeamwrightError) as problem:
             taken = replace(wanted, failed=problem.what if isinstance(problem, TeamwrightError) else str(problem))
-            self._warn(self._sentence(taken.failed))
+            self._warn(self._failure_sentence(taken.failed))
             with contextlib.suppress(TeamwrightError):
-                write_atomic(self._file, failure_of(taken))
+                write_atomic(self._file, render_failure(taken))
         return taken
 
-    async def _dump(self, env: Mapping[str, str], home: Path, within_s: float) -> Dump:
+    async def _dump(self, env: Mapping[str, str], home: Path, timeout_s: float) -> ShellDump:
         """Start the shell as at a terminal, and have it write down what it has then."""
         make_private(self._file.parent)
         script = Path(__file__).with_name(f"dump.{self.shell.kind}")
         handle, name = tempfile.mkstemp(prefix=".", suffix=".dump", dir=self._file.parent)
         os.close(handle)
         try:
-            argv = (self.shell.path, "-l", "-i", "-c", _RUN, "teamwright", str(script), name, self._more(home))
-            code = await self._run(argv, env, home, within_s)
+            argv = (
+                self.shell.path,
+                "-l",
+                "-i",
+                "-c",
+                _DUMP_COMMAND,
+                "teamwright",
+                str(script),
+                name,
+                self._extra_startup_file(home),
+            )
+            code = await self._run(argv, env, home, timeout_s)
             if code is None:
-                raise _Failed(f"it took longer than {within_s:g} s")
+                raise _StartupFailed(f"it took longer than {timeout_s:g} s")
             with open(name, "rb") as file:
-                content = file.read(MOST + 1)
+                content = file.read(MAX_DUMP + 1)
         finally:
             Path(name).unlink(missing_ok=True)
-        if len(content) > MOST:
-            raise _Failed(f"its functions are more than {MOST:,} bytes")
+        if len(content) > MAX_DUMP:
+            raise _StartupFailed(f"its functions are more than {MAX_DUMP:,} bytes")
         dump = parse_dump(self.shell.kind, content)
         if dump is None:
-            raise _Failed(f"it ended the shell, or put another in its place (exit code {code})")
+            raise _StartupFailed(f"it ended the shell, or put another in its place (exit code {code})")
         return dump
 
-    def _more(self, home: Path) -> str:
+    def _extra_startup_file(self, home: Path) -> str:
         """`~/.bashrc`, where bash's profile does not read it: at a terminal people have both."""
         ours = home / ".bashrc"
         if self.shell.kind != "bash" or not ours.is_file():
@@ -164,38 +174,43 @@ class Startup:
                 return "" if "bashrc" in text else str(ours)
         return str(ours)
 
-    async def _written(self, taken: Snapshot, dump: Dump, env: Mapping[str, str], home: Path) -> Snapshot:
+    async def _write_snapshot(
+        self, taken: ShellSnapshot, dump: ShellDump, env: Mapping[str, str], home: Path
+    ) -> ShellSnapshot:
         """Write the file, without functions that the shell itself could not read again."""
         try:
             async with asyncio.timeout(_CHECK_S):
-                broken = await self._broken(taken, dump, list(dump.functions), env, home)
+                broken = await self._unreadable_functions(taken, dump, list(dump.functions), env, home)
         except TimeoutError:
-            raise _Failed("its functions cannot be read again in time") from None
-        write_atomic(self._file, script_of(taken, without(dump, broken)))
+            raise _StartupFailed("its functions cannot be read again in time") from None
+        write_atomic(self._file, render_script(taken, without_functions(dump, broken)))
         return taken
 
-    async def _broken(
-        self, taken: Snapshot, dump: Dump, names: list[str], env: Mapping[str, str], home: Path
+    async def _unreadable_functions(
+        self, taken: ShellSnapshot, dump: ShellDump, names: list[str], env: Mapping[str, str], home: Path
     ) -> list[str]:
         """Those of the functions that the shell cannot read from a script: all at once, then in halves."""
         kept = set(names)
-        write_atomic(self._file, script_of(taken, without(dump, [name for name in dump.functions if name not in kept])))
-        argv = (*bare(self.shell), "-c", _LOADS, "teamwright", str(self._file))
+        write_atomic(
+            self._file,
+            render_script(taken, without_functions(dump, [name for name in dump.functions if name not in kept])),
+        )
+        argv = (*bare_argv(self.shell), "-c", _LOAD_COMMAND, "teamwright", str(self._file))
         if await self._run(argv, env, home, _CHECK_S) == 0:
             return []
         if len(names) <= 1:
             return names
         middle = len(names) // 2
         halves = (names[:middle], names[middle:])
-        return [name for half in halves for name in await self._broken(taken, dump, half, env, home)]
+        return [name for half in halves for name in await self._unreadable_functions(taken, dump, half, env, home)]
 
-    async def _run(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, within_s: float) -> int | None:
+    async def _run(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, timeout_s: float) -> int | None:
         """Run it to its end and end all that it started; its exit code, or None when that took too long."""
-        output = Output(0)
-        process = Process.start(Command(argv, cwd, env, self._records, NOTHING_KNOWN), output)
+        output = ProcessOutput(0)
+        process = Process.start(ProcessCommand(argv, cwd, env, self._records, UNKNOWN_PURPOSE), output)
         try:
-            in_time = await finish(process, timeout_s=within_s, grace_s=_GRACE_S)
-            await process.end(_GRACE_S)
+            in_time = await wait_or_terminate(process, timeout_s=timeout_s, grace_s=_GRACE_S)
+            await process.terminate(_GRACE_S)
         finally:
             process.close()
             output.close()
@@ -212,7 +227,7 @@ class Startup:
                 seen.append(f"{name} {stat.st_mtime_ns} {stat.st_size}")
         return "; ".join(seen)
 
-    def _sentence(self, reason: str) -> str:
+    def _failure_sentence(self, reason: str) -> str:
         shell = self.shell.path
         return (
             f"the startup of {shell} gave nothing: {reason}. Commands run without your functions, aliases and PATH."
@@ -221,7 +236,7 @@ class Startup:
         )
 
 
-def bare(shell: UserShell) -> tuple[str, ...]:
+def bare_argv(shell: UserShell) -> tuple[str, ...]:
     """Program and flags of the shell without any startup file."""
     flags = {"bash": ("--norc", "--noprofile"), "zsh": ("-f",)}
     return (shell.path, *flags.get(shell.kind, ()))
@@ -229,6 +244,6 @@ def bare(shell: UserShell) -> tuple[str, ...]:
 
 def _is_old(file: Path) -> bool:
     try:
-        return time.time() - file.stat().st_mtime > FAILED_FOR_S
+        return time.time() - file.stat().st_mtime > RETRY_AFTER_S
     except OSError:
         return True

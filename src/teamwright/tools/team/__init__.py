@@ -1,1 +1,1 @@
-"""Tools of a team: making one, spawning, writing, looking, asking the user."""
+"""Tools of a team: creating and deleting it, sending messages, listing agents, answering requests."""

@@ -13,14 +13,14 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.teams.agents.book import Agents
-from teamwright.teams.forming import ensure_team
-from teamwright.teams.places.choosing import TMUX
-from teamwright.teams.places.place import IN_LEADS, Where
-from teamwright.teams.spawning import spawn
-from teamwright.teams.spec import SpawnSpec
-from teamwright.tools.team.caller import Caller
-from teamwright.tools.team.subagent import TYPE_OR_FORK, SubagentInput, answer_of, described
+from teamwright.teams.backends.backend import IN_PROCESS_BACKEND, ShownLocation
+from teamwright.teams.backends.backend_choice import TMUX
+from teamwright.teams.creation import ensure_team
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.tools.caller import Caller
+from teamwright.tools.subagent.start_subagent import TYPE_OR_FORK, SubagentInput, run_subagent, tool_description
 
 
 class AgentInput(SubagentInput):
@@ -31,7 +31,7 @@ class AgentInput(SubagentInput):
 
     def access(self) -> Access:
         """As a sub-agent's; who only coordinates may start members alone."""
-        return Access(subject=self.kind, harmless=True, named=bool(self.name))
+        return Access(subject=self.agent_type, harmless=True, starts_teammate=bool(self.name))
 
 
 class ForkingAgentInput(AgentInput):
@@ -40,7 +40,7 @@ class ForkingAgentInput(AgentInput):
     subagent_type: str | None = Field(None, description=TYPE_OR_FORK)
 
     @property
-    def forks(self) -> bool:
+    def is_fork(self) -> bool:
         """See SubagentInput.forks."""
         return not (self.subagent_type or self.name or self.resume)
 
@@ -52,42 +52,42 @@ class AgentTool(Tool[AgentInput]):
     aliases = ("Task",)
     input_type = AgentInput
 
-    def __init__(self, caller: Caller, agents: Agents, types: str = "") -> None:
+    def __init__(self, caller: Caller, subagents: Subagents, types: str = "") -> None:
         self._caller = caller
-        self._agents = agents
+        self._agents = subagents
         self._types = types
-        self.hidden = agents.settings.hidden
-        if agents.settings.fork:
+        self.hidden_parameters = subagents.settings.hidden_parameters
+        if subagents.settings.fork:
             self.input_type = ForkingAgentInput
 
     @property
     def description(self) -> str:
         """What the model is told, with the kinds of agents that there are besides the built-in ones."""
-        return described(type(self), self._types, forks=self._agents.settings.fork)
+        return tool_description(type(self), self._types, forks=self._agents.settings.fork)
 
     def summary(self, call: AgentInput) -> str:
         """What is started."""
         if call.name:
             return f"starts {call.name}: {call.description}"
-        return f"{call.resume or call.kind}: {call.description}"
+        return f"{call.resume or call.agent_type}: {call.description}"
 
     def access(self, call: AgentInput, ctx: ToolContext) -> Access:
         """See SubagentInput.access."""
         return call.access()
 
-    def read_only(self, call: AgentInput) -> bool:
+    def is_read_only(self, call: AgentInput) -> bool:
         """Several agents of one answer start together."""
         return True
 
-    def repeats(self, call: AgentInput) -> bool:
+    def can_rerun(self, call: AgentInput) -> bool:
         """A call starts a teammate once, and goes on with its sub-agent."""
         return True
 
     async def run(self, call: AgentInput, ctx: ToolContext) -> ToolResult:
         """The teammate's id, or the sub-agent's answer with its id and usage."""
         if call.name:
-            _refuse_of_subagents(call)
-            return await self._teammate(replace(call.spec(call.name), call=ctx.key), call.team_name)
+            _refuse_subagent_parameters(call)
+            return await self._start_teammate(replace(call.spec(call.name), call=ctx.key), call.team_name)
         if call.team_name:
             raise UsageError(
                 "usage",
@@ -95,9 +95,9 @@ class AgentTool(Tool[AgentInput]):
                 do=["Give it a name, or leave team_name out for a sub-agent."],
                 note="nothing was started",
             )
-        return await answer_of(self._agents, call, call.spec(), self._caller.name, ctx)
+        return await run_subagent(self._agents, call, call.spec(), self._caller.name, ctx)
 
-    async def _teammate(self, spec: SpawnSpec, team_name: str | None) -> ToolResult:
+    async def _start_teammate(self, spec: SpawnSpec, team_name: str | None) -> ToolResult:
         team = self._caller.team
         if team_name and team_name not in {team.name, team.directory}:
             if self._caller.is_lead:
@@ -120,39 +120,45 @@ class AgentTool(Tool[AgentInput]):
             "name": mate.name,
             "color": mate.color,
             "team_name": team.name,
-            **_place_facts(mate.where),
+            **_location_facts(mate.shown_location),
         }
-        back = f"{_RESUMED.format(crash=mate.crash)}\n" if mate.crash else ""
+        back = f"{_RESUMED_TEXT.format(crash=mate.crash_cause)}\n" if mate.crash_cause else ""
         text = (
             f"{mate.name} is running.\n{back}agent_id: {mate.name}@{team.name}\n"
             f"name: {mate.name}\nteam_name: {team.name}\n"
-            f"model: {mate.model}\n{_place_line(mate.where)}It has your prompt. You are notified when it reports."
+            f"model: {mate.model}\n{_location_line(mate.shown_location)}"
+            "It has your prompt. You are notified when it reports."
         )
         return ToolResult(text, brief=f"{mate.name} is running", facts=facts)
 
 
-_RESUMED = (
+_RESUMED_TEXT = (
     "It had ended ({crash}) and continues its conversation, with the type, model and mode that it had. Its tasks were "
     "handed back: give it again what it is to do."
 )
 """What the model reads when the call resumed a member that had crashed."""
 
 
-def _place_facts(where: Where) -> dict[str, str]:
+def _location_facts(location: ShownLocation) -> dict[str, str]:
     """Where it lives, and why there; in tmux by the id of its pane too."""
-    facts = {"backend": where.backend, "place": str(where), "place_note": where.note, "place_why": where.why}
-    return facts | ({"tmux_pane_id": where.id} if where.backend == TMUX else {})
+    facts = {
+        "backend": location.backend,
+        "place": str(location),
+        "place_note": location.note,
+        "place_why": location.why,
+    }
+    return facts | ({"tmux_pane_id": location.id} if location.backend == TMUX else {})
 
 
-def _place_line(where: Where) -> str:
+def _location_line(location: ShownLocation) -> str:
     """The same for the model, where it is not here."""
-    if where.backend == IN_LEADS:
+    if location.backend == IN_PROCESS_BACKEND:
         return ""
-    said = "; ".join(part for part in (where.note, f"auto chose it: {where.why}" if where.why else "") if part)
-    return f"place: {where}" + (f" ({said})" if said else "") + "\n"
+    said = "; ".join(part for part in (location.note, f"auto chose it: {location.why}" if location.why else "") if part)
+    return f"place: {location}" + (f" ({said})" if said else "") + "\n"
 
 
-def _refuse_of_subagents(call: AgentInput) -> None:
+def _refuse_subagent_parameters(call: AgentInput) -> None:
     """Raises UsageError for what only a sub-agent can do."""
     if call.resume:
         raise UsageError(

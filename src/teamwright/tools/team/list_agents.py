@@ -10,15 +10,22 @@ from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import open_blockers
-from teamwright.teams.health.beside import Other, beside
-from teamwright.teams.health.standing import MemberStanding
-from teamwright.teams.health.table import WAITS, Health, OpenTask, health, seen_of
-from teamwright.teams.lifecycle import GONE, State
-from teamwright.teams.member.mate import Mate
-from teamwright.teams.team import Team
-from teamwright.tools.team.caller import Caller, json_result
+from teamwright.teams.lifecycle import ENDED_STATES, MemberState
+from teamwright.teams.status.member_state import (
+    WAITING_STATES,
+    OpenTask,
+    RemoteMember,
+    ShownState,
+    member_facts,
+    remote_members,
+    shown_state,
+)
+from teamwright.teams.status.team_status import MemberActivity
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate import Teammate
+from teamwright.tools.caller import Caller, json_result
 
-AGENTS_SHOWN = 20
+MAX_SUBAGENTS = 20
 """Sub-agents that are listed; older ones are reached by their ids all the same."""
 
 
@@ -30,7 +37,7 @@ class ListAgents(Tool[NoInput]):
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    def read_only(self, call: NoInput) -> bool:
+    def is_read_only(self, call: NoInput) -> bool:
         """It only looks."""
         return True
 
@@ -38,97 +45,97 @@ class ListAgents(Tool[NoInput]):
         """One object a member: state, what it waits for or does, last step, open tasks, model, tokens."""
         team = self._caller.team
         if not team.exists:
-            return json_result({"members": [], **self._agents()}, "no team")
+            return json_result({"members": [], **self._subagents()}, "no team")
         tasks = await _open_tasks(team)
         members: list[dict[str, object]] = [{"name": LEAD, "type": "lead", "you": self._caller.is_lead}]
         for mate in team.members.values():
-            if mate.state in GONE and mate.state is not State.FAILED:
+            if mate.state in ENDED_STATES and mate.state is not MemberState.FAILED:
                 continue
-            members.append(_shown({**_line(team, mate, tasks), "you": mate.name == self._caller.name}))
-        members += [_shown(_other(team, one, tasks)) for one in await beside(team)]
-        body = {"team_name": team.name, "members": members, **self._agents()}
+            members.append(_without_empty({**_line(team, mate, tasks), "you": mate.name == self._caller.name}))
+        members += [_without_empty(_remote_row(team, one, tasks)) for one in await remote_members(team)]
+        body = {"team_name": team.name, "members": members, **self._subagents()}
         return json_result(body, f"{len(members)} members")
 
-    def _agents(self) -> dict[str, object]:
+    def _subagents(self) -> dict[str, object]:
         """The sub-agents that the caller may write to: the newest, those that run first."""
-        agents, me = self._caller.team.agents, self._caller
+        agents, me = self._caller.team.subagents, self._caller
         if agents is None:
             return {}
         mine = [run for run in agents.runs.values() if me.is_lead or run.owner == me.name]
-        mine.sort(key=lambda run: (not run.running, -run.started_ms))
+        mine.sort(key=lambda run: (not run.is_running, -run.started_ms))
         rows = [
-            {"agentId": run.id, "of": run.owner, "state": run.state, "type": run.kind, "does": run.description}
-            for run in mine[:AGENTS_SHOWN]
+            {"agentId": run.id, "of": run.owner, "state": run.state, "type": run.agent_type, "does": run.description}
+            for run in mine[:MAX_SUBAGENTS]
         ]
         return {"sub_agents": rows} if rows else {}
 
 
-def _shown(one: Mapping[str, object]) -> dict[str, object]:
+def _without_empty(row: Mapping[str, object]) -> dict[str, object]:
     """What says something."""
-    return {key: value for key, value in one.items() if value or (value == 0 and value is not False)}
+    return {key: value for key, value in row.items() if value or (value == 0 and value is not False)}
 
 
-def _other(team: Team, one: Other, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
+def _remote_row(team: SessionTeam, member: RemoteMember, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
     """A member in another process, by what was told of it."""
-    entry, known = one.entry, one.stands
-    seen = health(seen_of(known, team.standing, tasks, alive=True, why=""))
-    waits = seen.state in WAITS
+    entry, known = member.entry, member.activity
+    seen = shown_state(member_facts(known, team.status, tasks, alive=True, why=""))
+    waits = seen.state in WAITING_STATES
     return {
         "name": entry.name,
         "type": entry.agent_type,
         "state": seen.state,
-        "waiting_for": seen.on if waits else None,
-        "doing": seen.on if seen.state == "working" else None,
-        "reason": None if waits or seen.state == "working" else seen.on,
+        "waiting_for": seen.reason if waits else None,
+        "doing": seen.reason if seen.state == "working" else None,
+        "reason": None if waits or seen.state == "working" else seen.reason,
         "open_tasks": [id for id, task in tasks.items() if task.owner == entry.name],
         "model": known.model or entry.model,
-        "mode": known.mode or entry.mode or str(team.lead_policy.lasting_mode),
+        "mode": known.mode or entry.mode or str(team.lead_policy.effective_mode),
         "tokens": known.usage.tokens,
     }
 
 
-def _line(team: Team, mate: Mate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
-    seen = health_of(team, mate, tasks)
-    waits = seen.state in WAITS
-    asked = next((id for id, one in team.standing.requests.items() if one.holds_up(mate.name)), None)
+def _line(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
+    seen = member_state(team, teammate, tasks)
+    waits = seen.state in WAITING_STATES
+    asked = next((id for id, one in team.status.requests.items() if one.blocks(teammate.name)), None)
     return {
-        "name": mate.name,
-        "type": mate.agent_type,
+        "name": teammate.name,
+        "type": teammate.agent_type,
         "state": seen.state,
-        "waiting_for": seen.on if waits else None,
-        "request": mate.plan.request or asked,
-        "doing": seen.on if seen.state == "working" else None,
-        "reason": None if waits or seen.state == "working" else seen.on,
-        "last_step_s_ago": int(_last_step_s(team, mate)),
-        "open_tasks": [id for id, task in tasks.items() if task.owner == mate.name],
-        "model": mate.model,
-        "mode": mate.mode,
-        "tokens": _tokens(team, mate),
+        "waiting_for": seen.reason if waits else None,
+        "request": teammate.pending_plan.request_id or asked,
+        "doing": seen.reason if seen.state == "working" else None,
+        "reason": None if waits or seen.state == "working" else seen.reason,
+        "last_step_s_ago": int(_last_step_age_s(team, teammate)),
+        "open_tasks": [id for id, task in tasks.items() if task.owner == teammate.name],
+        "model": teammate.model,
+        "mode": teammate.mode,
+        "tokens": _tokens(team, teammate),
     }
 
 
-def health_of(team: Team, mate: Mate, tasks: Mapping[str, OpenTask]) -> Health:
+def member_state(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) -> ShownState:
     """The member's state as everybody sees it; its coroutine is probed, and its own state counts."""
-    known = team.standing.members.get(mate.name) or MemberStanding(mate.name)
-    if known.state != mate.state:
-        known = replace(known, state=str(mate.state), lost=False)
-    alive = mate.task is None or not mate.task.done() or mate.state in GONE
-    seen = seen_of(known, team.standing, tasks, alive=alive, why="" if alive else "its coroutine has ended")
-    return health(seen)
+    known = team.status.members.get(teammate.name) or MemberActivity(teammate.name)
+    if known.state != teammate.state:
+        known = replace(known, state=str(teammate.state), lost=False)
+    alive = teammate.run_task is None or not teammate.run_task.done() or teammate.state in ENDED_STATES
+    seen = member_facts(known, team.status, tasks, alive=alive, why="" if alive else "its coroutine has ended")
+    return shown_state(seen)
 
 
-async def _open_tasks(team: Team) -> dict[str, OpenTask]:
+async def _open_tasks(team: SessionTeam) -> dict[str, OpenTask]:
     tasks = await team.tasks.all()
     statuses = {task.id: task.status for task in tasks}
     return {t.id: OpenTask(t.owner or "", open_blockers(t, statuses)) for t in tasks if t.status != "completed"}
 
 
-def _last_step_s(team: Team, mate: Mate) -> float:
-    known = team.standing.members.get(mate.name)
+def _last_step_age_s(team: SessionTeam, teammate: Teammate) -> float:
+    known = team.status.members.get(teammate.name)
     by_log = time.time() - known.active if known is not None and known.active else float("inf")
-    return max(0.0, min(by_log, (now_ms() - mate.last_active_ms) / 1000))
+    return max(0.0, min(by_log, (now_ms() - teammate.last_active_ms) / 1000))
 
 
-def _tokens(team: Team, mate: Mate) -> int:
-    known = team.standing.members.get(mate.name)
-    return max(mate.usage.tokens, known.usage.tokens if known is not None else 0)
+def _tokens(team: SessionTeam, teammate: Teammate) -> int:
+    known = team.status.members.get(teammate.name)
+    return max(teammate.usage.tokens, known.usage.tokens if known is not None else 0)

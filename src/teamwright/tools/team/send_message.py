@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from pydantic import Field, model_validator
 
@@ -10,40 +10,53 @@ from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.teams.agents.book import Agents
-from teamwright.teams.agents.ledger import is_run_id
-from teamwright.teams.mailing.post import Call, Sent, broadcast, send_text, summary_of
-from teamwright.teams.modes.changing import set_mode
-from teamwright.teams.pausing.capped import LATER, NEXT
-from teamwright.teams.stopping import Answer, answer_stop
-from teamwright.tools.background.finding import known_agent
-from teamwright.tools.plan.answer import TYPE as PLAN_ANSWER
-from teamwright.tools.plan.answer import PlanGiven, answer_by_lead
-from teamwright.tools.team.answering import PermitGiven, Permits, answer_permission
-from teamwright.tools.team.caller import Caller, json_result
-from teamwright.tools.team.stopping import Stopping
-from teamwright.tools.team.to_agent import tell_agent
+from teamwright.teams.mailbox.outgoing import SendCall, Sent, broadcast, default_summary, send_text
+from teamwright.teams.mode_change import set_mode
+from teamwright.teams.shutdown_requests import StopAnswer, answer_stop
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.subagents.run_journal import is_run_id
+from teamwright.teams.turn_end import LEAD_ADVICE, SENDER_NOTE
+from teamwright.tools.caller import Caller, json_result
+from teamwright.tools.subagent.background_lookup import find_subagent
+from teamwright.tools.subagent.message_subagent import send_to_subagent
+from teamwright.tools.team.lead_answers import PLAN_ANSWER_TYPE as PLAN_ANSWER
+from teamwright.tools.team.lead_answers import (
+    LeadPermissionAnswer,
+    LeadPlanAnswer,
+    PermissionAnswers,
+    answer_as_lead,
+    answer_permission,
+)
 
-_OUTCOMES = {
+
+class StopRequests(Protocol):
+    """Filled in `app`, which owns the timers."""
+
+    async def request_stop(self, to: str, reason: str, call: str = "") -> str:
+        """Ask a member to stop; the request's id, one for each `call`. Raises UnknownMember or TeamRefused."""
+        ...
+
+
+_OUTCOME_TEXT = {
     "woke": "It is awake now.",
     "queued_next_round": "It reads it before its next step.",
     "accepted": "It is in the inbox; it is not known whether a process reads it.",
     "no_consumer": "It is in the inbox, but no process reads it now.",
 }
 
-WHO = "Give a member's name in `to`: ListAgents shows them."
+RECIPIENT_HINT = "Give a member's name in `to`: ListAgents shows them."
 """What to do without a recipient."""
 
-CONTENT_SHOWN = 200
+MAX_CONTENT = 200
 """Characters of a message that its sender's result repeats."""
 
 
-def _begun(text: str) -> str:
+def _excerpt(text: str) -> str:
     """The beginning of what was sent: its sender knows the rest, and every byte here is read again in each round."""
-    return text if len(text) <= CONTENT_SHOWN else text[:CONTENT_SHOWN] + "…"
+    return text if len(text) <= MAX_CONTENT else text[:MAX_CONTENT] + "…"
 
 
-class Structured(ToolInput):
+class StructuredMessage(ToolInput):
     """Message of the protocol."""
 
     type: Literal[
@@ -61,7 +74,7 @@ class SendMessageInput(ToolInput):
     """`to`, `message`, `summary`; the older five-type shape is taken too."""
 
     to: str = Field(description="Name of a teammate, lead, * for all, or id of a sub-agent.")
-    message: str | Structured = Field(description="Text, or one of the objects above.")
+    message: str | StructuredMessage = Field(description="Text, or one of the objects above.")
     summary: str | None = Field(None, description="Summary in 5 to 10 words.")
     no_reply: bool = Field(False, description="Delivery with the next message, without waking the recipient.")
 
@@ -93,46 +106,50 @@ class SendMessage(Tool[SendMessageInput]):
     input_type = SendMessageInput
 
     def __init__(
-        self, caller: Caller, stopping: Stopping, permits: Permits | None = None, agents: Agents | None = None
+        self,
+        caller: Caller,
+        stopping: StopRequests,
+        permits: PermissionAnswers | None = None,
+        subagents: Subagents | None = None,
     ) -> None:
         self._caller = caller
-        self._agents = agents
-        self._stopping = stopping
-        self._permits = permits
+        self._agents = subagents
+        self._stop_requests = stopping
+        self._permission_answers = permits
 
-    def repeats(self, call: SendMessageInput) -> bool:
+    def can_rerun(self, call: SendMessageInput) -> bool:
         """What a call sends, asks or answers is sent, asked and answered once."""
         return True
 
     def summary(self, call: SendMessageInput) -> str:
         """To whom, and what about."""
-        about = call.summary or (summary_of(call.message) if isinstance(call.message, str) else call.message.type)
+        about = call.summary or (default_summary(call.message) if isinstance(call.message, str) else call.message.type)
         return f"→ {call.to}: {about}"
 
     async def run(self, call: SendMessageInput, ctx: ToolContext) -> ToolResult:
         """Send it, or say why not; nothing is sent then."""
-        if self._agents is not None and isinstance(call.message, str) and self._is_agent(call.to):
-            run = known_agent(self._agents, call.to, self._caller.name)
-            return await tell_agent(self._agents, run, call.message, self._caller.name, ctx)
-        self._caller.team.require()
+        if self._agents is not None and isinstance(call.message, str) and self._is_subagent(call.to):
+            run = find_subagent(self._agents, call.to, self._caller.name)
+            return await send_to_subagent(self._agents, run, call.message, self._caller.name, ctx)
+        self._caller.team.require_team()
         if not call.to.strip():
-            raise UsageError("usage", "a message needs a recipient", do=[WHO], note="nothing was sent")
-        if isinstance(call.message, Structured):
+            raise UsageError("usage", "a message needs a recipient", do=[RECIPIENT_HINT], note="nothing was sent")
+        if isinstance(call.message, StructuredMessage):
             return await self._structured(call.to, call.message, ctx)
-        once = Call(ctx.key, ctx.again, call.no_reply)
+        once = SendCall(ctx.key, ctx.is_rerun, call.no_reply)
         if call.to.strip() == "*":
             return await self._broadcast(call.message, call.summary or "", once)
         me, about = self._caller, call.summary or ""
         sent = await send_text(me.team, me.name, call.to, call.message, about, once)
-        return self._sent(sent, call.message, call.summary or summary_of(call.message))
+        return self._sent_result(sent, call.message, call.summary or default_summary(call.message))
 
-    def _is_agent(self, to: str) -> bool:
+    def _is_subagent(self, to: str) -> bool:
         """Whether a sub-agent is meant; a member of the same name goes first."""
         if self._agents is None or not to.strip() or self._caller.team.find(to.strip().partition("@")[0]) is not None:
             return False
         return is_run_id(to.strip()) or self._agents.find(to) is not None
 
-    async def _broadcast(self, text: str, summary: str, call: Call) -> ToolResult:
+    async def _broadcast(self, text: str, summary: str, call: SendCall) -> ToolResult:
         sent = await broadcast(self._caller.team, self._caller.name, text, summary, call)
         names = [one.to for one in sent]
         body = {
@@ -143,24 +160,24 @@ class SendMessage(Tool[SendMessageInput]):
             "routing": {
                 "sender": self._caller.name,
                 "target": "@team",
-                "summary": summary or summary_of(text),
-                "content": _begun(text),
+                "summary": summary or default_summary(text),
+                "content": _excerpt(text),
             },
         }
         return json_result(body, f"sent to {', '.join(names)}")
 
-    async def _structured(self, to: str, message: Structured, ctx: ToolContext) -> ToolResult:
+    async def _structured(self, to: str, message: StructuredMessage, ctx: ToolContext) -> ToolResult:
         if message.type == "shutdown_request":
             return await self._ask_to_stop(to, message, ctx.key)
         if message.type == "set_mode":
             return await self._set_mode(to, message.mode or "")
         if message.type == PLAN_ANSWER:
-            return await answer_by_lead(self._caller, _plan(to, message, ctx))
+            return await answer_as_lead(self._caller, _plan_answer(to, message, ctx))
         if message.type == "permission_response":
-            return await answer_permission(self._caller, self._permits, _permit(message, ctx))
-        return await self._answer_stop(message, again=ctx.again)
+            return await answer_permission(self._caller, self._permission_answers, _permission_answer(message, ctx))
+        return await self._answer_stop(message, is_rerun=ctx.is_rerun)
 
-    async def _ask_to_stop(self, to: str, message: Structured, key: str) -> ToolResult:
+    async def _ask_to_stop(self, to: str, message: StructuredMessage, key: str) -> ToolResult:
         if to.strip() == "*":
             raise UsageError(
                 "usage",
@@ -175,7 +192,7 @@ class SendMessage(Tool[SendMessageInput]):
                 do=["Write to lead if a member should stop."],
                 note="nothing was sent",
             )
-        request_id = await self._stopping.ask(to, message.reason or "", key)
+        request_id = await self._stop_requests.request_stop(to, message.reason or "", key)
         text = f"{to} was asked to stop. You are notified when it has ended, or why it objects."
         return json_result(
             {"success": True, "message": text, "request_id": request_id, "target": to}, f"shutdown? → {to}"
@@ -195,7 +212,7 @@ class SendMessage(Tool[SendMessageInput]):
         body = {"success": True, "message": f"{made}.", "target": made.member, "mode": str(made.mode)}
         return json_result(body, f"mode {made.mode} → {made.member}")
 
-    async def _answer_stop(self, message: Structured, *, again: bool) -> ToolResult:
+    async def _answer_stop(self, message: StructuredMessage, *, is_rerun: bool) -> ToolResult:
         if self._caller.is_lead:
             raise TeamRefused(
                 "team-refused",
@@ -211,7 +228,7 @@ class SendMessage(Tool[SendMessageInput]):
                 note="nothing was answered",
             )
         reason = message.reason or ""
-        given = Answer(message.approve, reason, again)
+        given = StopAnswer(message.approve, reason, is_rerun)
         leaves = await answer_stop(self._caller.team, self._caller.name, message.request_id, given)
         if leaves:
             made = json_result(
@@ -222,14 +239,14 @@ class SendMessage(Tool[SendMessageInput]):
         text = "The lead received your reason. Continue your work."
         return json_result({"success": True, "message": text, "request_id": message.request_id}, f"objected: {reason}")
 
-    def _comes_of_it(self, sent: Sent) -> str:
+    def _outcome_text(self, sent: Sent) -> str:
         mate = self._caller.team.find(sent.to)
-        if mate is None or not mate.stopped_by:
-            return _OUTCOMES[sent.outcome]
-        why = mate.stopped_by.removeprefix("budget_exceeded: ")
-        return f"It does nothing now: {why}. {NEXT if self._caller.is_lead else LATER}"
+        if mate is None or not mate.cap_reason:
+            return _OUTCOME_TEXT[sent.outcome]
+        why = mate.cap_reason.removeprefix("budget_exceeded: ")
+        return f"It does nothing now: {why}. {LEAD_ADVICE if self._caller.is_lead else SENDER_NOTE}"
 
-    def _sent(self, sent: Sent, text: str, summary: str) -> ToolResult:
+    def _sent_result(self, sent: Sent, text: str, summary: str) -> ToolResult:
         mate = self._caller.team.find(self._caller.name)
         routing = {
             "sender": self._caller.name,
@@ -237,11 +254,11 @@ class SendMessage(Tool[SendMessageInput]):
             "target": f"@{sent.to}",
             "targetColor": sent.color,
             "summary": summary,
-            "content": _begun(text),
+            "content": _excerpt(text),
         }
         body = {
             "success": True,
-            "message": f"In {sent.to}'s inbox. {self._comes_of_it(sent)}",
+            "message": f"In {sent.to}'s inbox. {self._outcome_text(sent)}",
             "outcome": sent.outcome,
             "msg_id": sent.message_id,
             "routing": {key: value for key, value in routing.items() if value is not None},
@@ -249,16 +266,18 @@ class SendMessage(Tool[SendMessageInput]):
         return json_result(body, f"→ {sent.to}: {summary}")
 
 
-def _plan(to: str, message: Structured, ctx: ToolContext) -> PlanGiven:
+def _plan_answer(to: str, message: StructuredMessage, ctx: ToolContext) -> LeadPlanAnswer:
     """The answer to a plan. The older shape may leave the member out: then it is written to the lead itself."""
     whom = "" if to.strip().lower() in {LEAD, LEAD_ALIAS} else to
     said = message.feedback or message.reason or ""
-    return PlanGiven(whom, message.request_id, message.approve, said, ctx.key, ctx.again)
+    return LeadPlanAnswer(whom, message.request_id, message.approve, said, ctx.key, ctx.is_rerun)
 
 
-def _permit(message: Structured, ctx: ToolContext) -> PermitGiven | None:
+def _permission_answer(message: StructuredMessage, ctx: ToolContext) -> LeadPermissionAnswer | None:
     """The answer to a permission request; None when half of it is missing."""
     if message.request_id is None or message.approve is None:
         return None
     reason = message.reason or ""
-    return PermitGiven(message.request_id, message.approve, reason, message.updated_input, ctx.key, ctx.again)
+    return LeadPermissionAnswer(
+        message.request_id, message.approve, reason, message.updated_input, ctx.key, ctx.is_rerun
+    )

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.protocol.errors import TeamRefused
-from teamwright.teams.forming import create_team
-from teamwright.tools.team.caller import Caller, json_result
+from teamwright.teams.creation import create_team
+from teamwright.tools.caller import Caller, json_result
 
 
 class TeamCreateInput(ToolInput):
@@ -27,7 +27,7 @@ class TeamCreate(Tool[TeamCreateInput]):
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    def repeats(self, call: TeamCreateInput) -> bool:
+    def can_rerun(self, call: TeamCreateInput) -> bool:
         """The team that it made is there, and is told again."""
         return True
 
@@ -51,7 +51,7 @@ class TeamCreate(Tool[TeamCreateInput]):
             "lead_agent_id": config.lead_agent_id,
         }
         moved = [task.id for task in await team.tasks.all() if task.status != "completed"]
-        if before == team.directory and not ctx.again:
+        if before == team.directory and not ctx.is_rerun:
             body["note"] = f'You lead the team "{config.name}" already: use it. Nothing was created.'
         elif moved:
             body["note"] = "The session's open tasks are on the team's list now: " + ", ".join(f"#{i}" for i in moved)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
 from teamwright.protocol.errors import TeamRefused
-from teamwright.teams.ending import delete_again, delete_team
-from teamwright.tools.team.caller import Caller, json_result
+from teamwright.teams.shutdown import delete_team, finish_delete
+from teamwright.tools.caller import Caller, json_result
 
 
 class TeamDelete(Tool[NoInput]):
@@ -16,7 +16,7 @@ class TeamDelete(Tool[NoInput]):
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    def repeats(self, call: NoInput) -> bool:
+    def can_rerun(self, call: NoInput) -> bool:
         """A team that is gone is none the worse for it."""
         return True
 
@@ -27,8 +27,8 @@ class TeamDelete(Tool[NoInput]):
     async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
         """Delete it, or say who or what is in the way."""
         team = self._caller.team
-        if not team.exists and ctx.again and (name := await delete_again(team)):
-            return _gone(name)
+        if not team.exists and ctx.is_rerun and (name := await finish_delete(team)):
+            return _deleted_result(name)
         if not team.exists:
             return json_result({"success": True, "message": "There is no team, so nothing to remove."}, "no team")
         name = team.name
@@ -37,9 +37,9 @@ class TeamDelete(Tool[NoInput]):
         except TeamRefused as problem:
             refused = json_result({"success": False, "message": problem.for_model(), "team_name": name}, problem.what)
             return ToolResult(refused.content, is_error=True, brief=problem.what, facts=refused.facts)
-        return _gone(name)
+        return _deleted_result(name)
 
 
-def _gone(name: str) -> ToolResult:
+def _deleted_result(name: str) -> ToolResult:
     message = f'The team "{name}" is gone; its mail and tasks are in the archive.'
     return json_result({"success": True, "message": message, "team_name": name}, f"team {name} deleted")

@@ -1,1 +1,1 @@
-"""Tools that fetch from the network."""
+"""Tools that fetch pages from the network."""

@@ -9,36 +9,36 @@ import asyncio
 import codecs
 import re
 
-TEXT_CUT = 100_000
+MAX_TEXT = 100_000
 """Characters of a page that reach the model: some 25,000 tokens."""
 
-HTML_CUT = 1_500_000
+MAX_HTML = 1_500_000
 """Characters of HTML that are converted: more would hold a processor for seconds."""
 
-_TEXTUAL = re.compile(r"text/|application/([\w.+-]*\+)?(json|xml|yaml|javascript|ecmascript|x-ndjson|toml|x-sh)\b")
+_TEXT_TYPES = re.compile(r"text/|application/([\w.+-]*\+)?(json|xml|yaml|javascript|ecmascript|x-ndjson|toml|x-sh)\b")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 _BLANKS = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 
 
-def is_text(content_type: str) -> bool:
+def is_text_type(content_type: str) -> bool:
     """Whether a body of this type can be given as text; no type at all counts as text."""
-    return not content_type or _TEXTUAL.match(content_type.strip().lower()) is not None
+    return not content_type or _TEXT_TYPES.match(content_type.strip().lower()) is not None
 
 
-async def as_text(body: bytes, content_type: str) -> str:
+async def to_text(body: bytes, content_type: str) -> str:
     """The text, not yet cut."""
     kind = content_type.split(";")[0].strip().lower()
     text = body.decode(_charset(body, content_type), "replace")
     if kind in {"text/html", "application/xhtml+xml"} or (not kind and text.lstrip()[:1] == "<"):
-        return await asyncio.to_thread(_markdown, text[:HTML_CUT])
+        return await asyncio.to_thread(_to_markdown, text[:MAX_HTML])
     return text
 
 
-def cut(text: str) -> str:
+def cut_text(text: str) -> str:
     """The text within the bound, with a note when it was longer."""
-    if len(text) <= TEXT_CUT:
+    if len(text) <= MAX_TEXT:
         return text
-    return f"{text[:TEXT_CUT]}\n[… {len(text) - TEXT_CUT:,} characters more: fetch it with Bash into a file to see all]"
+    return f"{text[:MAX_TEXT]}\n[… {len(text) - MAX_TEXT:,} characters more: fetch it with Bash into a file to see all]"
 
 
 def _charset(body: bytes, content_type: str) -> str:
@@ -58,7 +58,7 @@ def _charset(body: bytes, content_type: str) -> str:
         return "utf-8"
 
 
-def _markdown(html: str) -> str:
+def _to_markdown(html: str) -> str:
     from markdownify import markdownify
 
     try:

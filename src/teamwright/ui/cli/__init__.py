@@ -1,1 +1,1 @@
-"""The command line: commands and what they print."""
+"""The command line: one module for each command."""

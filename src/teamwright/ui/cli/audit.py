@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from teamwright.app.inspect import find_team, home_at
-from teamwright.app.looking.audit import audit as audit_team
-from teamwright.app.looking.status import status_views
-from teamwright.ui.cli.looking import json_flag
-from teamwright.ui.cli.output import say, say_json
-from teamwright.ui.cli.place import place_of
+from teamwright.teams.status.team_views import find_team, resolve_home
+from teamwright.ui.cli.output import json_flag, say, say_json
+from teamwright.ui.cli.run_location import run_location
+from teamwright.views.audit.audit import audit as audit_team
+from teamwright.views.status import status_views
 
 
 @click.command()
@@ -21,8 +20,8 @@ def audit(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
 
     Without TEAM: those that live in this directory, else the newest.
     """
-    place = place_of(ctx)
-    home = home_at(place.home)
+    place = run_location(ctx)
+    home = resolve_home(place.home)
     names = [team] if team is not None else [view.directory for view in status_views(home, place.cwd)]
     views = [find_team(home, name, archived=True) for name in names]
     found = [audit_team(home, view.directory, running=[view.lead_pid]) for view in views]

@@ -1,6 +1,6 @@
 """The flags of a run, in one list: the root command and `resume` take the same ones.
 
-Flags are written in kebab-case; the camelCase spelling of each is accepted too (see `kebab`). Knows click alone.
+Flags are written in kebab-case; the camelCase spelling of each is accepted too (see `to_kebab`). Knows click alone.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from typing import Any
 
 import click
 
-MODES = ("default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions")
+PERMISSION_MODES = ("default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions")
 """The permission modes, as the ecosystem spells them; a test compares them with the room that decides."""
 
 FORMATS = ("text", "json", "stream-json")
 
-ASKS = ("deny", "wait")
+UNATTENDED_CHOICES = ("deny", "wait")
 """What becomes of a request where nobody is at a terminal."""
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
-_HUMP = re.compile(r"(?<=[a-z])([A-Z])")
+_TIME_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
+_CAMEL_HUMP = re.compile(r"(?<=[a-z])([A-Z])")
 
 
-def kebab(token: str) -> str:
+def to_kebab(token: str) -> str:
     """A flag or a choice without regard to its spelling: `allowedTools` becomes `allowed-tools`."""
-    return _HUMP.sub(r"-\1", token).lower() if len(token) > 1 else token
+    return _CAMEL_HUMP.sub(r"-\1", token).lower() if len(token) > 1 else token
 
 
-def seconds(text: str) -> float | None:
+def parse_seconds(text: str) -> float | None:
     """A time span in seconds: `90`, `90s`, `10m`, `1h`; None for what is not one, or is zero."""
-    found = _SPAN.fullmatch(text.strip())
+    found = _TIME_SPAN.fullmatch(text.strip())
     return float(found[1]) * _UNITS[found[2]] or None if found else None
 
 
-def span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+def parse_time_span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
     """The callback of flags that take a time span."""
     if value is None:
         return None
-    length = seconds(value)
+    length = parse_seconds(value)
     if length is None:
         raise click.BadParameter(f"{value!r} is not a time span; write 90, 90s, 10m or 1h.")
     return length
@@ -59,19 +59,19 @@ def _dollars(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 def _mode(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     """A mode in its own spelling; what is none is told by the room that decides."""
-    return next((mode for mode in MODES if value is not None and kebab(mode) == kebab(value)), value)
+    return next((mode for mode in PERMISSION_MODES if value is not None and to_kebab(mode) == to_kebab(value)), value)
 
 
-PLACE_KEY = "teamwright.place"
-"""Where a click context keeps what the flags of `place_flags` said."""
+LOCATION_KEY = "teamwright.place"
+"""Where a click context keeps what the flags of `location_flags` said."""
 
 
-def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def _store_location(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value and param.name:
-        ctx.meta.setdefault(PLACE_KEY, {})[param.name] = value
+        ctx.meta.setdefault(LOCATION_KEY, {})[param.name] = value
 
 
-def place_flags(*, hidden: bool = False) -> list[click.Option]:
+def location_flags(*, hidden: bool = False) -> list[click.Option]:
     """Where and with what: understood before a command and, hidden from its help, behind it."""
     rows: tuple[tuple[list[str], dict[str, Any]], ...] = (
         (["-C", "cwd"], {"metavar": "DIR", "help": "Run as if started in this directory."}),
@@ -79,7 +79,9 @@ def place_flags(*, hidden: bool = False) -> list[click.Option]:
         (["--settings"], {"metavar": "FILE", "help": "One more settings file, above all others."}),
         (["--debug"], {"is_flag": True, "help": "Show tracebacks."}),
     )
-    return [click.Option(names, callback=_remember, expose_value=False, hidden=hidden, **row) for names, row in rows]
+    return [
+        click.Option(names, callback=_store_location, expose_value=False, hidden=hidden, **row) for names, row in rows
+    ]
 
 
 def agent_flags() -> list[click.Option]:
@@ -90,11 +92,11 @@ def agent_flags() -> list[click.Option]:
     ]
 
 
-RUN: tuple[click.Option, ...] = (
+RUN_FLAGS: tuple[click.Option, ...] = (
     click.Option(["-p", "--print", "headless"], is_flag=True, help="Headless: print the answer and exit."),
     click.Option(["--model"], metavar="NAME", help="An alias, an id, provider/model, or scripted:FILE."),
     click.Option(["--effort"], metavar="LEVEL", help="How hard the lead thinks: low to max, or a number of tokens."),
-    click.Option(["--permission-mode"], metavar="MODE", callback=_mode, help=f"{', '.join(MODES)}."),
+    click.Option(["--permission-mode"], metavar="MODE", callback=_mode, help=f"{', '.join(PERMISSION_MODES)}."),
     click.Option(["--dangerously-skip-permissions"], is_flag=True, help="Allow all but what a deny rule names."),
     click.Option(["--allowed-tools"], multiple=True, metavar="RULES", help="Allow these, e.g. 'Bash(git log *),Read'."),
     click.Option(["--disallowed-tools"], multiple=True, metavar="RULES", help="Deny these."),
@@ -115,21 +117,23 @@ RUN: tuple[click.Option, ...] = (
     click.Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most so many rounds of the lead."),
     click.Option(["--max-budget-usd"], metavar="USD", callback=_dollars, help="At most so much money in all."),
     click.Option(["--max-tokens"], type=click.IntRange(min=1), metavar="N", help="At most so many tokens in all."),
-    click.Option(["--timeout"], metavar="TIME", callback=span, help="At most so long: 90, 90s, 10m, 1h."),
+    click.Option(["--timeout"], metavar="TIME", callback=parse_time_span, help="At most so long: 90, 90s, 10m, 1h."),
 )
 """What a run may be told, with or without a terminal."""
 
-HEADLESS: tuple[click.Option, ...] = (
+HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--output-format"], type=click.Choice(FORMATS), metavar="FORMAT", help="text, json or stream-json."),
     click.Option(["--input-format"], type=click.Choice(FORMATS[::2]), metavar="FORMAT", help="text or stream-json."),
-    click.Option(["--ask"], type=click.Choice(ASKS), metavar="HOW", help="deny, or wait for another terminal."),
+    click.Option(
+        ["--ask"], type=click.Choice(UNATTENDED_CHOICES), metavar="HOW", help="deny, or wait for another terminal."
+    ),
     click.Option(["--verbose"], is_flag=True, help="A line an event on stderr."),
     click.Option(["--report"], metavar="FILE", help="Write the run as Markdown."),
     click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),
 )
 """What only a run without a person understands."""
 
-BEGINNING: tuple[click.Option, ...] = (
+START_FLAGS: tuple[click.Option, ...] = (
     click.Option(["-c", "--continue", "latest"], is_flag=True, help="Continue the newest session of this directory."),
     click.Option(
         ["-r", "--resume", "resume"],

@@ -18,43 +18,43 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-COMPLETES = "_TEAMWRIGHT_COMPLETE"
+COMPLETION_VARIABLE = "_TEAMWRIGHT_COMPLETE"
 """Set by the script of a shell that asks what may come next in its line: which shell it is."""
 
-MEMBER = "--agent-id"
+MEMBER_FLAG = "--agent-id"
 """What a member's own process is told first (see protocol.argv, which need not load for anybody else)."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code of docs/exit-codes.md. Never raises."""
     args = list(sys.argv[1:] if argv is None else argv)
     deaf = sys.stdout is None
-    _open_what_is_closed()
-    _speak_any_encoding()
+    _reopen_closed_streams()
+    _replace_unencodable()
     debug = "--debug" in args[: args.index("--") if "--" in args else len(args)]
     try:
         if deaf:
-            raise _no_stdout()
-        if shell := os.environ.get(COMPLETES):
-            from teamwright.ui.cli.completion.shells import answer
+            raise _no_stdout_error()
+        if shell := os.environ.get(COMPLETION_VARIABLE):
+            from teamwright.ui.cli.completion.completer import print_completions
 
-            return answer(shell)
-        if args and args[0].partition("=")[0] == MEMBER:
-            from teamwright.ui.member.run import run_member
+            return print_completions(shell)
+        if args and args[0].partition("=")[0] == MEMBER_FLAG:
+            from teamwright.ui.member.member_process import run_member
 
             return run_member(args)
-        code = _commanded(args)
+        code = _run_command(args)
         sys.stdout.flush()
     except BaseException as problem:
         if debug and not isinstance(problem, BrokenPipeError) and not _is_exit(problem):
             _show_traceback()
-        return _ending(problem, args)
+        return _report_problem(problem, args)
     return code if isinstance(code, int) else 0
 
 
-def _commanded(args: list[str]) -> object:
+def _run_command(args: list[str]) -> object:
     from teamwright.ui.cli.root import root
 
     with root.make_context("teamwright", args) as ctx:
@@ -67,23 +67,23 @@ def _is_exit(problem: BaseException) -> bool:
     return isinstance(problem, Exit)
 
 
-def _ending(problem: BaseException, args: list[str]) -> int:
+def _report_problem(problem: BaseException, args: list[str]) -> int:
     """The exit code of what ended the program, and the words for it."""
     import click
 
     if isinstance(problem, BrokenPipeError):
-        _let_go(sys.stdout)
+        _discard_buffer(sys.stdout)
         return 0
     if isinstance(problem, KeyboardInterrupt | click.Abort):
         return INTERRUPTED
-    if isinstance(problem, OSError) and problem.errno in _FULL:
-        _let_go(sys.stdout)
+    if isinstance(problem, OSError) and problem.errno in _DISK_FULL_ERRORS:
+        _discard_buffer(sys.stdout)
     if isinstance(problem, click.exceptions.Exit):
-        return _flushed(problem.exit_code, args)
+        return _flush(problem.exit_code, args)
     if isinstance(problem, SystemExit):
         return problem.code if isinstance(problem.code, int) else 1
-    error = _error_of(problem, args)
-    _say_where(error, _home(args))
+    error = _to_error(problem, args)
+    _add_home(error, _named_home(args))
     with contextlib.suppress(OSError):
         from teamwright.ui.printable import clean
 
@@ -91,25 +91,25 @@ def _ending(problem: BaseException, args: list[str]) -> int:
     return error.exit_code
 
 
-def _say_where(error: TeamwrightError, home: str | None) -> None:
+def _add_home(error: TeamwrightError, home: str | None) -> None:
     """What it says to type works with the home that was named."""
     if home is None:
         return
-    from teamwright.app.typed import typed
+    from teamwright.session.command_text import command_with_home
 
-    error.do = tuple(typed(line, home) for line in error.do)
+    error.do = tuple(command_with_home(line, home) for line in error.do)
 
 
-def _flushed(code: int, args: list[str]) -> int:
+def _flush(code: int, args: list[str]) -> int:
     """This exit code, once what was printed is out."""
     try:
         sys.stdout.flush()
     except OSError as problem:
-        return _ending(problem, args)
+        return _report_problem(problem, args)
     return code
 
 
-def _error_of(problem: BaseException, args: list[str]) -> TeamwrightError:
+def _to_error(problem: BaseException, args: list[str]) -> TeamwrightError:
     from teamwright.protocol.errors import TeamwrightError
 
     if isinstance(problem, TeamwrightError):
@@ -117,25 +117,25 @@ def _error_of(problem: BaseException, args: list[str]) -> TeamwrightError:
     from click import ClickException
 
     if isinstance(problem, ClickException):
-        from teamwright.ui.cli.usage import usage_error
+        from teamwright.ui.cli.usage_errors import usage_error
 
         return usage_error(problem)
-    if isinstance(problem, OSError) and problem.errno in _FULL:
+    if isinstance(problem, OSError) and problem.errno in _DISK_FULL_ERRORS:
         from teamwright.protocol.errors import StorageError
 
         return StorageError("disk-full", f"a write did not reach the disk: {problem.strerror}")
-    from teamwright.app.looking.system import crash
+    from teamwright.session.platform_check import crash
 
-    return crash(problem, args, _home(args))
+    return crash(problem, args, _named_home(args))
 
 
-def _home(args: list[str]) -> str | None:
+def _named_home(args: list[str]) -> str | None:
     """The home that was named, for the crash file; whatever else is wrong with the command line."""
-    home = _given(args, "--home")
-    return os.path.join(os.path.expanduser(_given(args, "-C") or ""), os.path.expanduser(home)) if home else None
+    home = _flag_value(args, "--home")
+    return os.path.join(os.path.expanduser(_flag_value(args, "-C") or ""), os.path.expanduser(home)) if home else None
 
 
-def _given(args: list[str], flag: str) -> str | None:
+def _flag_value(args: list[str], flag: str) -> str | None:
     for position, arg in enumerate(args):
         if arg.startswith(f"{flag}="):
             return arg.removeprefix(f"{flag}=")
@@ -153,7 +153,7 @@ def _show_traceback() -> None:
         sys.stderr.write(clean(traceback.format_exc()))
 
 
-def _no_stdout() -> TeamwrightError:
+def _no_stdout_error() -> TeamwrightError:
     from teamwright.protocol.errors import UsageError
 
     return UsageError(
@@ -164,7 +164,7 @@ def _no_stdout() -> TeamwrightError:
     )
 
 
-def _open_what_is_closed() -> None:
+def _reopen_closed_streams() -> None:
     """Give a closed stdin, stdout or stderr back as /dev/null: else the next file opened would take its number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -173,7 +173,7 @@ def _open_what_is_closed() -> None:
                 setattr(sys, name, os.fdopen(opened, "w" if number else "r"))
 
 
-def _speak_any_encoding() -> None:
+def _replace_unencodable() -> None:
     """A terminal that cannot show a character gets a question mark instead of an error."""
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
@@ -181,7 +181,7 @@ def _speak_any_encoding() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _let_go(stream: Any) -> None:
+def _discard_buffer(stream: Any) -> None:
     """Nobody takes what is still buffered: it goes nowhere, in silence."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         devnull = os.open(os.devnull, os.O_WRONLY)

@@ -6,17 +6,49 @@ What others wrote is shown without control characters: no text of a file moves t
 from __future__ import annotations
 
 import sys
+import time
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import click
+
 from teamwright.ui.printable import clean, json_text
+from teamwright.views.cost_line import duration
+
+json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+"""`--json`, for every command that looks."""
+
+
+def format_age(seconds_since_1970: float) -> str:
+    """How long ago, for people; empty for a time that is not known."""
+    return f"{duration(max(time.time() - seconds_since_1970, 0))} ago" if seconds_since_1970 else ""
+
+
+def format_time(seconds_since_1970: float) -> str:
+    """The local time of day, `14:03:59`."""
+    return datetime.fromtimestamp(seconds_since_1970).strftime("%H:%M:%S")
+
+
+def format_datetime(seconds_since_1970: float) -> str:
+    """The local date and time, `2026-11-20 14:03:59`."""
+    return datetime.fromtimestamp(seconds_since_1970).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def format_iso(iso: str) -> str:
+    """A written time (ISO 8601) as local date and time; as it stands when it is not one."""
+    try:
+        return format_datetime(datetime.fromisoformat(iso).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return iso
+
 
 WIDTH = 80
 
-CELL_MOST = 1_000
+MAX_CELL = 1_000
 """Characters of a cell that are looked at: no line has room for more."""
 
 
@@ -37,22 +69,22 @@ def say_painted(line: str) -> None:
 
 def say_json(value: Any) -> None:
     """A value as JSON on stdout, two spaces deep; dataclasses become objects, what steers a terminal is escaped."""
-    sys.stdout.write(json_text(plain(value), indent=2) + "\n")
+    sys.stdout.write(json_text(to_plain(value), indent=2) + "\n")
 
 
 def say_json_line(value: Any) -> None:
     """A value as JSON on one line of stdout."""
-    sys.stdout.write(json_text(plain(value)) + "\n")
+    sys.stdout.write(json_text(to_plain(value)) + "\n")
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """The value as JSON holds it."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in _items(value)}
+        return {str(key): to_plain(item) for key, item in _items(value)}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in _each(value)]
+        return [to_plain(item) for item in _each(value)]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -70,7 +102,7 @@ def one_line(text: str, width: int | None = None) -> str:
     return flat if width is None else cut(flat, width)
 
 
-def columns(text: str) -> int:
+def display_width(text: str) -> int:
     """How many columns a text takes: wide characters count two, combining ones none."""
     if text.isascii():
         return len(text)
@@ -81,9 +113,9 @@ def columns(text: str) -> int:
 def cut(text: str, width: int) -> str:
     """The text in at most so many columns."""
     begun = text[: 2 * width + 2]  # a prompt may have megabytes; marks that combine take no room of their own
-    if len(begun) == len(text) and columns(text) <= width:
+    if len(begun) == len(text) and display_width(text) <= width:
         return text
-    while begun and columns(begun) > width - 1:
+    while begun and display_width(begun) > width - 1:
         begun = begun[:-1]
     return begun + "…"
 
@@ -91,13 +123,13 @@ def cut(text: str, width: int) -> str:
 def pad(text: str, width: int) -> str:
     """The text in exactly so many columns."""
     text = cut(text, width)
-    return text + " " * (width - columns(text))
+    return text + " " * (width - display_width(text))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = WIDTH) -> list[str]:
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = WIDTH) -> list[str]:
     """Lines of a table; the last column takes what is left and is cut, the others are as wide as they need."""
-    cells = [[one_line(cell[:CELL_MOST]) for cell in row] for row in rows]
-    widths = [max(map(columns, column)) for column in zip(list(head), *cells, strict=True)]
+    cells = [[one_line(cell[:MAX_CELL]) for cell in row] for row in rows]
+    widths = [max(map(display_width, column)) for column in zip(list(head), *cells, strict=True)]
     last = max(width - sum(widths[:-1]) - 2 * (len(head) - 1), 12)
     made: list[str] = []
     for row in (list(head), *cells):
@@ -108,11 +140,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = WI
 
 def say_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table."""
-    for line in table(head, rows):
+    for line in table_lines(head, rows):
         say(line)
 
 
-def facts(pairs: Sequence[tuple[str, str]], *, label: int = 12) -> None:
+def say_facts(pairs: Sequence[tuple[str, str]], *, label: int = 12) -> None:
     """Print labels and values, a line each; an empty value leaves its line out."""
     for name, value in pairs:
         if value:

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from teamwright.ui.cli.choosing import choose, named
-from teamwright.ui.cli.flags import HEADLESS, RUN
-from teamwright.ui.cli.place import place_of
-from teamwright.ui.cli.start import face_of, refuse_headless_flags, run
-from teamwright.ui.cli.usage import too_many_words
+from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
+from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.cli.session_choice import choose_by_name, choose_session
+from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
+from teamwright.ui.cli.usage_errors import too_many_words
 
 
-@click.command(params=[*RUN, *HEADLESS])
+@click.command(params=[*RUN_FLAGS, *HEADLESS_FLAGS])
 @click.argument("session", required=False, metavar="[TEAM or SESSION]")
 @click.argument("prompt", nargs=-1, metavar="[PROMPT]")
 @click.pass_context
@@ -23,11 +23,17 @@ def resume(ctx: click.Context, /, session: str | None, prompt: tuple[str, ...], 
 
     With -p, PROMPT or stdin says how to go on; without either it goes on with what is open. Caps count from here.
     """
-    place = place_of(ctx)
+    place = run_location(ctx)
     if len(prompt) > 1:
         headlessly = " -p" if flags.get("headless") else ""
         raise too_many_words(prompt, f"teamwright resume {quote(session or '')}{headlessly}")
-    headless = face_of(flags, prompt, resumes=True)
+    headless = is_headless(flags, prompt, is_resume=True)
     refuse_headless_flags(flags, headless=headless)
-    chosen = choose(place, ask=not headless) if session is None else named(place, session, headless=headless)
-    return run(chosen.place(place), {**flags, "resume": chosen.id}, prompt[0] if prompt else None, headless=headless)
+    chosen = (
+        choose_session(place, ask=not headless)
+        if session is None
+        else choose_by_name(place, session, headless=headless)
+    )
+    return run(
+        chosen.run_location(place), {**flags, "resume": chosen.id}, prompt[0] if prompt else None, headless=headless
+    )

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from teamwright.ui.cli.flags import BEGINNING, HEADLESS, RUN, kebab, place_flags
-from teamwright.ui.cli.table import ABSENT, COMMANDS
+from teamwright.ui.cli.command_table import ABSENT, COMMANDS
+from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS, location_flags, to_kebab
 
 WORDS_KEY = "teamwright.words"
 """Where the click context of the root keeps the words that are no command."""
 
-_SAID_KEY = "teamwright.said"
+_IS_PROMPT_KEY = "teamwright.said"
 """Where it keeps whether `--` says that the words are a prompt."""
 
 _RULE_FLAGS = frozenset({"allowed-tools", "disallowed-tools"})
@@ -43,7 +43,7 @@ class Root(click.Group):
             return None
         module, _, name = row.target.partition(":")
         command: click.Command = getattr(import_module(module), name)
-        _understand_place(command)
+        _add_location_flags(command)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -52,7 +52,7 @@ class Root(click.Group):
         if self._names_a_command(ctx, args):
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
-        ctx.meta[_SAID_KEY] = "--" in args
+        ctx.meta[_IS_PROMPT_KEY] = "--" in args
         words = click.Command.parse_args(self, ctx, args)
         ctx.meta[WORDS_KEY] = tuple(words)
         ctx.args = []
@@ -88,7 +88,7 @@ def spread_rules(args: list[str]) -> list[str]:
         if arg == "--":
             return out + args[position:]
         takes = out[-1:] == [flag] and bool(flag)
-        if arg.startswith("--") and kebab(arg[2:]) in _RULE_FLAGS:
+        if arg.startswith("--") and to_kebab(arg[2:]) in _RULE_FLAGS:
             flag = arg
         elif flag and not takes:
             if not _RULE.fullmatch(arg):
@@ -99,16 +99,16 @@ def spread_rules(args: list[str]) -> list[str]:
     return out
 
 
-def _understand_place(command: click.Command) -> None:
+def _add_location_flags(command: click.Command) -> None:
     """Add the hidden flags of the place to a command and to the commands below it, once."""
     if not any(param.name == "home" for param in command.params):
-        command.params.extend(place_flags(hidden=True))
+        command.params.extend(location_flags(hidden=True))
     for below in command.commands.values() if isinstance(command, click.Group) else ():
-        _understand_place(below)
+        _add_location_flags(below)
 
 
 def _require_platform() -> None:
-    from teamwright.app.looking.system import require_platform
+    from teamwright.session.platform_check import require_platform
 
     require_platform()
 
@@ -122,7 +122,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 
 @click.pass_context
-def _root(ctx: click.Context, /, **flags: Any) -> int:
+def _run_root(ctx: click.Context, /, **flags: Any) -> int:
     """With a command, only the flags of the place may stand before it; without one, a run begins."""
     if ctx.invoked_subcommand is not None:
         given = next((name for name, value in flags.items() if value not in (None, False, ())), None)
@@ -135,17 +135,17 @@ def _root(ctx: click.Context, /, **flags: Any) -> int:
     from teamwright.ui.cli.start import start
 
     words: tuple[str, ...] = ctx.meta.get(WORDS_KEY, ())
-    if len(words) == 1 and not flags.get("headless") and not ctx.meta.get(_SAID_KEY):
-        _refuse_slip(words[0])
+    if len(words) == 1 and not flags.get("headless") and not ctx.meta.get(_IS_PROMPT_KEY):
+        _refuse_misspelling(words[0])
     return start(ctx, words, flags)
 
 
-def _refuse_slip(word: str) -> None:
+def _refuse_misspelling(word: str) -> None:
     """Raise UsageError for a word that a person means as a command: as a prompt it would begin a paid session."""
     from teamwright.protocol.errors import UsageError
-    from teamwright.protocol.ids import is_slip
+    from teamwright.protocol.ids import is_typo
 
-    meant = next((name for name in COMMANDS if is_slip(word, name)), None)
+    meant = next((name for name in COMMANDS if is_typo(word, name)), None)
     absent = ABSENT.get(word.lower())
     if meant is None and absent is None:
         return
@@ -160,12 +160,12 @@ def _refuse_slip(word: str) -> None:
 
 root = Root(
     "teamwright",
-    callback=_root,
+    callback=_run_root,
     params=[
-        *RUN,
-        *HEADLESS,
-        *BEGINNING,
-        *place_flags(),
+        *RUN_FLAGS,
+        *HEADLESS_FLAGS,
+        *START_FLAGS,
+        *location_flags(),
         click.Option(
             ["-V", "--version"],
             is_flag=True,
@@ -179,7 +179,7 @@ root = Root(
     invoke_without_command=True,
     context_settings={
         "help_option_names": ["-h", "--help"],
-        "token_normalize_func": kebab,
+        "token_normalize_func": to_kebab,
         "max_content_width": 80,
         "allow_interspersed_args": False,
     },

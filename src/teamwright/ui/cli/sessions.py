@@ -7,15 +7,14 @@ import sys
 
 import click
 
-from teamwright.app.approver import require_person
-from teamwright.app.ended.retention import remove_session, retention_days
-from teamwright.app.inspect import home_at
-from teamwright.app.looking.sessions import find_session, session_views
+from teamwright.config.trust.person_check import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.ui.cli.choosing import session_row
-from teamwright.ui.cli.looking import json_flag
-from teamwright.ui.cli.output import one_line, say, say_json, say_table
-from teamwright.ui.cli.place import Place, place_of
+from teamwright.session.lookup.saved_sessions import find_session, session_views
+from teamwright.session.retention import remove_session, retention_days
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.output import json_flag, one_line, say, say_json, say_table
+from teamwright.ui.cli.run_location import RunLocation, run_location
+from teamwright.ui.cli.session_choice import session_row
 
 
 @click.group(invoke_without_command=True)
@@ -26,8 +25,8 @@ def sessions(ctx: click.Context, /, everywhere: bool, as_json: bool) -> int:
     """Sessions of this directory, the newest first. `teamwright resume ID` goes on with one."""
     if ctx.invoked_subcommand is not None:
         return 0
-    place = place_of(ctx)
-    views = session_views(home_at(place.home), None if everywhere else place.cwd)
+    place = run_location(ctx)
+    views = session_views(resolve_home(place.home), None if everywhere else place.cwd)
     if as_json:
         say_json(views)
     elif not views:
@@ -38,7 +37,7 @@ def sessions(ctx: click.Context, /, everywhere: bool, as_json: bool) -> int:
         say_table(("id", "last", "prompt"), [session_row(view) for view in views])
     if views and not as_json:
         say()
-        say(_kept(place))
+        say(_retention_text(place))
     return 0
 
 
@@ -49,8 +48,8 @@ def sessions(ctx: click.Context, /, everywhere: bool, as_json: bool) -> int:
 @click.pass_context
 def remove_command(ctx: click.Context, /, name: str, force: bool, yes: bool) -> int:
     """Remove the session whose id begins with ID: its transcripts, events and edit history."""
-    place = place_of(ctx)
-    home = home_at(place.home)
+    place = run_location(ctx)
+    home = resolve_home(place.home)
     require_person(home, "removes a session")
     found = find_session(home, place.cwd, name)
     if not yes:
@@ -64,10 +63,10 @@ def remove_command(ctx: click.Context, /, name: str, force: bool, yes: bool) -> 
     return 0
 
 
-def _kept(place: Place) -> str:
+def _retention_text(where: RunLocation) -> str:
     """How long sessions are kept, by the settings that hold here."""
     try:
-        days = retention_days(home_at(place.home), place.cwd, place.settings)
+        days = retention_days(resolve_home(where.home), where.cwd, where.settings)
     except TeamwrightError as problem:
         return f"How long they are kept cannot be told: {problem.what}"
     if not days:

@@ -11,20 +11,20 @@ from typing import Any
 import click
 
 from teamwright.protocol.errors import UsageError
-from teamwright.ui.cli.invocation import invocation_of, on_a_terminal, stdin_is_piped
-from teamwright.ui.cli.place import Place, place_of
-from teamwright.ui.cli.usage import near_command, too_many_words
+from teamwright.ui.cli.run_location import RunLocation, run_location
+from teamwright.ui.cli.usage_errors import nearest_command, too_many_words
+from teamwright.ui.invocation import build_invocation, is_on_terminal, is_stdin_piped
 
 _ONLY_HEADLESS = ("ask", "output_format", "input_format", "verbose", "report", "strict")
 
 
 def start(ctx: click.Context, words: tuple[str, ...], flags: Mapping[str, Any]) -> int:
     """Begin a run, or go on with one, as the flags say. Returns the exit code; raises TeamwrightError."""
-    place = place_of(ctx)
+    place = run_location(ctx)
     if len(words) > 1:
         raise too_many_words(words)
     _refuse_contradictions(flags)
-    headless = face_of(flags, words, resumes=bool(flags.get("latest")) or flags.get("resume") is not None)
+    headless = is_headless(flags, words, is_resume=bool(flags.get("latest")) or flags.get("resume") is not None)
     refuse_headless_flags(flags, headless=headless)
     found = _session_to_resume(place, flags, headless=headless)
     if found is not None:
@@ -32,34 +32,34 @@ def start(ctx: click.Context, words: tuple[str, ...], flags: Mapping[str, Any]) 
     return run(place, flags, words[0] if words else None, headless=headless)
 
 
-def run(place: Place, flags: Mapping[str, Any], prompt: str | None, *, headless: bool) -> int:
+def run(where: RunLocation, flags: Mapping[str, Any], prompt: str | None, *, headless: bool) -> int:
     """Hand the call to its face. Returns the exit code; raises TeamwrightError when it cannot start."""
-    invocation = invocation_of(place, flags, prompt, interactive=not headless)
+    invocation = build_invocation(where, flags, prompt, interactive=not headless)
     if not headless:
-        from teamwright.ui.terminal.run import interactive
+        from teamwright.ui.terminal.interactive import run_interactive
 
-        return interactive(invocation.options, invocation.prompt)
+        return run_interactive(invocation.options, invocation.prompt)
     if invocation.input_format == "text":
-        invocation = invocation.with_blocks()
+        invocation = invocation.with_prompt_read()
     elif prompt is not None:
         raise UsageError("usage", "with --input-format stream-json the prompts come on stdin alone")
-    from teamwright.ui.headless.run import headless as face
+    from teamwright.ui.headless.run import run_headless as face
 
     return face(invocation)
 
 
-def face_of(flags: Mapping[str, Any], words: tuple[str, ...], *, resumes: bool = False) -> bool:
+def is_headless(flags: Mapping[str, Any], words: tuple[str, ...], *, is_resume: bool = False) -> bool:
     """Whether the run is headless. Raises UsageError when nobody is here and nothing says that it should be.
 
     A session that is resumed needs no prompt to go on, so off a terminal it does.
     """
     if flags.get("headless"):
         return True
-    if on_a_terminal():
+    if is_on_terminal():
         return False
-    if stdin_is_piped() or resumes:
+    if is_stdin_piped() or is_resume:
         return True
-    close = near_command(words[0]) if words else None
+    close = nearest_command(words[0]) if words else None
     raise UsageError(
         "usage",
         "this is not a terminal, and no prompt comes through a pipe",
@@ -90,15 +90,17 @@ def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
         raise UsageError("usage", f"{' and '.join(given)} contradict each other", note="nothing was started")
 
 
-def _session_to_resume(place: Place, flags: Mapping[str, Any], *, headless: bool) -> tuple[str, Place] | None:
+def _session_to_resume(
+    where: RunLocation, flags: Mapping[str, Any], *, headless: bool
+) -> tuple[str, RunLocation] | None:
     """Id and place of what `-c` or `-r` means; None for a new session."""
     if not flags.get("latest") and flags.get("resume") is None:
         return None
-    from teamwright.ui.cli.choosing import choose, latest, named
+    from teamwright.ui.cli.session_choice import choose_by_name, choose_latest, choose_session
 
     if flags.get("latest"):
-        found = latest(place)
+        found = choose_latest(where)
     else:
         wanted = str(flags["resume"])
-        found = named(place, wanted, headless=headless) if wanted else choose(place, ask=not headless)
-    return found.id, found.place(place)
+        found = choose_by_name(where, wanted, headless=headless) if wanted else choose_session(where, ask=not headless)
+    return found.id, found.run_location(where)

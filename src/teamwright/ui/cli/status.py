@@ -12,23 +12,33 @@ from dataclasses import replace
 
 import click
 
-from teamwright.app.cost_line import duration
-from teamwright.app.inspect import home_at
-from teamwright.app.looking.status import MemberStatus, RequestStatus, StatusView, status_views
-from teamwright.app.serving.state import ServerStatus
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.usage import Usage
-from teamwright.ui.asked import answer_command, asked_for
-from teamwright.ui.cli.looking import clock, json_flag
-from teamwright.ui.cli.output import WIDTH, clean, cut, one_line, say, say_json, say_json_line, table
-from teamwright.ui.cli.place import Place, home_of_teams, place_of
+from teamwright.session.mcp_status import ServerStatus
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.output import (
+    WIDTH,
+    clean,
+    cut,
+    format_time,
+    json_flag,
+    one_line,
+    say,
+    say_json,
+    say_json_line,
+    table_lines,
+)
+from teamwright.ui.cli.run_location import RunLocation, open_home, run_location
 from teamwright.ui.cli.tasks import task_rows
-from teamwright.ui.window import window_size
+from teamwright.ui.display_text import window_size
+from teamwright.ui.event_text import answer_command, request_subject
+from teamwright.views.cost_line import duration
+from teamwright.views.status import MemberStatus, RequestStatus, StatusView, status_views
 
 REDRAW_S = 1.0
 """Between two drawings on a terminal: ages grow though nothing happens. Files are read when they change only."""
 
-DRAWN_TASKS = 20
+MAX_DRAWN_TASKS = 20
 """Open tasks that a drawing lists: the members have room below them."""
 
 
@@ -42,8 +52,8 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
 
     Without TEAM: those that live in this directory, else the newest.
     """
-    place = place_of(ctx)
-    views = status_views(home_of_teams(place, team), place.cwd, team)
+    place = run_location(ctx)
+    views = status_views(open_home(place, team), place.cwd, team)
     if watch:
         return _watch(place, views, as_json=as_json)
     if as_json:
@@ -51,7 +61,7 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     elif not views:
         say("No team yet. Sessions without one: teamwright sessions")
     for number, view in enumerate(() if as_json else views):
-        for line in [*([""] if number else []), *lines_of(view)]:
+        for line in [*([""] if number else []), *status_lines(view)]:
             say(line)
     return 0
 
@@ -59,7 +69,7 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
 # ── a team as lines ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def lines_of(
+def status_lines(
     view: StatusView, now: float | None = None, *, width: int = WIDTH, most_tasks: int | None = None
 ) -> list[str]:
     """The team as people read it; `now` in seconds since 1970.
@@ -69,21 +79,21 @@ def lines_of(
     now = time.time() if now is None else now
     lines = [cut(line, width) for line in _head(view)]
     if view.requests:
-        lines += ["", *(line for one in view.requests for line in _asked(one, now, width))]
+        lines += ["", *(line for one in view.requests for line in _request_lines(one, now, width))]
     if rows := task_rows(task for task in view.tasks if task.open):
         more = len(rows) - len(rows[:most_tasks])
-        lines += ["", *table(("task", "status", "owner", "subject"), rows[:most_tasks], width=width)]
+        lines += ["", *table_lines(("task", "status", "owner", "subject"), rows[:most_tasks], width=width)]
         lines += [f"and {more} more open tasks"] if more else []
     rows = [_row(member, now) for member in view.members]
-    lines += ["", *table(("member", "state", "last", "tasks", "unread", "waits for, or does"), rows, width=width)]
+    lines += ["", *table_lines(("member", "state", "last", "tasks", "unread", "waits for, or does"), rows, width=width)]
     used = [_use(member) for member in view.members]
-    lines += ["", *table(("member", "turns", "tokens", "cost", "mode", "model"), used, width=width)]
-    places = [(member.name, member.place, member.note) for member in view.members if _is_elsewhere(member)]
+    lines += ["", *table_lines(("member", "turns", "tokens", "cost", "mode", "model"), used, width=width)]
+    places = [(member.name, member.place, member.note) for member in view.members if _is_in_other_process(member)]
     if places:
-        lines += ["", *table(("member", "runs in", "see it, or why"), places, width=width)]
+        lines += ["", *table_lines(("member", "runs in", "see it, or why"), places, width=width)]
     if view.servers:
         served = [_server(server) for server in view.servers]
-        lines += ["", *table(("server", "state", "tools", "process", ""), served, width=width)]
+        lines += ["", *table_lines(("server", "state", "tools", "process", ""), served, width=width)]
     if view.completed:
         lines += ["", f"{view.completed} {'task is' if view.completed == 1 else 'tasks are'} completed"]
     return lines
@@ -110,7 +120,7 @@ def _row(member: MemberStatus, now: float) -> tuple[str, ...]:
     return member.name, member.state, _age(member.active, now), tasks, unread, member.on
 
 
-def _is_elsewhere(member: MemberStatus) -> bool:
+def _is_in_other_process(member: MemberStatus) -> bool:
     return member.place not in {"", "in-process"}
 
 
@@ -119,15 +129,15 @@ def _server(server: ServerStatus) -> tuple[str, ...]:
     return server.name, server.state, tools, str(server.pid or ""), server.problem
 
 
-def _asked(one: RequestStatus, now: float, width: int) -> list[str]:
+def _request_lines(request: RequestStatus, now: float, width: int) -> list[str]:
     """A request: who waits, since and until when, for what, and what answers it."""
-    until = f", until {clock(one.deadline)}" if one.deadline else ""
-    by = f"{one.member}: " if one.owner not in {"", one.member} else ""
-    what = by + asked_for(one.kind, one.tool, one.what)
-    kind, whom = ("plan", ", for the lead") if one.kind == "plan_approval" else (one.kind, "")
-    lines = [f"{one.id}  {kind} of {one.owner or one.member}{whom}, {_age(one.at, now)}{until}", what]
-    if one.for_a_person:
-        lines.append(answer_command(one.id, one.kind))
+    until = f", until {format_time(request.deadline)}" if request.deadline else ""
+    by = f"{request.member}: " if request.owner not in {"", request.member} else ""
+    what = by + request_subject(request.kind, request.tool, request.what)
+    kind, whom = ("plan", ", for the lead") if request.kind == "plan_approval" else (request.kind, "")
+    lines = [f"{request.id}  {kind} of {request.owner or request.member}{whom}, {_age(request.at, now)}{until}", what]
+    if request.for_a_person:
+        lines.append(answer_command(request.id, request.kind))
     labels = ["request", *[""] * 2]
     return [f"{label:<9}{one_line(line, width - 9)}" for label, line in zip(labels, lines, strict=False) if line]
 
@@ -148,7 +158,7 @@ def _money(usd: float | None) -> str:
 # ── kept up to date ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _watch(place: Place, views: Sequence[StatusView], *, as_json: bool) -> int:
+def _watch(where: RunLocation, views: Sequence[StatusView], *, as_json: bool) -> int:
     if not views:
         say("No team yet.")
         return 0
@@ -160,15 +170,15 @@ def _watch(place: Place, views: Sequence[StatusView], *, as_json: bool) -> int:
             looked_at=[("teams", ", ".join(names)[:200])],
             do=[f"teamwright status {json.dumps(names[0])} --watch"],
         )
-    screen = Screen(as_json=as_json, draws=sys.stdout.isatty() and not as_json)
-    return asyncio.run(_keep(place, views[0], screen))
+    screen = WatchScreen(as_json=as_json, draws=sys.stdout.isatty() and not as_json)
+    return asyncio.run(_follow(where, views[0], screen))
 
 
-async def _keep(place: Place, view: StatusView, screen: Screen) -> int:
-    from teamwright.app.looking.live import watch_status
+async def _follow(where: RunLocation, view: StatusView, screen: WatchScreen) -> int:
+    from teamwright.views.follow import watch_status
 
     ticking = asyncio.create_task(screen.tick()) if screen.draws else None
-    async with aclosing(watch_status(home_at(place.home), view)) as changes:
+    async with aclosing(watch_status(resolve_home(where.home), view)) as changes:
         async for now in changes:
             screen.show(now.view)
             if now.over:
@@ -178,14 +188,14 @@ async def _keep(place: Place, view: StatusView, screen: Screen) -> int:
     return 0
 
 
-class Screen:
+class WatchScreen:
     """Where a watched team is shown: drawn anew on a terminal, else a line for each thing that changed."""
 
     def __init__(self, *, as_json: bool, draws: bool) -> None:
         self.as_json = as_json
         self.draws = draws
         self._view: StatusView | None = None
-        self._said: dict[str, str] = {}
+        self._shown_lines: dict[str, str] = {}
         self._last: StatusView | None = None
 
     def show(self, view: StatusView | None) -> None:
@@ -197,7 +207,7 @@ class Screen:
         elif self.draws:
             self._draw()
         elif view is not None:
-            self._tell(view)
+            self._say_changes(view)
         sys.stdout.flush()
 
     def _say_json(self, view: StatusView) -> None:
@@ -222,7 +232,7 @@ class Screen:
         if self.as_json:
             say_json_line(last)
             return
-        say(f"{clock(time.time())}  {one_line(why)}")
+        say(f"{format_time(time.time())}  {one_line(why)}")
         if last["resume"]:
             say(f"          go on: {last['resume']}")
 
@@ -230,25 +240,27 @@ class Screen:
         if self._view is None:
             return
         size = window_size()
-        lines = lines_of(self._view, width=max(size.columns, 40), most_tasks=DRAWN_TASKS)[: max(size.lines - 1, 5)]
+        lines = status_lines(self._view, width=max(size.columns, 40), most_tasks=MAX_DRAWN_TASKS)[
+            : max(size.lines - 1, 5)
+        ]
         sys.stdout.write("\x1b[H\x1b[2J" + "".join(f"{clean(line)}\n" for line in lines))
         sys.stdout.flush()
 
-    def _tell(self, view: StatusView) -> None:
+    def _say_changes(self, view: StatusView) -> None:
         """A line for each member, task and request that is another than before."""
         now = {f"member {m.name}": f"{m.name}  {m.state}" + (f": {m.on}" if m.on else "") for m in view.members}
-        shown = [task for task in view.tasks if task.open or f"task #{task.id}" in self._said]
+        shown = [task for task in view.tasks if task.open or f"task #{task.id}" in self._shown_lines]
         for number, state, owner, subject in task_rows(shown):
             now[f"task {number}"] = f"{number}  {state}" + (f" ({owner})" if owner else "") + f": {subject}"
         for one in view.requests:
             how = f"  ({answer_command(one.id, one.kind)})" if one.for_a_person else ""
-            asked = f"{one.member}  asks: {one_line(asked_for(one.kind, one.tool, one.what))}"
+            asked = f"{one.member}  asks: {one_line(request_subject(one.kind, one.tool, one.what))}"
             now[f"request {one.id}"] = cut(asked, WIDTH - 10 - len(how)) + how
-        if not self._said:
-            say(f"{clock(view.at)}  {one_line(view.name)}: {view.state}, process {view.lead_pid}")
+        if not self._shown_lines:
+            say(f"{format_time(view.at)}  {one_line(view.name)}: {view.state}, process {view.lead_pid}")
         for key, line in now.items():
-            if self._said.get(key) != line:
-                say(cut(f"{clock(view.at)}  {one_line(line)}", WIDTH))
-        for key in [key for key in self._said if key not in now]:
-            say(f"{clock(view.at)}  {one_line(key)}: gone")
-        self._said = now
+            if self._shown_lines.get(key) != line:
+                say(cut(f"{format_time(view.at)}  {one_line(line)}", WIDTH))
+        for key in [key for key in self._shown_lines if key not in now]:
+            say(f"{format_time(view.at)}  {one_line(key)}: gone")
+        self._shown_lines = now

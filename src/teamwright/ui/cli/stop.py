@@ -6,28 +6,29 @@ import asyncio
 
 import click
 
-from teamwright.app.approver import require_person
-from teamwright.app.inspect import home_at
-from teamwright.app.outside.stopping import STOPS, Stopped, stop_member, stop_team
-from teamwright.app.outside.target import find_address
+from teamwright.config.trust.person_check import require_person
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.ui.cli.flags import span
-from teamwright.ui.cli.looking import json_flag
-from teamwright.ui.cli.output import one_line, say, say_json
-from teamwright.ui.cli.place import home_of_teams, place_of
+from teamwright.session.control.stop import STOPS, StopResult, stop_member, stop_team
+from teamwright.session.lookup.team_address import find_address
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.flags import parse_time_span
+from teamwright.ui.cli.output import json_flag, one_line, say, say_json
+from teamwright.ui.cli.run_location import open_home, run_location
 
 
 @click.command()
 @click.argument("address", metavar="TEAM or NAME@TEAM")
 @click.option("--now", is_flag=True, help="At once: without a shutdown request, and without waiting for a turn.")
-@click.option("--timeout", metavar="TIME", callback=span, help="Time limit for an orderly end: 90, 90s, 10m, 1h.")
+@click.option(
+    "--timeout", metavar="TIME", callback=parse_time_span, help="Time limit for an orderly end: 90, 90s, 10m, 1h."
+)
 @json_flag
 @click.pass_context
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
     """End a member, which may object, or a team: its process saves and ends, and the team can be resumed."""
-    require_person(home_at(place_of(ctx).home), STOPS)
-    home_of_teams(place_of(ctx), address)
-    stopped = asyncio.run(_stop(place_of(ctx).home, address, now=now, timeout_s=timeout))
+    require_person(resolve_home(run_location(ctx).home), STOPS)
+    open_home(run_location(ctx), address)
+    stopped = asyncio.run(_stop(run_location(ctx).home, address, now=now, timeout_s=timeout))
     if as_json:
         say_json(stopped)
     elif stopped.outcome != "objected":
@@ -42,8 +43,8 @@ def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, 
     )
 
 
-async def _stop(root: str | None, address: str, *, now: bool, timeout_s: float | None) -> Stopped:
-    target, name = await find_address(home_at(root), address)
+async def _stop(root: str | None, address: str, *, now: bool, timeout_s: float | None) -> StopResult:
+    target, name = await find_address(resolve_home(root), address)
     if name == "*":
         raise UsageError("usage", f"{address!r} is everybody: name the team", do=[f"teamwright stop {target.name}"])
     if name:
@@ -51,7 +52,7 @@ async def _stop(root: str | None, address: str, *, now: bool, timeout_s: float |
     return await stop_team(target, now=now, timeout_s=timeout_s)
 
 
-def _lines(stopped: Stopped) -> list[str]:
+def _lines(stopped: StopResult) -> list[str]:
     lines: list[str] = []
     if stopped.outcome == "not_running":
         lines.append(stopped.reason or f"{stopped.member} is not running")

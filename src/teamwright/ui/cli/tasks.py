@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 import click
 
-from teamwright.app.inspect import TaskView, find_tasks
-from teamwright.ui.cli.looking import json_flag
-from teamwright.ui.cli.output import say, say_json, say_table
-from teamwright.ui.cli.place import home_of_teams, place_of
+from teamwright.teams.status.team_views import TaskView, find_tasks
+from teamwright.ui.cli.output import json_flag, say, say_json, say_table
+from teamwright.ui.cli.run_location import open_home, run_location
 
 
 @click.command()
@@ -18,7 +17,7 @@ from teamwright.ui.cli.place import home_of_teams, place_of
 @click.pass_context
 def tasks(ctx: click.Context, /, team: str, as_json: bool) -> int:
     """The task list of a team, or of a session that has none (session-…)."""
-    views = find_tasks(home_of_teams(place_of(ctx), team), team)
+    views = find_tasks(open_home(run_location(ctx), team), team)
     if as_json:
         say_json(views)
     elif not views:

@@ -10,17 +10,25 @@ from typing import Any
 
 import click
 
-from teamwright.app.ended.naming import named_team, require_adoptable
-from teamwright.app.ended.removing import Removed, remove_finished, remove_team
-from teamwright.app.inspect import TeamView, archived_teams, find_team, team_views
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.ui.cli.flags import HEADLESS, RUN
-from teamwright.ui.cli.looking import ago, json_flag, moment
-from teamwright.ui.cli.output import facts, one_line, say, say_json, say_table
-from teamwright.ui.cli.place import home_of_teams, place_of
-from teamwright.ui.cli.start import face_of, refuse_headless_flags, run
+from teamwright.session.lookup.saved_teams import find_saved_team, require_adoptable
+from teamwright.session.team_removal import RemovedTeam, remove_finished, remove_team
+from teamwright.teams.status.team_views import TeamView, archived_teams, find_team, team_views
+from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
+from teamwright.ui.cli.output import (
+    format_age,
+    format_datetime,
+    json_flag,
+    one_line,
+    say,
+    say_facts,
+    say_json,
+    say_table,
+)
+from teamwright.ui.cli.run_location import open_home, run_location
+from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
 from teamwright.ui.cli.tasks import task_rows
-from teamwright.ui.cli.usage import too_many_words
+from teamwright.ui.cli.usage_errors import too_many_words
 
 
 @click.group(invoke_without_command=True)
@@ -31,7 +39,7 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
     """Teams on disk: live, open (the lead is gone, something is left), finished, or another product's."""
     if ctx.invoked_subcommand is not None:
         return 0
-    home = home_of_teams(place_of(ctx))
+    home = open_home(run_location(ctx))
     views = [*team_views(home), *(archived_teams(home) if archived else [])]
     if as_json:
         say_json(views)
@@ -48,16 +56,16 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
 @click.pass_context
 def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
     """Members, tasks and mail of one team."""
-    view = find_team(home_of_teams(place_of(ctx), name), name, archived=True)
+    view = find_team(open_home(run_location(ctx), name), name, archived=True)
     if as_json:
         say_json(view)
         return 0
-    facts(
+    say_facts(
         [
             ("team", view.name),
             ("about", view.description),
             ("state", view.state + (f", process {view.lead_pid}" if view.lead_pid else "")),
-            ("made", moment(view.created_at / 1000) if view.created_at else ""),
+            ("made", format_datetime(view.created_at / 1000) if view.created_at else ""),
             ("session", view.session),
             ("files", str(view.path)),
             ("damaged", view.damaged),
@@ -83,7 +91,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
 @click.pass_context
 def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, older: str | None, as_json: bool) -> int:
     """Put a team whose lead is gone into the archive: requests, mail and tasks."""
-    home = home_of_teams(place_of(ctx), name)
+    home = open_home(run_location(ctx), name)
     if finished:
         if name or force:
             raise UsageError("usage", "--finished takes no NAME and no --force", note="nothing was removed")
@@ -97,7 +105,7 @@ def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, old
         say_json(removed)
         return 1 if removed.stayed else 0
     say(one_line(f'team "{removed.team}" is in the archive: {removed.archived}'))
-    left = _left(removed)
+    left = _unfinished_text(removed)
     if left:
         say(f"with it     {left}")
     if removed.ended:
@@ -110,7 +118,7 @@ def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, old
     return 0
 
 
-def _rm_finished(removed: Sequence[Removed], *, as_json: bool) -> int:
+def _rm_finished(removed: Sequence[RemovedTeam], *, as_json: bool) -> int:
     if as_json:
         say_json(removed)
         return 0
@@ -137,7 +145,7 @@ def _seconds(age: str) -> float:
     return int(number) * _UNITS[unit]
 
 
-@teams.command(params=[*RUN, *HEADLESS])
+@teams.command(params=[*RUN_FLAGS, *HEADLESS_FLAGS])
 @click.argument("name")
 @click.argument("prompt", nargs=-1, metavar="[PROMPT]")
 @click.pass_context
@@ -146,17 +154,17 @@ def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: An
 
     With -p, PROMPT or stdin says what to do; without either it goes on with what is open.
     """
-    place = place_of(ctx)
+    place = run_location(ctx)
     if len(prompt) > 1:
         headlessly = " -p" if flags.get("headless") else ""
         raise too_many_words(prompt, f"teamwright teams adopt {quote(name)}{headlessly}")
-    headless = face_of(flags, prompt, resumes=True)
+    headless = is_headless(flags, prompt, is_resume=True)
     refuse_headless_flags(flags, headless=headless)
-    require_adoptable(named_team(home_of_teams(place, name), name))
+    require_adoptable(find_saved_team(open_home(place, name), name))
     return run(place, {**flags, "adopt": name}, prompt[0] if prompt else None, headless=headless)
 
 
-def _left(removed: Removed) -> str:
+def _unfinished_text(removed: RemovedTeam) -> str:
     """What was open in it, in words."""
     counts = (
         (len(removed.members), "member", "members"),
@@ -169,7 +177,7 @@ def _left(removed: Removed) -> str:
 def _row(view: TeamView) -> tuple[str, ...]:
     about = f"damaged: {view.damaged}" if view.damaged else view.description
     counts = (str(len(view.members)), str(view.open_tasks), str(view.unread))
-    return view.name, view.state, *counts, ago(view.created_at / 1000), about
+    return view.name, view.state, *counts, format_age(view.created_at / 1000), about
 
 
 def _member_row(view: TeamView, position: int) -> tuple[str, ...]:

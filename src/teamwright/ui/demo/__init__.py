@@ -1,1 +1,1 @@
-"""The demo: a scripted team that reads a repository; its script, its screen, its report."""
+"""The demo: a scripted team that reads a repository and reports."""

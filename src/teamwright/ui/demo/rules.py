@@ -6,14 +6,14 @@ says; that is why they may run where nobody trusted the repository yet. A test c
 
 from __future__ import annotations
 
-GIT = (
+GIT_COMMAND = (
     "git --no-pager --no-optional-locks -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never"
     " -c protocol.ext.allow=never -c fetch.prune=refused -c core.quotePath=false -c color.ui=false"
     " -c grep.column=false"
 )
 """How each git command of the script begins."""
 
-_READING = (
+_READING_COMMANDS = (
     "log -1 --no-show-signature",
     "log -z -n 5000 --no-show-signature --no-ext-diff --no-textconv",
     "rev-parse --is-shallow-repository",
@@ -24,5 +24,5 @@ _READING = (
     "blame --line-porcelain --no-textconv --ignore-revs-file=",
 )
 
-RULES = tuple(f"Bash({GIT} {words} *)" for words in _READING)
+READING_RULES = tuple(f"Bash({GIT_COMMAND} {words} *)" for words in _READING_COMMANDS)
 """Allow rules for a session that plays demo.toml; all else in it (awk, tr, printf) is proven read-only by itself."""

@@ -1,1 +1,1 @@
-"""Runs without a person: text, json, stream-json, reports."""
+"""Runs without a terminal: text, JSON and stream-JSON output, and reports."""

@@ -16,61 +16,63 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from teamwright.app.opening import open_session
-from teamwright.app.report import report
-from teamwright.app.result import Result
-from teamwright.app.session import Session
-from teamwright.app.skills.calling import offered_names, run_command
-from teamwright.app.spending.defaults import default_caps_line
-from teamwright.app.writing import require_writable, write_report
-from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.values import dataclass
-from teamwright.ui.garbage import loaded
-from teamwright.ui.headless.outlet import Outlet
-from teamwright.ui.headless.wire import init_object
+from teamwright.session.default_caps import default_caps_line
+from teamwright.session.open import open_session
+from teamwright.session.report_file import require_writable, write_report
+from teamwright.session.result import Result
+from teamwright.session.session import Session
+from teamwright.session.skills.run_command import offered_names, run_command
+from teamwright.ui.garbage_collector import freeze_loaded
+from teamwright.ui.headless.json_output import init_object
+from teamwright.ui.headless.run_output import RunOutput
+from teamwright.views.run_report import report
 
 if TYPE_CHECKING:
-    from teamwright.ui.cli.invocation import Invocation
+    from teamwright.ui.invocation import Invocation
 
-LONGEST_LINE = 64 * 1024 * 1024
+MAX_LINE = 64 * 1024 * 1024
 """Bytes of one prompt on stdin, images included."""
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGPIPE: 130}
 """Exit code by what ended a run from outside; a reader of stdout that left counts as an interruption."""
 
 
-def headless(invocation: Invocation) -> int:
+def run_headless(invocation: Invocation) -> int:
     """Run it and return the exit code of docs/exit-codes.md. Raises TeamwrightError when it cannot start."""
-    return asyncio.run(_headless(invocation))
+    return asyncio.run(_run_headless(invocation))
 
 
-async def _headless(invocation: Invocation) -> int:
+async def _run_headless(invocation: Invocation) -> int:
     if invocation.report is not None:
         require_writable(invocation.report)
     verbose = invocation.verbose and invocation.output_format != "stream-json"
-    outlet = Outlet(invocation.output_format, verbose or (sys.stderr.isatty() and invocation.output_format == "text"))
-    with _ended_by_signals() as ending:
+    outlet = RunOutput(
+        invocation.output_format, verbose or (sys.stderr.isatty() and invocation.output_format == "text")
+    )
+    with _catch_end_signals() as ending:
         try:
-            result, code = await _opened(invocation, outlet, ending)
+            result, code = await _open_and_run(invocation, outlet, ending)
         except asyncio.CancelledError:  # before there was a run, or when it was over
             if not ending.caught:
                 raise
             return EXIT_CODES[ending.caught[0]]
     if invocation.strict and result.stop == "cut_off" and result.all_failed:
         result = replace(result, error=_strictly(result))  # one error, with the reason that the caller asked for
-    outlet.ending(result)
+    outlet.write_ending(result)
     if invocation.report is not None:
         write_report(invocation.report, report(result, outlet.calls))
     return code if code is not None else _exit_code(result, strict=invocation.strict, outlet=outlet)
 
 
-async def _opened(invocation: Invocation, outlet: Outlet, ending: _Ending) -> tuple[Result, int | None]:
+async def _open_and_run(invocation: Invocation, outlet: RunOutput, ending: _SignalState) -> tuple[Result, int | None]:
     async with open_session(replace(invocation.options, headless=True)) as session:
-        loaded()
+        freeze_loaded()
         streams = outlet.format == "stream-json"
-        unsubscribe = session.log.subscribe(lambda _n, event: outlet.event(event, session.id), live=streams)
+        unsubscribe = session.log.subscribe(lambda _n, event: outlet.show_event(event, session.id), live=streams)
         try:
             return await _run(invocation, session, outlet, ending)
         finally:
@@ -78,64 +80,66 @@ async def _opened(invocation: Invocation, outlet: Outlet, ending: _Ending) -> tu
 
 
 @dataclass(slots=True)
-class _Ending:
+class _SignalState:
     """The signals that came, and the task which the first of them cancels: the opening of the session, then the run."""
 
     task: asyncio.Future[Any]
-    hurry: Callable[[], object] = lambda: None
+    skip_grace: Callable[[], object] = lambda: None
     caught: list[signal.Signals] = field(default_factory=list[signal.Signals])
 
     def end(self, number: signal.Signals) -> None:
         """End as after this signal; a further one cuts the last words to members short."""
         if self.caught:
-            self.hurry()
+            self.skip_grace()
         self.caught.append(number)
         self.task.cancel()
 
 
-async def _run(invocation: Invocation, session: Session, outlet: Outlet, ending: _Ending) -> tuple[Result, int | None]:
+async def _run(
+    invocation: Invocation, session: Session, outlet: RunOutput, ending: _SignalState
+) -> tuple[Result, int | None]:
     """See the prompts through and the members out; a signal, or a reader that leaves, cancels and saves."""
-    task = ending.task = asyncio.ensure_future(_to_the_end(invocation, session, outlet))
-    ending.hurry = session.outside.hurry
+    task = ending.task = asyncio.ensure_future(_run_until_done(invocation, session, outlet))
+    ending.skip_grace = session.outside.hurry
     session.outside.end = lambda: ending.end(signal.SIGTERM)
-    outlet.on_lost = lambda: ending.end(signal.SIGPIPE)
-    _opening_lines(invocation, session, outlet)  # their reader may end the run
+    outlet.on_write_error = lambda: ending.end(signal.SIGPIPE)
+    _write_opening(invocation, session, outlet)  # their reader may end the run
     try:
         return await task, None
     except asyncio.CancelledError:
         if not ending.caught:
             raise
-        await session.outside.goodbye()
-        await session.wind_down("interrupted", keep=True)
-        return await session.result("cancelled", session.lead.last.text), EXIT_CODES[ending.caught[0]]
+        await session.outside.wait_until_idle()
+        await session.stop_members("interrupted", keep=True)
+        return await session.result("cancelled", session.lead.last_end.text), EXIT_CODES[ending.caught[0]]
 
 
-async def _to_the_end(invocation: Invocation, session: Session, outlet: Outlet) -> Result:
-    return await session.settled(await _prompts(invocation, session, outlet))
+async def _run_until_done(invocation: Invocation, session: Session, outlet: RunOutput) -> Result:
+    return await session.end_members(await _run_prompts(invocation, session, outlet))
 
 
-async def _prompts(invocation: Invocation, session: Session, outlet: Outlet) -> Result:
-    if (called := invocation.called) is not None:
+async def _run_prompts(invocation: Invocation, session: Session, outlet: RunOutput) -> Result:
+    if (called := invocation.named_command) is not None:
         return await run_command(session, *called, before=invocation.stdin)
     if invocation.input_format != "stream-json":
         prompt = await invocation.read_prompt()
         if not prompt and not await session.has_work():
-            raise _nothing_owed(session)
+            raise _nothing_to_do_error(session)
         return await session.run(prompt)
     result: Result | None = None
     async for content in _stream_prompts():
-        outlet.answered = False
+        outlet.is_answered = False
         result = await session.run(content)
         if not result.ok:
             break
         if outlet.format != "json":
-            outlet.answer(result)
+            outlet.write_answer(result)
     if result is None:
         raise UsageError("usage", "no prompt came in", looked_at=[("stdin", "one JSON object a line was expected")])
     return result
 
 
-def _nothing_owed(session: Session) -> UsageError:
+def _nothing_to_do_error(session: Session) -> UsageError:
     return UsageError(
         "usage",
         f"session {session.id[:8]} has answered every prompt, and no member has open work",
@@ -148,7 +152,7 @@ async def _stream_prompts() -> AsyncIterator[list[Block]]:
     """Prompts of stdin: `{"type":"user","message":{"content":…}}` a line. Raises UsageError for another line."""
     async for line in _stdin_lines():
         if line.strip():
-            yield _content_of(line)
+            yield _parse_message(line)
 
 
 async def _stdin_lines() -> AsyncIterator[bytes]:
@@ -157,14 +161,14 @@ async def _stdin_lines() -> AsyncIterator[bytes]:
         for line in sys.stdin.buffer:  # a file is there at once, and cannot be waited for
             yield line
         return
-    reader = asyncio.StreamReader(limit=LONGEST_LINE)
+    reader = asyncio.StreamReader(limit=MAX_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         yield line
 
 
-def _content_of(line: bytes) -> list[Block]:
+def _parse_message(line: bytes) -> list[Block]:
     try:
         body = cast("dict[str, Any]", json.loads(line))
         content = body["message"]["content"]
@@ -180,7 +184,7 @@ def _content_of(line: bytes) -> list[Block]:
     return [text_block(content)] if isinstance(content, str) else list(content)
 
 
-def _opening_lines(invocation: Invocation, session: Session, outlet: Outlet) -> None:
+def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) -> None:
     purse = session.maker.purse
     if caps := default_caps_line(purse.budget, purse.assumed, session.lead.agent.model.card):
         outlet.note(f"teamwright: {caps}")
@@ -190,14 +194,14 @@ def _opening_lines(invocation: Invocation, session: Session, outlet: Outlet) -> 
         outlet.note(f"teamwright: resumed: {back}")
     if outlet.format == "stream-json":
         agent = session.lead.agent
-        names = {"tools": [tool.name for tool in agent.toolbox.offered], **offered_names(session)}
+        names = {"tools": [tool.name for tool in agent.toolbox.offered_tools], **offered_names(session)}
         mode = session.permission_mode
         served = session.maker.kit.serving
         about = (agent.model.card.name, mode, names, served.views() if served is not None else ())
         outlet.json_line(init_object(session.id, str(invocation.options.cwd), *about))
 
 
-def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:
+def _exit_code(result: Result, *, strict: bool, outlet: RunOutput) -> int:
     if not strict or result.exit_code != 0 or (strictly := _strictly(result)) is None:
         return result.exit_code
     outlet.note(strictly.render())
@@ -218,12 +222,12 @@ def _strictly(result: Result) -> TeamwrightError | None:
 
 
 @contextmanager
-def _ended_by_signals() -> Generator[_Ending]:
+def _catch_end_signals() -> Generator[_SignalState]:
     """The signals that end a run are heeded while the block runs; what was ignored before stays so."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    ending = _Ending(task)
-    heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    ending = _SignalState(task)
+    heeded = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heeded:
         loop.add_signal_handler(number, ending.end, number)
     try:

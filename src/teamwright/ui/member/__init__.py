@@ -1,1 +1,1 @@
-"""The face of a member's own process: what its pane shows, and what a person types there."""
+"""The terminal of one member process."""

@@ -1,1 +1,1 @@
-"""The interactive session on a terminal."""
+"""The interactive session at a terminal."""

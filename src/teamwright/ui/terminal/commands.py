@@ -9,60 +9,110 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
 from typing import TypeAlias
 
-from teamwright.app.acts.asked import (
-    begin_compacting,
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.values import dataclass
+from teamwright.session.control.agent_actions import (
     clear_lead,
     context_view,
     models_in_use,
     reload_session,
+    request_compaction,
     set_model,
 )
-from teamwright.app.looking.cost import session_cost
-from teamwright.app.looking.receipts import LogView, find_call
-from teamwright.app.session import Session
-from teamwright.app.skills.calling import command_lines
-from teamwright.app.talking import (
+from teamwright.session.control.live_members import (
     interrupt_member,
+    list_jobs,
     live_members,
-    put_out_of_sight,
+    move_to_background,
+    set_pane_hidden,
     stop_member,
     stop_task,
-    tasks_of,
-    to_background,
 )
+from teamwright.session.session import Session
+from teamwright.session.skills.run_command import call_command, list_commands
+from teamwright.ui.display_text import clean, one_line
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
-from teamwright.ui.terminal.lines import shown
-from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
-from teamwright.ui.terminal.text import clean, one_line
-from teamwright.ui.terminal.views import context_lines, cost_lines, meaning_lines, task_lines
+from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS, CustomCommand, UnknownCommand
+from teamwright.ui.terminal.narrator import display_name
+from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
+from teamwright.views.cost import session_cost
+from teamwright.views.log import LogView, find_call
 
-Shown: TypeAlias = Callable[[Session, str], Awaitable[list[str]]]
+
+@dataclass(slots=True)
+class CommandCalls:
+    """The commands that are being prepared, or answered by a sub-agent."""
+
+    session: Session
+    show: Callable[[Sequence[str]], None]
+    on_error: Callable[[TeamwrightError], None]
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    @property
+    def is_running(self) -> bool:
+        """Whether one is."""
+        return bool(self._tasks)
+
+    def start(self, command: CustomCommand) -> None:
+        """Call it; what comes of it is shown when it is there."""
+        task = asyncio.create_task(self._run(command), name=f"command /{command.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def cancel(self) -> None:
+        """End those that run; nothing was told to the lead by them."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def interrupt(self) -> None:
+        """End those that run, without waiting, and say so."""
+        for task in self._tasks:
+            task.cancel()
+            self.show([f"{task.get_name().removeprefix('command ')} was ended; the lead was not notified."])
+
+    async def _run(self, command: CustomCommand) -> None:
+        try:
+            answer = await call_command(self.session, command.name, command.rest)
+        except TeamwrightError as problem:
+            self.on_error(problem)
+            return
+        if answer:
+            self.show([clean(line) for line in answer.split("\n")])
+        elif self.session.lead.busy:
+            self.show(["  the lead reads it before its next step"])
 
 
-HELP_WRITTEN = 40
+CommandHandler: TypeAlias = Callable[[Session, str], Awaitable[list[str]]]
+
+
+MAX_CUSTOM_COMMANDS = 40
 """Commands that people wrote, as /help lists them; the rest is counted."""
 
 
 async def _help(session: Session, _rest: str) -> list[str]:
     return [
         *(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()),
-        *_written(session),
+        *_custom_command_lines(session),
         *(f"  {line}" for line in key_lines()),
     ]
 
 
-def _written(session: Session) -> list[str]:
-    found = [one for one in command_lines(session) if one.name.lower() not in NAMES]
+def _custom_command_lines(session: Session) -> list[str]:
+    found = [one for one in list_commands(session) if one.name.lower() not in COMMAND_NAMES]
     lines = [
-        f"  {clean(f'{one.name} {one.hint}'.strip()):<{HELP_COLUMN}} {_short(one.about)} ({one.place})" for one in found
+        f"  {clean(f'{one.name} {one.hint}'.strip()):<{HELP_COLUMN}} {_shorten(one.about)} ({one.place})"
+        for one in found
     ]
-    left = len(lines) - HELP_WRITTEN
-    return [*lines[:HELP_WRITTEN], *([f"  … and {left} more: Tab behind / shows them"] if left > 0 else [])]
+    left = len(lines) - MAX_CUSTOM_COMMANDS
+    return [*lines[:MAX_CUSTOM_COMMANDS], *([f"  … and {left} more: Tab behind / shows them"] if left > 0 else [])]
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     plain = one_line(text)
     return plain if len(plain) <= 60 else f"{plain[:59]}…"
 
@@ -74,33 +124,33 @@ async def _members(session: Session, _rest: str) -> list[str]:
         about = f"{member.mode}, {clean(member.model)}, {member.turns} turn{'' if member.turns == 1 else 's'}"
         if member.context:
             about += f", context {member.context:,} tokens"
-        if member.elsewhere:
-            about += f", {clean(str(member.where))}"
-        lines.append(f"  {shown(member.name):<14} {member.state + waits:<12} {about}")
-        if member.where.note:
-            lines.append(f"    {one_line(member.where.note)}")
-        lines += [f"    └ {one_line(task)}" for task in await tasks_of(session, member.name)]
-    return [*lines, *_why_there(session)]
+        if member.has_own_process:
+            about += f", {clean(str(member.backend))}"
+        lines.append(f"  {display_name(member.name):<14} {member.state + waits:<12} {about}")
+        if member.backend.note:
+            lines.append(f"    {one_line(member.backend.note)}")
+        lines += [f"    └ {one_line(task)}" for task in await list_jobs(session, member.name)]
+    return [*lines, *_backend_reasons(session)]
 
 
-def _why_there(session: Session) -> list[str]:
+def _backend_reasons(session: Session) -> list[str]:
     """Why members live where they do, each reason once, for those for whom `auto` chose."""
-    rows = dict.fromkeys((one.where.backend, one.where.why) for one in live_members(session)[1:])
+    rows = dict.fromkeys((one.backend.backend, one.backend.why) for one in live_members(session)[1:])
     return [f"  {backend}: auto chose it, {one_line(why)}" for backend, why in rows if why]
 
 
 async def _hide(session: Session, rest: str) -> list[str]:
-    return await _out_of_sight(session, rest, hidden=True)
+    return await _set_hidden(session, rest, hidden=True)
 
 
 async def _show(session: Session, rest: str) -> list[str]:
-    return await _out_of_sight(session, rest, hidden=False)
+    return await _set_hidden(session, rest, hidden=False)
 
 
-async def _out_of_sight(session: Session, rest: str, *, hidden: bool) -> list[str]:
+async def _set_hidden(session: Session, rest: str, *, hidden: bool) -> list[str]:
     if not rest:
         return [f"  /{'hide' if hidden else 'show'} NAME: the name is missing; /members shows the names"]
-    return [f"  {clean(await put_out_of_sight(session, rest.strip().removeprefix('@'), hidden=hidden))}"]
+    return [f"  {clean(await set_pane_hidden(session, rest.strip().removeprefix('@'), hidden=hidden))}"]
 
 
 async def _tasks(session: Session, _rest: str) -> list[str]:
@@ -117,7 +167,7 @@ async def _log(session: Session, rest: str) -> list[str]:
         return ["  /log cN: N is the number of a call, as /diff and … more lines name it"]
     call = await asyncio.to_thread(find_call, LogView(session.log.path, session.id), rest)
     asked = call.input.get("command")
-    lines = [f"{call.call} {shown(call.member)} {call.tool}, {call.seconds:.2f} s, {call.outcome}"]
+    lines = [f"{call.call} {display_name(call.member)} {call.tool}, {call.seconds:.2f} s, {call.outcome}"]
     lines += (asked if isinstance(asked, str) else json.dumps(dict(call.input), ensure_ascii=False)).split("\n")
     lines += ["", *call.output.rstrip("\n").split("\n")]
     lines += [] if call.complete else ["… (the log holds no more of it, and no transcript has it)"]
@@ -152,13 +202,13 @@ async def _background(session: Session, rest: str) -> list[str]:
 
 async def background_lines(session: Session, name: str = "") -> list[str]:
     """Move what is waited for to the background, and say what went."""
-    moved = await to_background(session, name)
+    moved = await move_to_background(session, name)
     if not moved:
         return ["  nothing runs in the foreground that could go on in the background"]
     return [f"  in the background: {one_line(what)}" for what in moved]
 
 
-def _one_of(rest: str) -> tuple[str, str] | None:
+def _split_value_and_member(rest: str) -> tuple[str, str] | None:
     """A value and the member that it is for, each may be empty; None for more than one of either."""
     words = rest.split()
     named = [word[1:] for word in words if word.startswith("@") and len(word) > 1]
@@ -167,7 +217,7 @@ def _one_of(rest: str) -> tuple[str, str] | None:
 
 
 async def _model(session: Session, rest: str) -> list[str]:
-    found = _one_of(rest)
+    found = _split_value_and_member(rest)
     if found is None:
         return ["  /model NAME, or /model NAME @NAME: one model, for the lead or for one member"]
     model, name = found
@@ -175,7 +225,7 @@ async def _model(session: Session, rest: str) -> list[str]:
         return [f"  {clean(str(await set_model(session, model, name)))}"]
     rows = await models_in_use(session)
     return [
-        f"  {shown(name):<18} {clean(model)}" + (f", window {window:,} tokens" if window else "")
+        f"  {display_name(name):<18} {clean(model)}" + (f", window {window:,} tokens" if window else "")
         for name, model, window in rows
     ]
 
@@ -186,12 +236,12 @@ async def _reload(session: Session, _rest: str) -> list[str]:
         return ["  nothing is different"]
     lines = [f"  {one_line(line)}" for line in made.changed]
     if made.members:
-        lines.append(f"  from the next model call on: {', '.join(map(shown, made.members))}")
+        lines.append(f"  from the next model call on: {', '.join(map(display_name, made.members))}")
     return [*lines, *([f"  from the next start on: {', '.join(made.later)}"] if made.later else [])]
 
 
 async def _mode(session: Session, rest: str) -> list[str]:
-    found = _one_of(rest)
+    found = _split_value_and_member(rest)
     if found is None:
         return ["  /mode MODE, or /mode MODE @NAME: one mode, for the lead or for one member"]
     said, name = found
@@ -207,8 +257,8 @@ async def _context(session: Session, rest: str) -> list[str]:
 async def _compact(session: Session, rest: str) -> list[str]:
     first, _, words = rest.partition(" ")
     named = first.startswith("@") and len(first) > 1
-    begun = begin_compacting(session, first[1:] if named else "", words if named else rest)
-    return [f"  {shown(begun.member)} does it before its next model call"] if begun.waits else []
+    begun = request_compaction(session, first[1:] if named else "", words if named else rest)
+    return [f"  {display_name(begun.member)} does it before its next model call"] if begun.waits else []
 
 
 async def _clear(session: Session, rest: str) -> list[str]:
@@ -218,7 +268,7 @@ async def _clear(session: Session, rest: str) -> list[str]:
     if not made.done:
         return [f"  {made.why}: there is nothing to clear"]
     tasks = [task for task in await session.task_lines() if task.status != "completed"]
-    stays = [*_members_in_words(session), *([_counted(len(tasks), "open task")] if tasks else [])]
+    stays = [*_member_count_text(session), *([_count_text(len(tasks), "open task")] if tasks else [])]
     lines = [f"  {' and '.join(stays)} stay as they are"] if stays else []
     lines.append(
         "  the lead no longer knows what was said, and cannot be given it back; the file keeps it, and the log:"
@@ -226,26 +276,26 @@ async def _clear(session: Session, rest: str) -> list[str]:
     return [*lines, f"  {clean(str(session.lead.agent.conversation.path))}", f"  teamwright log {session.id[:8]}"]
 
 
-def _members_in_words(session: Session) -> list[str]:
+def _member_count_text(session: Session) -> list[str]:
     """How many members there are besides the lead, in words; nothing when there is none."""
     count = len(live_members(session)) - 1
-    return [_counted(count, "member")] if count else []
+    return [_count_text(count, "member")] if count else []
 
 
-def _counted(count: int, what: str) -> str:
+def _count_text(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def mode_lines(session: Session) -> list[str]:
     """The lead's mode and its members', then all modes with their meaning."""
     modes = [
-        f"  {shown(one.name):<18} {one.mode}{', its edits are not asked about' if one.edits_accepted else ''}"
+        f"  {display_name(one.name):<18} {one.mode}{', its edits are not asked about' if one.edits_accepted else ''}"
         for one in live_members(session)
     ]
-    return [*modes, "", *meaning_lines()]
+    return [*modes, "", *mode_meaning_lines()]
 
 
-RUN: dict[str, Shown] = {
+HANDLERS: dict[str, CommandHandler] = {
     "/help": _help,
     "/members": _members,
     "/tasks": _tasks,
@@ -267,8 +317,8 @@ RUN: dict[str, Shown] = {
 `/diff` and `/undo`, which need the screen."""
 
 
-def unknown_lines(unknown: Unknown, written: Sequence[str] = ()) -> list[str]:
+def unknown_command_lines(unknown: UnknownCommand, custom_commands: Sequence[str] = ()) -> list[str]:
     """What to say of a command that there is not; `written` are those that people wrote."""
-    close = f"; did you mean {unknown.close}?" if unknown.close else ""
-    names = clean(" ".join([*NAMES, *written[:HELP_WRITTEN]]))
+    close = f"; did you mean {unknown.nearest}?" if unknown.nearest else ""
+    names = clean(" ".join([*COMMAND_NAMES, *custom_commands[:MAX_CUSTOM_COMMANDS]]))
     return [f"  there is no {clean(unknown.name)}{close}", f"  there are  {names}"]

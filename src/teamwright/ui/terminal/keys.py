@@ -15,7 +15,7 @@ from enum import StrEnum
 from teamwright.protocol.values import dataclass
 
 
-class Deed(StrEnum):
+class KeyAction(StrEnum):
     """What a key of ours does."""
 
     SEND = "send"
@@ -31,53 +31,53 @@ class Deed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyRow:
     """One row of the table. `binds` are the deeds with the keys that do them; none where the library's own do.
 
     `shown` and `about` are for people; a row without them is one that another row tells of.
     """
 
-    shown: str
+    name: str
     about: str
-    binds: tuple[tuple[Deed, tuple[str, ...]], ...] = ()
+    bindings: tuple[tuple[KeyAction, tuple[str, ...]], ...] = ()
 
 
-TABLE: tuple[Key, ...] = (
-    Key(
+KEY_TABLE: tuple[KeyRow, ...] = (
+    KeyRow(
         "@NAME words",
         "to that member, also during its turn; without @NAME to the agent that you view, at first the lead",
     ),
-    Key("!COMMAND", "your own shell command; the lead reads what it printed with your next words"),
-    Key("@PATH in a prompt", "attaches the file"),
-    Key(
+    KeyRow("!COMMAND", "your own shell command; the lead reads what it printed with your next words"),
+    KeyRow("@PATH in a prompt", "attaches the file"),
+    KeyRow(
         "Alt-Enter",
         "a new line · Tab completes @member, @path, /command",
-        ((Deed.SEND, ("enter",)), (Deed.NEW_LINE, ("escape", "enter"))),
+        ((KeyAction.SEND, ("enter",)), (KeyAction.NEW_LINE, ("escape", "enter"))),
     ),
-    Key(
+    KeyRow(
         "Down, Up",
         "on an empty line: into the members below, and out again; Enter views the one that is marked",
-        ((Deed.DOWN, ("down",)), (Deed.UP, ("up",))),
+        ((KeyAction.DOWN, ("down",)), (KeyAction.UP, ("up",))),
     ),
-    Key(
+    KeyRow(
         "Shift-Down, -Up",
         "the same, also with words in the line",
-        ((Deed.NEXT, ("s-down",)), (Deed.PREVIOUS, ("s-up",))),
+        ((KeyAction.NEXT, ("s-down",)), (KeyAction.PREVIOUS, ("s-up",))),
     ),
-    Key("Esc", "leaves the marked member; then the viewed one, back to the lead", ((Deed.BACK, ("escape",)),)),
-    Key("Ctrl-R", "searches the history; Enter or Esc takes the line that was found, another Enter sends it"),
-    Key("Ctrl-T", "shows and hides the task list", ((Deed.TASKS, ("c-t",)),)),
-    Key(
+    KeyRow("Esc", "leaves the marked member; then the viewed one, back to the lead", ((KeyAction.BACK, ("escape",)),)),
+    KeyRow("Ctrl-R", "searches the history; Enter or Esc takes the line that was found, another Enter sends it"),
+    KeyRow("Ctrl-T", "shows and hides the task list", ((KeyAction.TASKS, ("c-t",)),)),
+    KeyRow(
         "Ctrl-C",
         "clears the line; on an empty line ends the turn of the agent that you view, all others continue",
-        ((Deed.INTERRUPT, ("c-c",)),),
+        ((KeyAction.INTERRUPT, ("c-c",)),),
     ),
-    Key(
+    KeyRow(
         "Ctrl-B",
         "on an empty line: /bg, the lead's foreground work moves to the background",
-        ((Deed.BACKGROUND, ("c-b",)),),
+        ((KeyAction.BACKGROUND, ("c-b",)),),
     ),
-    Key("Ctrl-D", "leave, like /quit"),
+    KeyRow("Ctrl-D", "leave, like /quit"),
 )
 """Every key there is, in the order of /help."""
 
@@ -88,14 +88,14 @@ HELP_COLUMN = 20
 
 def key_lines() -> list[str]:
     """The table, a line each."""
-    return [f"{key.shown:<{HELP_COLUMN}} {key.about}" for key in TABLE]
+    return [f"{key.name:<{HELP_COLUMN}} {key.about}" for key in KEY_TABLE]
 
 
-WINDOW_S = 2.0
+LEAVE_WINDOW_S = 2.0
 """Seconds within which a second Ctrl-C at an idle prompt leaves."""
 
 
-class Act(StrEnum):
+class InterruptAction(StrEnum):
     """What a press of Ctrl-C does."""
 
     CLEAR = "clear"
@@ -105,22 +105,22 @@ class Act(StrEnum):
 
 
 @dataclass(slots=True)
-class Interrupts:
+class InterruptState:
     """Remembers the last press that did nothing but say how to leave."""
 
     hinted_at: float | None = None
 
-    def pressed(self, *, line: bool, lead_works: bool, now: float) -> Act:
+    def press(self, *, line: bool, is_working: bool, now: float) -> InterruptAction:
         """What this press does. `line`: something is typed; `now`: a monotonic time in seconds."""
-        if line or lead_works:
+        if line or is_working:
             self.hinted_at = None
-            return Act.CLEAR if line else Act.END_TURN
-        if self.hinted_at is not None and now - self.hinted_at <= WINDOW_S:
+            return InterruptAction.CLEAR if line else InterruptAction.END_TURN
+        if self.hinted_at is not None and now - self.hinted_at <= LEAVE_WINDOW_S:
             self.hinted_at = None
-            return Act.LEAVE
+            return InterruptAction.LEAVE
         self.hinted_at = now
-        return Act.HINT
+        return InterruptAction.HINT
 
-    def typed(self) -> None:
+    def reset(self) -> None:
         """Something else was done: the next press is a first one again."""
         self.hinted_at = None

@@ -40,6 +40,6 @@ class Paint:
         return f"\x1b[{code}m{text}\x1b[0m" if self.on and code and text else text
 
 
-def paint_for(env: Mapping[str, str], *, is_tty: bool) -> Paint:
+def make_paint(env: Mapping[str, str], *, is_tty: bool) -> Paint:
     """Colours only on a terminal that can show them; `NO_COLOR` set to anything means none (no-color.org)."""
     return Paint(is_tty and not env.get("NO_COLOR") and env.get("TERM", "") not in PLAIN_TERMINALS)

@@ -6,7 +6,7 @@ Depends on events; every line is cleaned before it is shown.
 from __future__ import annotations
 
 from teamwright.protocol.events import ToolCalled
-from teamwright.ui.terminal.text import clean, cut
+from teamwright.ui.display_text import clean, cut
 
 LAST_LINES = 3
 """Lines of an agent's command that are shown."""

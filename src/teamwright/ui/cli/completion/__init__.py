@@ -1,1 +1,1 @@
-"""What the Tab key of a shell offers: a script for each shell, and the words, from data and names on disk alone."""
+"""Shell completion: a script for each shell, and the words that it offers."""

@@ -1,0 +1,231 @@
+"""The hooks of one agent: whose they are, the step around its tool calls, and its start and stop.
+
+Composed from outside: a toolbox is handed `wrap`, a turn is handed `may_stop`. An agent without hooks pays nothing.
+Knows the contract of a call and the room of hooks; knows no settings, no team and no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from teamwright.agent.tool import ToolResult
+from teamwright.agent.toolbox import PreparedCall, Step, revise_input
+from teamwright.hooks import payload
+from teamwright.hooks.agent_starts import AgentStarts
+from teamwright.hooks.hook_index import (
+    POST_TOOL,
+    PRE_TOOL,
+    SESSION_END,
+    SESSION_START,
+    SUBAGENT_START,
+    SUBAGENT_STOP,
+    TOOL_FAILURE,
+)
+from teamwright.hooks.hook_outcome import ALLOW, ASK, DENY, NO_OUTCOME, HookOutcome
+from teamwright.hooks.hook_runner import HookRunner, no_hook_runner
+from teamwright.hooks.payload import HookAgent
+from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.messages import message_text
+from teamwright.protocol.values import dataclass
+
+HOOK_RULE = "hook"
+"""The rule that a refusal of a hook names."""
+
+
+def _no_directory() -> Path:
+    return Path()
+
+
+def _no_mode() -> str:
+    return ""
+
+
+def _ignore_denial(call: PreparedCall, rule: str, reason: str) -> None:
+    """Nobody keeps what was refused."""
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class AgentHooks:
+    """The hooks of one agent. `cwd` and `mode` are asked each time; `denied` keeps what a hook refused.
+
+    `starts` notes the start until its stop; None where nobody needs it.
+    """
+
+    hooks: HookRunner = field(default_factory=no_hook_runner)
+    agent: HookAgent = field(default_factory=lambda: HookAgent("", Path()))
+    cwd: Callable[[], Path] = _no_directory
+    mode: Callable[[], str] = _no_mode
+    record_denial: Callable[[PreparedCall, str, str], None] = _ignore_denial
+    starts: AgentStarts | None = None
+    _is_running: bool = False
+
+    async def fire(self, event: str, make_payload: Callable[[], Mapping[str, Any]], *subjects: str) -> HookOutcome:
+        """Run the hooks of an event of this agent; `more` makes what its payload has beside the common keys."""
+        if not self.hooks.wants(event):
+            return NO_OUTCOME
+        return await self.hooks.fire(event, self._full_payload(make_payload()), subjects or ("",), self.cwd())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the agent began, and no stop was told of it yet."""
+        return self._is_running
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def wrap(self) -> Callable[[Step], Step] | None:
+        """The step around all others of a call; None when no hook is for calls."""
+        return self._wrap_step if self.hooks.wants(PRE_TOOL, POST_TOOL, TOOL_FAILURE) else None
+
+    def _wrap_step(self, inner: Step) -> Step:
+        async def step(call: PreparedCall) -> ToolResult:
+            before = await self._fire_before(call)
+            if before.halted or before.permission == DENY or before.blocked:
+                return self._refuse(call, before)
+            if before.input is not None and (problem := revise_input(call, before.input)) is not None:
+                return _invalid_change(problem)
+            call.hook_answer = before.permission if before.permission in {ALLOW, ASK} else ""
+            call.hook_reason = before.permission_reason
+            result = await self._run_call(inner, call)
+            notes = [*_change_notes(before), *before.contexts]
+            if call.denied:
+                return _with_notes(result, notes)
+            after = await (
+                self._fire_failure(call, _result_text(result)) if result.is_error else self._fire_after(call, result)
+            )
+            if after.blocked:
+                notes.append(f"A hook that ran after this call says: {after.reason}")
+            made = _with_notes(result, [*notes, *after.contexts])
+            return replace(made, ends_turn=True) if after.halted else made
+
+        return step
+
+    async def _run_call(self, inner: Step, call: PreparedCall) -> ToolResult:
+        """The call. One that is cut off, or breaks, has its hooks too; nobody is told what they add to that."""
+        try:
+            return await inner(call)
+        except asyncio.CancelledError:
+            cut = self._fire_failure(call, "the call was interrupted", interrupted=True)
+            self.hooks.run_in_background(cut, f"hooks of {TOOL_FAILURE}")
+            raise
+        except Exception as problem:
+            await self._fire_failure(call, f"{type(problem).__name__}: {problem}")
+            raise
+
+    async def _fire_failure(self, call: PreparedCall, error: str, *, interrupted: bool = False) -> HookOutcome:
+        def more() -> dict[str, Any]:
+            return payload.tool_failure(
+                call.tool.name, _call_input(call), call.ctx.tool_use_id, error, interrupted=interrupted
+            )
+
+        return await self.fire(TOOL_FAILURE, more, call.tool.name, *call.tool.aliases)
+
+    async def _fire_before(self, call: PreparedCall) -> HookOutcome:
+        def more() -> dict[str, Any]:
+            return payload.pre_tool_use(call.tool.name, _call_input(call), call.ctx.tool_use_id)
+
+        return await self.fire(PRE_TOOL, more, call.tool.name, *call.tool.aliases)
+
+    async def _fire_after(self, call: PreparedCall, result: ToolResult) -> HookOutcome:
+        def more() -> dict[str, Any]:
+            given = _call_input(call)
+            response = payload.tool_response(call.tool.name, given, _result_text(result), result.facts)
+            return payload.post_tool_use(call.tool.name, given, call.ctx.tool_use_id, response)
+
+        return await self.fire(POST_TOOL, more, call.tool.name, *call.tool.aliases)
+
+    def _refuse(self, call: PreparedCall, said: HookOutcome) -> ToolResult:
+        reason = said.reason or said.halt_reason
+        call.denied = True
+        self.record_denial(call, HOOK_RULE, reason)
+        made = ToolResult.error(f"A hook refused this call: {reason}", "Nothing was done. Go on as it says.")
+        made = _with_notes(made, said.contexts)
+        return replace(made, ends_turn=True) if said.halted else made
+
+    # ── start and stop ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def run_start_hooks(self) -> tuple[str, ...]:
+        """The agent begins to run; what hooks want it to know."""
+        if not self.hooks.wants(SUBAGENT_START, SUBAGENT_STOP):
+            return ()
+        self._note_start()
+        said = await self.fire(SUBAGENT_START, lambda: payload.subagent_start(self.agent), self.agent.agent_type)
+        return said.contexts
+
+    async def run_session_end_hooks(self, reason: str) -> None:
+        """The lead's conversation is about to be over, though its session goes on."""
+        if self.agent.kind == payload.LEAD:
+            await self.fire(SESSION_END, lambda: payload.session_end(reason), reason)
+
+    async def run_session_start_hooks(self, model: str, source: str = "compact") -> tuple[str, ...]:
+        """The lead is about to go on from a summary, or from nothing: what hooks of a start want it to know again."""
+        if self.agent.kind != payload.LEAD:
+            return ()
+        said = await self.fire(SESSION_START, lambda: payload.session_start(source, model), source)
+        return said.contexts
+
+    async def run_stop_hooks(self, event: str, text: str, *, again: bool) -> HookOutcome:
+        """The agent has come to its end: what the hooks say to that. Blocked, it goes on, and is still running."""
+        who = self.agent
+        if event != SUBAGENT_STOP:
+            return await self.fire(event, lambda: payload.stop(text, is_repeated=again))
+        self._note_stop()
+        outcome = await self.fire(
+            event, lambda: payload.subagent_stop(who, text, "done", is_repeated=again), who.agent_type
+        )
+        if outcome.blocked and not outcome.halted:
+            self._note_start()
+        return outcome
+
+    def note_end(self, outcome: str, detail: str = "", text: str = "") -> None:
+        """The agent runs no more, however that came; its stop hooks run without anybody waiting. Once a start."""
+        if not self._is_running:
+            return
+        self._note_stop()
+        self.hooks.run_in_background(self._fire_stop(outcome, detail, text), f"end of {self.agent.agent_id}")
+
+    async def _fire_stop(self, outcome: str, detail: str, said: str) -> None:
+        who = self.agent
+        await self.fire(SUBAGENT_STOP, lambda: payload.subagent_stop(who, said, outcome, detail), who.agent_type)
+
+    def _note_start(self) -> None:
+        self._is_running = True
+        if self.starts is not None:
+            self.starts.record_start(self.agent)
+
+    def _note_stop(self) -> None:
+        self._is_running = False
+        if self.starts is not None:
+            self.starts.record_stop(self.agent)
+
+    def _full_payload(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        return {**payload.common_fields(self.agent, self.cwd(), self.mode()), **more}
+
+
+NO_HOOKS = AgentHooks()
+"""What all agents without hooks share."""
+
+
+def _call_input(call: PreparedCall) -> dict[str, Any]:
+    return call.input.model_dump(mode="json", exclude_unset=True)
+
+
+def _result_text(result: ToolResult) -> str:
+    return result.content if isinstance(result.content, str) else message_text(result.content)
+
+
+def _change_notes(said: HookOutcome) -> list[str]:
+    return [] if said.input is None else ["A hook changed the input of this call before it ran."]
+
+
+def _invalid_change(problem: ToolResult) -> ToolResult:
+    what = problem.content if isinstance(problem.content, str) else problem.brief
+    return ToolResult.error(f"A hook changed this call, and it cannot run that way: {what}", "Nothing was done.")
+
+
+def _with_notes(result: ToolResult, notes: list[str] | tuple[str, ...]) -> ToolResult:
+    return replace(result, notes=(*result.notes, *map(escape_tags, notes))) if notes else result

@@ -1,0 +1,227 @@
+"""Agent definitions: what kind of agent to start, and what it is held to. Built-in kinds are data here.
+
+Where other kinds come from is not known here, nor what a tool does: tools are words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from teamwright.hooks.hook_index import HookSpec
+from teamwright.models.effort import Effort
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
+
+TEAMMATE_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
+"""What a teammate of any kind has beside its definition's tools."""
+
+OTHER_PRODUCTS_TOOLS = {
+    "MultiEdit": "Edit does its work",
+    "TodoWrite": "TaskCreate and TaskUpdate do its work",
+    "TodoRead": "TaskList does its work",
+    "LS": "Glob does its work",
+    "KillShell": "TaskStop does its work",
+    "BashOutput": "TaskOutput does its work",
+    "NotebookRead": "Read does its work",
+    "WebSearch": "WebFetch reads an address that is known",
+}
+"""Tools of other products, and what there is here in their place."""
+
+LEAD_ONLY = frozenset({"TeamCreate", "TeamDelete"})
+"""Tools of the lead: no teammate and no sub-agent has them."""
+
+NOT_FOR_SUBAGENTS = LEAD_ONLY | {"Agent", "SendMessage", "ListAgents", "AskUserQuestion", *TEAMMATE_TOOLS}
+"""A sub-agent does one job and answers once: it has no team, no list, nobody to ask, and no sub-agents, unless
+`limits.depth` is more than 1."""
+
+READ_TOOLS = ("Bash", "Read", "Glob", "Grep", "WebFetch")
+
+
+BUILT_IN = "built in"
+"""The source of the kinds that are always there."""
+
+MAX_LISTED = 12
+"""Types that an error lists."""
+
+TOOLS_NAMED = 8
+"""Tools that the short text of a type names."""
+
+
+def covers(names: Iterable[str], tool: str) -> bool:
+    """Whether one of these names means the tool: its own, one with `*`, or `mcp__server` for all of a server."""
+    return _covers(tuple(names), tool)
+
+
+@lru_cache(maxsize=4_096)
+def _covers(names: tuple[str, ...], tool: str) -> bool:
+    """Asked for every tool of every agent that is made."""
+    return any(
+        name == tool
+        or ("*" in name and fnmatchcase(tool, name))
+        or (name.startswith("mcp__") and tool.startswith(f"{name}__"))
+        for name in names
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentBounds:
+    """What an agent was held to when it was born. It is kept with its life: whatever becomes of the definition, a
+    process that goes on with the agent holds it to no less.
+
+    `hooks` are the marks of the hooks that ran for it; `role`: it came from a team file, which fences off paths.
+    """
+
+    tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    read_only: bool = False
+    hooks: tuple[str, ...] = ()
+    role: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentType:
+    """A kind of agent. `tools` None means all; `prompt` is the body; `model` and `mode` None mean the caller's.
+
+    `denied` are deny rules for parts of tools (`Bash(git push:*)`). `read_only`: calls that are not proven to change
+    nothing are refused, the shell's included. `source` says in a word where it comes from, `file` which file says it.
+    `role`: it is a role of a team file.
+    """
+
+    name: str
+    description: str
+    prompt: str = ""
+    tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    model: str | None = None
+    max_turns: int | None = None
+    read_only: bool = False
+    mode: str | None = None
+    denied: tuple[str, ...] = ()
+    hooks: tuple[HookSpec, ...] = ()
+    initial_prompt: str = ""
+    color: str | None = None
+    effort: Effort | None = None
+    background: bool = False
+    isolation: str | None = None
+    memory: str | None = None
+    skills: tuple[str, ...] = ()
+    mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    required_mcp_servers: tuple[str, ...] = ()
+    source: str = BUILT_IN
+    file: str = ""
+    role: bool = False
+
+    def allows(self, tool: str) -> bool:
+        """Whether an agent of this kind has the tool of that name."""
+        refused = bool(self.disallowed_tools) and covers(self.disallowed_tools, tool)
+        return not refused and (self.tools is None or covers(self.tools, tool))
+
+    @property
+    def tools_in_words(self) -> str:
+        """The tools of this type in a few words, for models and people."""
+        if self.tools is None:
+            without = self.disallowed_tools
+            return f"all tools except {join_names(without, TOOLS_NAMED)}" if without else "all tools"
+        tools = [name for name in self.tools if self.allows(name)]
+        return f"tools: {join_names(tools, TOOLS_NAMED)}" if tools else "no tools"
+
+    @property
+    def bounds(self) -> AgentBounds:
+        """What an agent of this kind is held to, to be kept with its life."""
+        marks = tuple(hook_digest(hook) for hook in self.hooks)
+        return AgentBounds(self.tools, self.disallowed_tools, self.denied, self.read_only, marks, self.role)
+
+    def restricted_to(self, bounds: AgentBounds) -> AgentType:
+        """This kind held to no less than an agent was that was born under these bounds."""
+        return replace(
+            self,
+            tools=_intersection(self.tools, bounds.tools),
+            disallowed_tools=_union(self.disallowed_tools, bounds.disallowed_tools),
+            denied=_union(self.denied, bounds.denied),
+            read_only=self.read_only or bounds.read_only,
+        )
+
+    def lacks_hooks_of(self, bounds: AgentBounds) -> bool:
+        """Whether a hook that an agent was born under is not among those of this kind any more."""
+        return not set(bounds.hooks) <= {hook_digest(hook) for hook in self.hooks}
+
+
+def hook_digest(hook: HookSpec) -> str:
+    """What a hook is known by as long as it says the same."""
+    said = "\0".join((hook.event, hook.matcher, hook.command))
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _intersection(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return _union((name for name in one if covers(other, name)), (name for name in other if covers(one, name)))
+
+
+def _union(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*one, *other)))
+
+
+@cache
+def load_prompt(stem: str) -> str:
+    """The text of `prompts/<stem>.md`."""
+    return (Path(__file__).parent / "prompts" / f"{stem}.md").read_text(encoding="utf-8").strip()
+
+
+FORK_TYPE = AgentType("fork", "A copy of its caller, with one job.")
+"""What a fork is, as far as it is not its caller's. It is no kind that a call could name."""
+
+
+@cache
+def built_in_types() -> dict[str, AgentType]:
+    """The kinds that are always there, by name."""
+    kinds = (
+        AgentType("general-purpose", "Any job: searching, changing files, running commands."),
+        AgentType(
+            "Explore",
+            "Finds things in code and answers with paths and lines. Only reads.",
+            load_prompt("explore"),
+            READ_TOOLS,
+            read_only=True,
+        ),
+        AgentType(
+            "Plan",
+            "Reads code and plans a change step by step. Only reads.",
+            load_prompt("plan"),
+            READ_TOOLS,
+            read_only=True,
+        ),
+        AgentType("Bash", "Runs commands and reports what they print.", load_prompt("shell"), ("Bash",)),
+    )
+    return {kind.name: kind for kind in kinds}
+
+
+def find_agent_type(name: str, known: Mapping[str, AgentType] | None = None) -> AgentType:
+    """The kind of that name, without regard to case. Raises UsageError naming the nearest."""
+    kinds = built_in_types() if known is None else known
+    found = kinds.get(name) or next((kind for key, kind in kinds.items() if key.lower() == name.lower()), None)
+    if found is None:
+        close = nearest(name, kinds)
+        raise UsageError(
+            "usage",
+            f"there is no agent type {name[:80]!r}",
+            looked_at=[("types", join_names(kinds))],
+            do=[f"use {close}"] if close else ["leave subagent_type out for a general-purpose agent"],
+            note="nothing was started",
+        )
+    return found
+
+
+def join_names(names: Iterable[str], most: int = MAX_LISTED) -> str:
+    """The first names in one line, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more

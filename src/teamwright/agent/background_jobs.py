@@ -1,0 +1,269 @@
+"""Background shell commands of a run: started, listed, read, stopped; told of when they end.
+
+A job belongs to nobody's turn: interrupting the foreground does not touch it, closing ends all. Its output is a
+file that can be read at any time. With a session's directory all of it is on disk (`job_journal`, `processes`),
+and what an earlier life of the session left is ended before anything is started. Knows processes; knows no tool and
+writes no message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.agent.job_journal import Job, JobJournal, all_jobs, omit_command
+from teamwright.processes.orphans import Orphan, end_orphans
+from teamwright.processes.process_group import Process, ProcessCommand
+from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_records import ProcessRecords
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import LimitExceeded, UsageError
+from teamwright.protocol.ids import job_id, nearest
+
+_TAIL = 4_000
+"""Characters of a job's output that stay in memory; the file has the rest."""
+
+_MAX_ENDED = 200
+"""Ended jobs that can still be asked for."""
+
+
+def ignore_job(job: Job) -> None:
+    """The default listener: nobody is told."""
+
+
+class BackgroundJobs:
+    """All jobs of a run. `on_done` is called once a job, in the loop, also for a stopped one; never after `close`.
+
+    `session` is the directory of the session whose lease we hold; without it nothing is noted on disk. `shown` makes
+    of a command what may stand there. `records` are for every process that the session starts, not only for jobs.
+    """
+
+    def __init__(
+        self,
+        on_done: Callable[[Job], None] = ignore_job,
+        *,
+        max_running: int = 32,
+        grace_s: float = 2.0,
+        session: Path | None = None,
+        redact: Callable[[str], str] = omit_command,
+    ) -> None:
+        self.on_done = on_done
+        self.records = ProcessRecords(session) if session is not None else None
+        self._session = session
+        self._journal = JobJournal(session, redact) if session is not None else None
+        self._orphan_cleanup: asyncio.Task[list[Orphan]] | None = None
+        self._max_running = max_running
+        self._grace_s = grace_s
+        self._jobs: dict[str, Job] = {}
+        self._processes: dict[str, tuple[Process, ProcessOutput]] = {}
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._left_running: list[tuple[str, Process]] = []
+        """Processes without output that commands left behind, with the owner of each."""
+        self._foreground: dict[int, tuple[Process, str, str]] = {}
+        self._closed = False
+
+    def start(self, command: ProcessCommand, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
+        """Start a job. `text` is the command as people read it; its output goes to `<scratch>/<id>.output`.
+
+        Raises LimitExceeded when too many run, OSError when it cannot be started.
+        """
+        self._check_room()
+        name = self._new_id()
+        file = scratch / f"{name}.output"
+        output = ProcessOutput(_TAIL, file, writes_at_once=True)
+        purpose = replace(command.purpose, member=owner, job=name, output=str(file))
+        try:
+            process = Process.start(replace(command, records=self.records, purpose=purpose), output)
+        except OSError:
+            output.close()
+            raise
+        return self._add(Job(name, owner, text, file, process.pid, now_ms(), description), process, output)
+
+    def adopt(self, process: Process, output: ProcessOutput, *, owner: str, text: str) -> Job | None:
+        """Take over what a foreground command left running; `output` goes on into its file.
+
+        None when no process has its pipe: then it is only remembered, and ended with its owner.
+        """
+        if process.is_silent:
+            self._remember(owner, process)
+            return None
+        output.start_file()
+        job = Job(self._new_id(), owner, text, output.file or Path(os.devnull), process.pid, now_ms())
+        return self._add(job, process, output)
+
+    @contextmanager
+    def foreground(self, process: Process, owner: str, text: str) -> Generator[None]:
+        """A command that somebody waits for, as long as the block runs: it can be let go."""
+        self._foreground[process.pid] = (process, owner, text)
+        try:
+            yield
+        finally:
+            del self._foreground[process.pid]
+
+    def move_to_background(self, owner: str | None = None) -> list[str]:
+        """Nobody waits any more for the commands in the foreground, of one owner if given: they go on as jobs.
+
+        Returns them as people read them.
+        """
+        going = [(process, text) for process, whose, text in self._foreground.values() if owner in {None, whose}]
+        for process, _ in going:
+            process.moved_to_background.set()
+        return [text for _, text in going]
+
+    def start_orphan_cleanup(self) -> None:
+        """Begin to end what earlier lives of the session left running; call it once, with the lease in hand.
+
+        Returns at once. `ready` waits for the end of it, so that no command meets what it should find gone.
+        """
+        session = self._session
+        if session is not None and self._orphan_cleanup is None:
+            self._orphan_cleanup = asyncio.create_task(asyncio.to_thread(_end_orphans, session), name="leftovers")
+
+    async def wait_for_orphan_cleanup(self) -> list[Orphan]:
+        """Wait until nothing of an earlier life runs: a few seconds at most. Returns what was found and ended."""
+        return await asyncio.shield(self._orphan_cleanup) if self._orphan_cleanup is not None else []
+
+    def unreported(self) -> list[Job]:
+        """Jobs of earlier lives of the session that are over, while nobody can say whether their owner was told."""
+        return self._journal.unreported() if self._journal is not None else []
+
+    def mark_reported(self, ids: Iterable[str]) -> None:
+        """Jobs whose end their owner's transcript has, or whose owner is no more: they are lost no longer."""
+        if self._journal is not None:
+            self._journal.mark_reported(ids)
+
+    def list(self, owner: str | None = None) -> list[Job]:
+        """All jobs, of one owner if given, oldest first."""
+        return [job for job in self._jobs.values() if owner is None or job.owner == owner]
+
+    def get(self, name: str) -> Job:
+        """The job of this id. Raises UsageError naming the nearest."""
+        job = self._jobs.get(name)
+        if job is None:
+            close = nearest(name, self._jobs)
+            raise UsageError(
+                "usage", f"there is no background job {name!r}", do=[f"did you mean {close}?"] if close else ()
+            )
+        return job
+
+    def find(self, name: str) -> Job | None:
+        """The job of this id, also one that was forgotten or is of an earlier life; None: there is none."""
+        job = self._jobs.get(name)
+        if job is None and self._session is not None and self._journal is not None and name in self._journal.used_ids:
+            job = next((one for one in all_jobs(self._session) if one.id == name), None)
+        return job
+
+    async def wait(self, name: str, timeout_s: float) -> bool:
+        """Wait for the end of a job, at most so long; whether it has ended."""
+        watcher = self._watchers.get(name)
+        if watcher is not None:
+            await asyncio.wait({watcher}, timeout=timeout_s)
+        return name not in self._watchers
+
+    def read_output(self, name: str, characters: int = 30_000) -> str:
+        """The end of what a job wrote so far; the whole is in its file."""
+        job = self.get(name)
+        with open(job.file, "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - characters * 4))
+            return file.read().decode("utf-8", "replace")[-characters:]
+
+    async def stop(self, name: str) -> Job:
+        """End a job and all that came out of it; a job that ended before is returned as it is."""
+        job = self.get(name)
+        if job.state == "running":
+            job.state = "stopped"
+            try:
+                await self._processes[name][0].terminate(self._grace_s)
+            finally:
+                self._finish(job)
+        return job
+
+    async def stop_all(self, owner: str | None = None) -> None:
+        """End all running jobs and what ended commands left running, of one owner if given."""
+        remains = [process for whose, process in self._left_running if owner in {None, whose}]
+        self._left_running = [one for one in self._left_running if one[1] not in remains]
+        async with asyncio.TaskGroup() as group:
+            for job in self.list(owner):
+                if job.state == "running":
+                    group.create_task(self.stop(job.id))
+            for process in remains:
+                group.create_task(process.terminate(self._grace_s))
+
+    async def close(self) -> None:
+        """End everything; nobody is told any more. May be called twice."""
+        self._closed = True
+        await self.stop_all()
+        await self.wait_for_orphan_cleanup()
+        if self._journal is not None:
+            self._journal.close()
+
+    def _new_id(self) -> str:
+        """An id that no job of this session ever had, in this life or an earlier one."""
+        used = self._journal.used_ids if self._journal is not None else self._jobs.keys()
+        while (name := job_id()) in used:
+            pass
+        return name
+
+    def _check_room(self) -> None:
+        running = [job for job in self.list() if job.state == "running"]
+        if self._closed or len(running) >= self._max_running:
+            raise LimitExceeded(
+                "limit",
+                f"{len(running)} background commands are running, {self._max_running} are allowed",
+                do=[f"stop one: kill -- -{running[0].pid}"] if running else (),
+                note="nothing was started",
+            )
+
+    def _add(self, job: Job, process: Process, output: ProcessOutput) -> Job:
+        self._forget_oldest()
+        self._jobs[job.id] = job
+        if self._journal is not None:
+            self._journal.record_start(job)
+        self._processes[job.id] = (process, output)
+        self._watchers[job.id] = asyncio.create_task(self._watch(job, process), name=f"job {job.id}")
+        return job
+
+    async def _watch(self, job: Job, process: Process) -> None:
+        adopted = process.exited.is_set()
+        await process.exited.wait()
+        await process.wait_until_silent()
+        job.exit_code = None if adopted else process.exit_code
+        if job.state == "running":
+            self._finish(job)
+
+    def _finish(self, job: Job) -> None:
+        process, output = self._processes.pop(job.id)
+        process.close()
+        output.close()
+        if process.has_left_running():
+            self._remember(job.owner, process)
+        self._watchers.pop(job.id).cancel()
+        if job.state == "running":
+            job.state = "failed" if job.exit_code else "completed"
+        job.seconds = (now_ms() - job.started_ms) / 1000
+        if self._journal is not None:
+            self._journal.record_end(job)
+        if not self._closed:
+            self.on_done(job)
+
+    def _remember(self, owner: str, process: Process) -> None:
+        self._left_running = [one for one in self._left_running if one[1].has_left_running()]
+        self._left_running.append((owner, process))
+
+    def _forget_oldest(self) -> None:
+        ended = [name for name, job in self._jobs.items() if job.state != "running"]
+        for name in ended[: max(0, len(ended) - _MAX_ENDED)]:
+            del self._jobs[name]
+
+
+def _end_orphans(session: Path) -> list[Orphan]:
+    try:
+        return end_orphans(session)
+    except (OSError, subprocess.SubprocessError):  # the machine does not tell its processes: nothing can be proved
+        return []

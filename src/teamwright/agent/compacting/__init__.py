@@ -1,1 +1,0 @@
-"""Compaction: a conversation that grows too long goes on from a summary of itself."""

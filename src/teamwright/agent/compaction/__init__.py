@@ -1,0 +1,1 @@
+"""Compaction: the older part of a long conversation is replaced by a summary."""

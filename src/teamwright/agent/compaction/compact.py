@@ -1,0 +1,327 @@
+"""Compaction: a conversation that grows too long goes on from a summary that its own agent writes.
+
+By itself when the context passes its share of the agent's own window, or when the service says that it is full; by hand
+at any time. Only whole rounds are folded, up to the last complete answer, and the file keeps every line. Nothing is
+changed before the summary is there: a kill, a failure or a spent budget leaves the conversation as it was. Knows the
+agent and how its model is asked; does not know what is told beside the summary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.compaction.compaction_state import AUTO, CLEAR, MANUAL, CompactRequest, CompactResult, prompt_room
+from teamwright.agent.compaction.context_size import (
+    answer_tokens,
+    measure_context,
+    message_tokens,
+    prefix_tokens,
+    total_tokens,
+)
+from teamwright.agent.compaction.summary_texts import (
+    CONDENSED,
+    cleared_blocks,
+    condense,
+    cut_results,
+    summary_blocks,
+    summary_directive,
+)
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.model_call import CallOutcome, SideAnswer, ask_aside, call_model
+from teamwright.agent.transcript import USER_MESSAGE, without_thinking
+from teamwright.hooks import payload
+from teamwright.hooks.hook_index import POST_COMPACT, PRE_COMPACT
+from teamwright.models.local_servers import RECOMMENDED_WINDOW, widen_command
+from teamwright.models.model import BudgetRefusal, Failure
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Compacted, Notice
+from teamwright.protocol.messages import encode
+from teamwright.protocol.usage import NO_USAGE, Usage
+from teamwright.protocol.values import dataclass
+
+NOTHING_TO_CLEAR = "nothing was said yet"
+
+
+async def clear_conversation(agent: Agent) -> CompactResult:
+    """Let a conversation that rests begin anew. `done` is false where nothing was said yet. Raises TeamwrightError.
+
+    What the agent was told by mail is flagged first, what waits for it goes on waiting. Files count as never read by
+    it. Cancelled or killed before the line is written, nothing is changed; afterwards all of it is.
+    """
+    compaction, conversation = agent.compaction, agent.conversation
+    async with compaction.turn_lock:
+        agent.apply_deferred_changes()
+        before = measure_context(conversation, compaction)
+        if not conversation.items or len(conversation.items) == int(conversation.is_compacted):
+            return CompactResult(False, before, before, NOTHING_TO_CLEAR)
+        await compaction.context.wait_until_marked_read()
+        await agent.hooks.run_session_end_hooks(CLEAR)
+        tags, contexts = agent.tags, await agent.hooks.run_session_start_hooks(agent.model.card.name, CLEAR)
+        told = cleared_blocks(tags, await compaction.context.status_text(), agent.remind(True))
+        told += tags.hook_notes(contexts)
+        conversation.clear(encode({"role": "user", "content": told}), {"trigger": CLEAR, "before": before})
+        compaction.measured_context, compaction.retry_at = (0, 0), 0
+        agent.toolbox.workplace.seen_files.clear()
+        if compaction.on_forgotten is not None:
+            compaction.on_forgotten()
+        after = measure_context(conversation, compaction)
+    agent.emit(Compacted(member=agent.name, state="done", trigger=CLEAR, before=before, after=after))
+    return CompactResult(True, before, after)
+
+
+PURPOSE = "compaction"
+"""What the model call of a compaction is called in events and books."""
+
+CONTEXT_FULL = "context-full"
+"""The failure of a request that does not fit."""
+
+RETRY_GROWTH = 0.05
+"""By this share of the window a conversation must have grown before it is tried again by itself."""
+
+CONDENSED_SHARES = (0.6, 0.3, 0.1)
+"""Of the window, or of the conversation where that is less: what is written down of it in short, tried in this order.
+
+A service may have a far smaller window than we know of: what it refused is the only measure then."""
+
+CHARACTERS_PER_TOKEN = 3
+"""Fewer than usual, to be on the safe side."""
+
+KEPT_SHARE_WHEN_FULL = 0.6
+"""Of what there is room for: what is kept when the service said that all was full, for our count was too low."""
+
+_NOTHING_TO_FOLD = "nothing was said yet that a summary could stand for"
+_CALLS_UNANSWERED = "one of its calls was cut off and has no result yet: the agent continues with that call first"
+_CONVERSATION_CLOSED = "the agent has ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """What was heard, the task that it was booked to, and what compacting cost beside it."""
+
+    answer: CallOutcome
+    task: str = ""
+    compaction_usage: Usage = NO_USAGE
+
+
+async def next_answer(agent: Agent) -> ModelAnswer:
+    """The next answer, of a conversation that is made smaller first where it must be, and once when it is full."""
+    agent.apply_deferred_changes()
+    if agent.model_calls_left == 0:
+        return ModelAnswer(*await call_model(agent))
+    beside = NO_USAGE
+    if agent.compaction.request is not None:
+        beside += (await _answer_request(agent, agent.compaction.request)).usage
+    elif is_due(agent):
+        beside += (await compact(agent, AUTO)).usage
+    heard, task = await call_model(agent)
+    if isinstance(heard, Failure) and heard.slug == CONTEXT_FULL:
+        made = await compact(agent, AUTO, full=True)
+        beside += made.usage
+        if made.done:
+            heard, task = await call_model(agent)
+        heard = _explain_full(agent, heard, made)
+    return ModelAnswer(heard, task, beside)
+
+
+async def compact_now(agent: Agent, keep: str = "") -> CompactResult:
+    """Compact by hand: at once when the agent is at rest, before its next model call when it is in a turn.
+
+    `keep` says in words what the summary must not lose. Nothing is raised: the result says what was in the way.
+    """
+    compaction = agent.compaction
+    wanted = compaction.request
+    if wanted is None:
+        wanted = compaction.request = CompactRequest(keep, asyncio.get_running_loop().create_future())
+    rests = asyncio.ensure_future(compaction.turn_lock.acquire())
+    try:
+        await asyncio.wait({rests, wanted.result}, return_when=asyncio.FIRST_COMPLETED)
+        if not wanted.result.done():
+            await _answer_request(agent, wanted)
+    finally:
+        if not wanted.result.done() and compaction.request is wanted:
+            compaction.request = None  # the agent that asked no longer waits
+        rests.cancel()
+        if (await asyncio.gather(rests, return_exceptions=True))[0] is True:
+            compaction.turn_lock.release()
+    return wanted.result.result()
+
+
+def is_due(agent: Agent) -> bool:
+    """Whether the conversation has passed its share of the window, and folding it would give some of it back.
+
+    A service that answered more than the window that we know of has a larger one: it says itself when it is full.
+    """
+    compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
+    limit = compaction.threshold(card, answer_tokens(conversation.prefix))
+    context = measure_context(conversation, compaction)
+    if limit is None or context < max(limit, compaction.retry_at) or _obstacle(conversation):
+        return False
+    if conversation.reported_tokens[1] > card.context_tokens:
+        return False
+    left = prefix_tokens(conversation.prefix) + total_tokens(conversation.items[fold_position(conversation) :])
+    return context - left >= card.context_tokens * RETRY_GROWTH  # else what was told last is most of it, and stays
+
+
+async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = False) -> CompactResult:
+    """Fold the conversation up to its last complete answer; only from within its turn, or while it rests.
+
+    `full`: the service said that it does not fit. Cancelling leaves it as it was. Raises nothing else.
+    """
+    conversation, name = agent.conversation, agent.name
+    before = measure_context(conversation, agent.compaction)
+    if why := _obstacle(conversation):
+        if trigger == MANUAL:
+            agent.emit(Compacted(member=name, state="failed", trigger=trigger, before=before, detail=why))
+        return CompactResult(False, before, before, why)
+    agent.emit(Compacted(member=name, state="begun", trigger=trigger, before=before))
+    try:
+        made = await _compact(agent, trigger, keep, before, full=full)
+    except BaseException:
+        agent.emit(Compacted(member=name, state="failed", trigger=trigger, before=before, detail="it was cut short"))
+        raise
+    agent.compaction.retry_at = made.after + int(agent.model.card.context_tokens * RETRY_GROWTH)
+    state = "done" if made.done else "failed"
+    agent.emit(Compacted(member=name, state=state, trigger=trigger, before=before, after=made.after, detail=made.why))
+    _warn_small_window(agent)
+    return made
+
+
+def _warn_small_window(agent: Agent) -> None:
+    """Once: a window so small that the conversation will be compacted again and again, and what widens it."""
+    card = agent.model.card
+    if card.context_tokens < RECOMMENDED_WINDOW // 2 and not agent.compaction.warned_small_window:
+        agent.compaction.warned_small_window = True
+        widen = widen_command(card.provider, card.wire, card.context_tokens // 2)
+        text = f"a window of {card.context_tokens:,} tokens is little, and much is forgotten: {widen}"
+        agent.emit(Notice(member=agent.name, text=text, level="warning"))
+
+
+async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: bool) -> CompactResult:
+    compaction, upto = agent.compaction, fold_position(agent.conversation)
+    said, usage = SideAnswer(), Usage()
+    try:
+        await compaction.context.wait_until_marked_read()
+        await agent.hooks.fire(PRE_COMPACT, lambda: payload.pre_compact(trigger, keep), trigger)
+        said, usage = await _write_summary(agent, agent.conversation.items[:upto], keep, full=full)
+        if not said.text:
+            return _failed_result(said, before, usage)
+        restated = await compaction.context.status_text()
+        beside = SummaryNotes(restated, await agent.hooks.run_session_start_hooks(agent.model.card.name))
+        after = _fold(agent, upto, said.text, beside, {"trigger": trigger, "before": before}, tight=full)
+    except TeamwrightError as problem:
+        return CompactResult(False, before, before, problem.what, usage=usage)
+    await agent.hooks.fire(POST_COMPACT, lambda: payload.post_compact(trigger, said.text), trigger)
+    return CompactResult(True, before, after, summary=said.text, usage=usage)
+
+
+async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, full: bool) -> tuple[SideAnswer, Usage]:
+    """The summary in the agent's own words; of a conversation that does not fit any more, from a short form of it."""
+    window, usage = max(agent.model.card.context_tokens, agent.conversation.reported_tokens[1] + 1), Usage()
+    if not full and measure_context(agent.conversation, agent.compaction) < window:
+        said = await ask_aside(agent, summary_directive(keep), PURPOSE)
+        usage += said.usage
+        if not _is_worth_retry(said):
+            return said, usage
+    said, most = SideAnswer(), min(window, total_tokens(agent.conversation.items))
+    for share in CONDENSED_SHARES:
+        short = condense(folded, int(most * share) * CHARACTERS_PER_TOKEN)
+        words = CONDENSED.format(conversation=agent.tags.conversation(short)) + summary_directive(keep)
+        said = await ask_aside(agent, words, PURPOSE, ())
+        usage += said.usage
+        if not _is_worth_retry(said):
+            break
+    return said, usage
+
+
+def _is_worth_retry(said: SideAnswer) -> bool:
+    """Whether a shorter form may go better: it was too long, or nothing came but calls."""
+    if said.failure is not None:
+        return said.failure.slug == CONTEXT_FULL
+    return said.refusal is None and not said.text
+
+
+def _failed_result(said: SideAnswer, before: int, usage: Usage) -> CompactResult:
+    """There is no summary, and nothing was changed."""
+    if said.refusal is not None:
+        why = said.refusal.reason or f"the cap on {said.refusal.limit} is spent"
+        return CompactResult(False, before, before, why, limit=said.refusal.limit, usage=usage)
+    why = said.failure.sentence if said.failure is not None else "the model wrote no summary"
+    return CompactResult(False, before, before, why, failure=said.failure, usage=usage)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryNotes:
+    """What is told beside a summary: how things stand, and what hooks add."""
+
+    status_text: str
+    hook_texts: Sequence[str] = ()
+
+
+def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: dict[str, object], *, tight: bool) -> int:
+    """Go on from the summary; what was told while it was written stays too. Returns the tokens that there are now.
+
+    Nothing waits in here: no line can come between what is kept and the line that says so.
+    """
+    compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
+    prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix()
+    if prefix.digest == conversation.prefix.digest:
+        prefix = conversation.prefix  # equality is identity
+    told = summary_blocks(agent.tags, summary, beside.status_text, agent.remind(True))
+    told += agent.tags.hook_notes(beside.hook_texts)
+    first = encode({"role": "user", "content": told})
+    kept = [without_thinking(item) for item in conversation.items[upto:]]
+    room = prompt_room(card, answer_tokens(prefix)) - prefix_tokens(prefix) - message_tokens(first)
+    kept = cut_results(kept, int(room * KEPT_SHARE_WHEN_FULL) if tight else room)
+    conversation.fold((first, *kept), upto, about, prefix)
+    compaction.measured_context = (0, 0)
+    if compaction.on_forgotten is not None:
+        compaction.on_forgotten()
+    return measure_context(conversation, compaction)
+
+
+def fold_position(conversation: Conversation) -> int:
+    """Where the last complete answer stands: all before it can be folded."""
+    items = conversation.items
+    return next((at for at in range(len(items) - 1, -1, -1) if not items[at].startswith(USER_MESSAGE)), 0)
+
+
+def _obstacle(conversation: Conversation) -> str:
+    """Why nothing can be folded now; empty when something can."""
+    if conversation.is_closed:
+        return _CONVERSATION_CLOSED
+    if conversation.unanswered_calls() or conversation.is_unstarted_fork:
+        return _CALLS_UNANSWERED
+    at = fold_position(conversation)
+    paused = conversation.owes_answer and at == len(conversation.items) - 1
+    return _NOTHING_TO_FOLD if paused or at <= int(conversation.is_compacted) else ""
+
+
+async def _answer_request(agent: Agent, wanted: CompactRequest) -> CompactResult:
+    """Do what was asked for by hand, and tell whoever asked. Cut short, it stays asked for."""
+    made = await compact(agent, MANUAL, wanted.keep)
+    agent.compaction.request = None
+    if not wanted.result.done():
+        wanted.result.set_result(made)
+    return made
+
+
+def _explain_full(agent: Agent, heard: CallOutcome, made: CompactResult) -> CallOutcome:
+    """What is said of a conversation that was full: what came then, or why it could not be made smaller."""
+    if not made.done and made.limit:
+        return BudgetRefusal(made.limit, made.why)
+    if not made.done and made.failure is not None and made.failure.slug != CONTEXT_FULL:
+        return made.failure  # a service that cannot be asked now may be asked later
+    if not isinstance(heard, Failure) or heard.slug != CONTEXT_FULL:
+        return heard
+    name = agent.model.card.name
+    tokens = f"{measure_context(agent.conversation, agent.compaction):,} tokens by our count"
+    if made.done or made.why == _NOTHING_TO_FOLD:
+        even = ", even after compaction" if agent.conversation.is_compacted else ""
+        what = f"the last message does not fit into the window of {name}{even}: {tokens}"
+    else:
+        what = f"the conversation no longer fits into the window of {name} and could not be compacted: {made.why}"
+    do = ("put what is long into a file and name the file", "use a model with a larger window")
+    return replace(heard, what=what, do=do)

@@ -1,0 +1,76 @@
+"""How long a conversation is in tokens: by the service's own count where there is one, and by bytes for the rest.
+
+Counts each message once. Knows encoded messages; knows no model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+from teamwright.agent.compaction.compaction_state import Compaction
+from teamwright.agent.conversation import Conversation
+from teamwright.models.model import Prefix
+
+BYTES_PER_TOKEN = 4
+
+IMAGE_TOKENS = 1_600
+"""What an image counts at most, whatever its bytes."""
+
+DEFAULT_ANSWER_TOKENS = 8_192
+"""The longest answer of a prefix that does not say it."""
+
+_IMAGE = b'"base64"'
+_MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
+
+
+def message_tokens(item: bytes) -> int:
+    """About how many tokens an encoded message has: by its bytes, images by their number."""
+    if _IMAGE not in item:
+        return len(item) // BYTES_PER_TOKEN + 1
+    bare, images = _without_images(json.loads(item))
+    return len(json.dumps(bare)) // BYTES_PER_TOKEN + images * IMAGE_TOKENS
+
+
+def total_tokens(items: Iterable[bytes]) -> int:
+    """About how many tokens these messages have."""
+    return sum(map(message_tokens, items))
+
+
+def prefix_tokens(prefix: Prefix) -> int:
+    """About how many tokens stand before every conversation with this prefix."""
+    return len(prefix.head) // BYTES_PER_TOKEN
+
+
+def answer_tokens(prefix: Prefix) -> int:
+    """The longest answer that a request with this prefix asks for."""
+    found = _MAX_TOKENS.search(prefix.head)
+    return int(found[1]) if found else DEFAULT_ANSWER_TOKENS
+
+
+def measure_context(conversation: Conversation, compaction: Compaction) -> int:
+    """How long the next request is, but for what it asks: costs what came since the last look, whatever is there."""
+    number, tokens = conversation.reported_tokens
+    if not tokens or number > len(conversation.items):
+        number, tokens = 0, prefix_tokens(conversation.prefix)
+    known = compaction.measured_context
+    if number < known[0] <= len(conversation.items):
+        number, tokens = known
+    tokens += total_tokens(conversation.items[number:])
+    compaction.measured_context = (len(conversation.items), tokens)
+    return tokens
+
+
+def _without_images(value: Any) -> tuple[Any, int]:
+    if isinstance(value, dict):
+        parts = cast("dict[str, Any]", value)
+        if parts.get("type") == "base64" and isinstance(parts.get("data"), str):
+            return "", 1
+        made = {key: _without_images(part) for key, part in parts.items()}
+        return {key: part for key, (part, _) in made.items()}, sum(images for _, images in made.values())
+    if isinstance(value, list):
+        rows = [_without_images(part) for part in cast("list[Any]", value)]
+        return [part for part, _ in rows], sum(images for _, images in rows)
+    return value, 0

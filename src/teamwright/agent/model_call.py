@@ -1,0 +1,331 @@
+"""One model call of an agent: room in the budget first, then the stream, whose last part is the answer.
+
+Text goes to surfaces as it comes, usage to the meter. Knows the agent and the contract of a model; knows no tool, and
+does not know what a call is for.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from dataclasses import field, replace
+from typing import TypeAlias
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.compaction.context_size import BYTES_PER_TOKEN, prefix_tokens, total_tokens
+from teamwright.agent.conversation import UserMessage
+from teamwright.models.answer_end import ENDS, INTERRUPTED, NO_ANSWER, AnswerEnd
+from teamwright.models.model import (
+    AlivePart,
+    BudgetRefusal,
+    Failure,
+    ModelCard,
+    Part,
+    Reply,
+    Request,
+    Retrying,
+    TextPart,
+    ThinkingPart,
+    UsagePart,
+    price_usage,
+    with_price,
+)
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.events import Notice, TextDelta
+from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls, with_own_ids
+from teamwright.protocol.usage import NO_USAGE, Usage
+from teamwright.protocol.values import dataclass
+
+INTERRUPTED_NOTE = (
+    "Your answer above was interrupted before it was complete: the rest never came, and no tool call of it was run."
+)
+NOTE_FAILED = "Your answer above broke off, because its service failed: the rest never came, and no tool call was run."
+INTERRUPTED_EMPTY_NOTE = "Your answer was interrupted before a word of it came."
+
+
+class PartialAnswer:
+    """The text and usage that one answer has had so far."""
+
+    __slots__ = ("_broken", "_failed_usage", "_has_started", "_text", "_thinking_characters", "_usage")
+
+    def __init__(self) -> None:
+        self._failed_usage = NO_USAGE
+        self._broken = ""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._has_started, self._usage = False, NO_USAGE
+        self._text: list[str] = []
+        self._thinking_characters = 0
+
+    def add(self, part: Part) -> None:
+        """Note a part. A try that breaks leaves what it used, and no words."""
+        match part:
+            case TextPart():
+                self._has_started = True
+                self._text.append(part.text)
+            case UsagePart():
+                self._has_started, self._usage = True, part.usage
+            case ThinkingPart():
+                self._has_started = True
+                self._thinking_characters += len(part.text)
+            case Retrying():
+                self._failed_usage += self._usage
+                self._broken = "".join(self._text) or self._broken
+                self._forget()
+            case _:
+                pass
+
+    def to_reply(self, agent: Agent, request: Request) -> Reply | None:
+        """The answer as far as it came, at what the service had counted, else by estimate. None: nothing came."""
+        card, text, used = agent.model.card, "".join(self._text), self._usage
+        lost = price_usage(card, self._failed_usage) if self._failed_usage.tokens else NO_USAGE
+        if not self._has_started and not lost.requests:
+            return None
+        written = (
+            (len(text) + self._thinking_characters) // BYTES_PER_TOKEN + 1 if text or self._thinking_characters else 0
+        )
+        out = max(used.output_tokens, written)
+        estimated = self._has_started and (out > used.output_tokens or not used.prompt_tokens)
+        if self._has_started and not used.prompt_tokens:
+            prompt = prefix_tokens(request.prefix) + total_tokens(request.items)
+            used = Usage(prompt, out, requests=max(1, used.requests))
+        elif self._has_started:
+            used = replace(used, output_tokens=out)
+        content = agent.tags.mask_key([text_block(text)]) if text.strip() else []
+        return Reply(
+            content, INTERRUPTED, price_usage(card, used), card.wire, failed_usage=lost, is_estimated=estimated
+        )
+
+    def failed(self, agent: Agent, failure: Failure) -> Failure:
+        """The failure, with the words that the last try of which any came had said; what they cost is in it already."""
+        words = "".join(self._text) or self._broken
+        return replace(failure, partial=agent.tags.mask_key([text_block(words)]) if words.strip() else [])
+
+
+def keep_failed(agent: Agent, failure: Failure) -> None:
+    """Store the words of an answer that failed after all tries, and tell the model of it.
+
+    Raises nothing when the line cannot be stored: the event of the failure is emitted anyway.
+    """
+    if failure.partial and not agent.conversation.is_closed:
+        with suppress(StorageError):
+            _store(agent, Reply(failure.partial, INTERRUPTED, NO_USAGE, agent.model.card.wire), NOTE_FAILED)
+
+
+def keep_partial_answer(agent: Agent, request: Request, partial: PartialAnswer) -> None:
+    """Store and book what had come of an answer that is cut short now, and tell the model of it.
+
+    Raises nothing when the disk takes no line: the cancellation continues.
+    """
+    cut = partial.to_reply(agent, request)
+    if cut is None:
+        return
+    task = agent.meter.settle(cut)
+    agent.report_failed_attempts(cut, task)
+    if not cut.usage.requests:
+        return
+    if not request.aside:
+        if agent.model_calls_left is not None:
+            agent.model_calls_left -= 1
+        if not agent.conversation.is_closed:
+            with suppress(StorageError):
+                _store(agent, cut)
+    agent.report_model_call(cut, 0, task, aside=INTERRUPTED if request.aside else "")
+
+
+def _store(agent: Agent, cut: Reply, note_of_words: str = INTERRUPTED_NOTE) -> None:
+    if cut.content:
+        agent.conversation.append_reply(cut)
+        agent.emit_message("assistant", cut.content, cut)
+    note = agent.tags.note(note_of_words if cut.content else INTERRUPTED_EMPTY_NOTE)
+    agent.conversation.append_user_message(UserMessage((note,)))
+    agent.emit_message("user", (note,))
+
+
+class RetryCount:
+    """Counts the answers of one turn that ended early in the same way, one after the other."""
+
+    __slots__ = ("_call_as_text", "_count", "_end")
+
+    def __init__(self) -> None:
+        self._end = AnswerEnd.DONE
+        self._count = 0
+        self._call_as_text = False
+
+    def may_call_again(self, agent: Agent) -> bool:
+        """Return whether a model whose call came as text is asked again: once a turn; then the user is warned."""
+        if self._call_as_text or not agent.toolbox.offered_tools:
+            warn_of_call_as_text(agent)
+            return False
+        self._call_as_text = True
+        return True
+
+    def failure(self, answer: Reply, end: AnswerEnd, card: ModelCard) -> Failure | None:
+        """The failure of the turn that an answer with this end causes; None when the turn continues, or is done."""
+        row = ENDS[end]
+        self._count = self._count + 1 if end is self._end else 1
+        self._end = end
+        return answer_failure(answer, card) if row.is_failure and self._count > row.retries else None
+
+
+def answer_failure(answer: Reply, card: ModelCard) -> Failure:
+    """The failure of an answer that leaves nothing to use. What came of it is kept elsewhere."""
+    row = ENDS[answer.end]
+    times = f" {row.retries + 1} times in a row" if row.retries else ""
+    said = answer.stop_reason or "no stop reason"
+    return Failure(
+        NO_ANSWER,
+        f"{card.name} {row.what}{times} ({said})",
+        looked_at=(("end", str(answer.end)), *([("request", answer.request_id)] if answer.request_id else [])),
+        do=(row.do,),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SideAnswer:
+    """What a forked agent said. `failure` says why it said nothing; `refusal` is that of a budget."""
+
+    content: Sequence[Block] = ()
+    usage: Usage = field(default_factory=Usage)
+    failure: Failure | None = None
+    refusal: BudgetRefusal | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text; calls that it asked for are not run."""
+        return message_text(self.content).strip()
+
+
+async def ask_aside(agent: Agent, directive: str, purpose: str, items: Sequence[bytes] | None = None) -> SideAnswer:
+    """One answer to the directive, from where the agent's conversation is now; every call of it has a result.
+
+    `what` names the purpose in events and books. `items` are other messages than the conversation's, for one that no
+    longer fits. Cancelling closes the connection; nothing was changed then.
+    """
+    history = agent.conversation.items if items is None else items
+    last = encode({"role": "user", "content": [text_block(directive)]})
+    request = Request(agent.prefix, (*history, last), agent.name, aside=True)
+    answer, task = await send_request(agent, request)
+    match answer:
+        case Reply():
+            agent.report_model_call(answer, 0, task, aside=purpose)
+            usage, row = answer.usage + answer.failed_usage, ENDS[answer.end]
+            if row.is_failure and not row.retries:  # refused, filtered, unknown: its words are no answer
+                return SideAnswer(usage=usage, failure=answer_failure(answer, agent.model.card))
+            return SideAnswer(answer.content, usage)
+        case Failure():
+            return SideAnswer(usage=answer.failed_usage, failure=answer)
+        case _:
+            return SideAnswer(refusal=answer)
+
+
+CallOutcome: TypeAlias = Reply | Failure | BudgetRefusal
+
+CALL_AS_TEXT = re.compile(
+    r"^\s*(?:<tool_call>|<function=|\[TOOL_CALLS\]|<\|python_tag\|>|<\|tool_call)"
+    r"|^\s*(?:```(?:json)?\s*)?\{\s*\"name\"\s*:\s*\"\w+\"\s*,\s*\"(?:arguments|parameters)\"\s*:",
+    re.M,
+)
+"""How models write calls that their server should have taken out of the text."""
+
+
+async def call_model(agent: Agent) -> tuple[CallOutcome, str]:
+    """The next answer of the conversation; and the task that it was booked to."""
+    if agent.model_calls_left == 0:
+        return BudgetRefusal("turns", ""), ""
+    return await send_request(agent, Request(agent.prefix, agent.conversation.items, agent.name))
+
+
+async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str]:
+    """The answer to a request, when the budget has room for it; and the task that it was booked to.
+
+    The text of one that is asked `aside` is not shown. The text of an answer that is cut short is stored and
+    booked. The text of an answer to a prompt that the server cut is not stored: it answers another prompt.
+    """
+    agent.activity.start_wait("room in the budget")
+    if (refusal := await agent.meter.reserve(request, agent.model.card)) is not None:
+        return refusal, ""
+    so_far = PartialAnswer()
+    try:
+        try:
+            answer = await _read_stream(agent, request, so_far)
+        except BaseException:
+            keep_partial_answer(agent, request, so_far)
+            raise
+        if isinstance(answer, Failure) and not request.aside and answer.slug != "window-too-small":
+            answer = so_far.failed(agent, answer)
+            keep_failed(agent, answer)
+        task = agent.meter.settle(answer)
+        agent.report_failed_attempts(answer, task)
+        return answer, task
+    finally:
+        agent.meter.settle(None)
+
+
+async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) -> Reply | Failure:
+    activity, tags, held = agent.activity, agent.tags, ""
+    activity.start_model_call(agent.model.card.name)
+    asked_at = time.monotonic()
+    async with aclosing(agent.model.stream(request)) as parts:
+        async for part in parts:
+            activity.note_output()
+            so_far.add(part)
+            match part:
+                case TextPart():
+                    if agent.has_listeners() and not request.aside:
+                        shown, held = tags.mask_key_in_part(held + part.text)
+                        _emit_text(agent, shown)
+                case Reply():
+                    _emit_text(agent, held)
+                    took = int((time.monotonic() - asked_at) * 1000)
+                    reply = replace(
+                        with_price(agent.model.card, part), id=part.id or f"msg_{uuid.uuid4().hex}", ms=took
+                    )
+                    content = tags.mask_key(with_own_ids(reply.content))
+                    if content != reply.content:
+                        reply = replace(reply, content=content)
+                    return reply
+                case Failure():
+                    return with_price(agent.model.card, part)
+                case Retrying():
+                    held = ""
+                    wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
+                    agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))
+                    activity.start_wait(f"another try: {part.reason}")
+                case AlivePart(waits_for=waits_for) if waits_for:
+                    activity.start_wait(waits_for)
+                case _:
+                    pass
+    return Failure("model-failed", f"the stream of {agent.model.card.name} ended without a Reply or a Failure")
+
+
+def _emit_text(agent: Agent, text: str) -> None:
+    if text:
+        agent.emit(TextDelta(member=agent.name, text=text))
+
+
+def is_call_as_text(content: list[Block]) -> bool:
+    """Return whether an answer without calls holds one in its text."""
+    return not tool_calls(content) and CALL_AS_TEXT.search(message_text(content)) is not None
+
+
+CALL_NOTE = (
+    "You wrote a tool call as text, and nothing was called. Make the call again as a tool call, in the form that your "
+    "tools are given in; write no call into the text."
+)
+"""The note for a model whose call came as text, once a turn."""
+
+
+def warn_of_call_as_text(agent: Agent) -> None:
+    """Tell the user that a call came as text again: nothing was called, and the turn ends as if the agent were done."""
+    name = agent.model.card.name
+    text = (
+        "it wrote a tool call as text, and nothing was called. Its server does not take calls out of the text "
+        "(llama-server --jinja; vllm serve --enable-auto-tool-choice --tool-call-parser NAME), or the model is not "
+        f"made for tools. To try it: teamwright doctor --live --model {name}"
+    )
+    agent.emit(Notice(member=agent.name, text=text, level="warning"))

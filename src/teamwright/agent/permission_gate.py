@@ -1,0 +1,192 @@
+"""The gate: a policy's verdict on a call, and the asking when the verdict is to ask.
+
+What is refused is told to the model with the rule that refused it, and remembered for the run's report. Knows
+the policy and the port for asking; does not know who answers, nor where what was granted is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import field
+from typing import Any, TypeAlias
+
+from teamwright.agent.tool import ToolResult
+from teamwright.agent.toolbox import PreparedCall, revise_input
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import (
+    Access,
+    Approver,
+    Decision,
+    Mode,
+    PermissionAnswer,
+    PermissionUpdate,
+    Question,
+    Verdict,
+)
+from teamwright.protocol.values import dataclass
+
+_NEXT_STEPS = {
+    f"mode {Mode.DELEGATE}": "Nothing was done. Give it to a teammate, who reports to you.",
+    f"mode {Mode.PLAN}": "Nothing was done. Put it into the plan if it belongs there.",
+}
+"""What to do after a refusal by that rule, where it is not the usual."""
+
+_APPROVER_NAMES = {"terminal": "The user", "another terminal": "The user", "lead": "The lead", "hook": "A hook"}
+"""Who answered, as a model reads it; of others it only reads what became of the call."""
+
+_READER, _READS = "read-only agent", "this kind of agent only reads; the call may change something"
+
+_PATH_MOVED = "since it was asked about, a path of it leads to another place; call it again if it is still right"
+
+MAX_REASON = 200
+"""Characters of a reason, or of a rule, that a refusal repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A call that was not run: for `permission_denials` and the report."""
+
+    member: str
+    tool: str
+    tool_use_id: str
+    input: dict[str, Any]
+    rule: str
+    reason: str
+
+
+KeepGrant: TypeAlias = Callable[[str, Policy, PermissionAnswer], Awaitable[None]]
+"""Keeps what was granted along with a yes: of which member, which policy asked, and the answer. Never raises."""
+
+
+def _lead_may_nothing(_tool: str, _access: Access) -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class PermissionGate:
+    """Decides for one agent. `keep_always` keeps the rule of an "always" answer; `kept` says where, for people.
+
+    `owner` is the member that is held up while it asks; `lead_may` says whether the lead may allow a call in the
+    user's place; `grant` keeps what a person granted along with a yes.
+    """
+
+    member: str
+    policy: Callable[[], Policy]
+    approver: Approver
+    denials: list[Denial] = field(default_factory=list[Denial])
+    keep_rule: Callable[[str], None] | None = None
+    rule_scope: str = "for every agent, until this session ends"
+    on_waiting: Callable[[str | None], None] | None = None
+    read_only: bool = False
+    owner: str = ""
+    lead_may_allow: Callable[[str, Access], bool] = _lead_may_nothing
+    keep_grant: KeepGrant | None = None
+
+    async def __call__(self, call: PreparedCall) -> ToolResult | None:
+        """None lets the call run; a result is the refusal. A hook may answer an ask, or have one asked."""
+        if self._exceeds_read_only(call):
+            return self._refuse(call, _READER, _READS)
+        call.ctx.excluded_paths = self.policy().excluded_paths
+        decision = self.policy().decide(call.tool.name, call.access)
+        if decision.verdict is Verdict.DENY:
+            return self._refuse(call, decision.rule, _cut_reason(decision.reason))
+        if call.hook_answer == "ask":
+            decision = Decision(Verdict.ASK, "hook", call.hook_reason or "A hook wants it to be asked.")
+        if decision.verdict is Verdict.ALLOW or call.hook_answer == "allow":
+            return None
+        asked_about = _real_paths(call.access)
+        answer = await self._ask(call, decision)
+        if answer.allowed and answer.input is None and _real_paths(call.access) != asked_about:
+            return self._refuse(call, decision.rule, _PATH_MOVED)
+        if not answer.allowed:
+            return self._refuse(call, decision.rule, answer.text or _cut_reason(decision.reason), by=answer.by)
+        return await self._run_approved(call, decision, answer)
+
+    async def _run_approved(
+        self, call: PreparedCall, decision: Decision, answer: PermissionAnswer
+    ) -> ToolResult | None:
+        """Somebody said yes. What forbids the call by now still does, and another input is decided on anew."""
+        if answer.input is not None:
+            if (problem := revise_input(call, answer.input)) is not None:
+                what = problem.content if isinstance(problem.content, str) else problem.brief
+                reason = f"the call was changed with the answer, and cannot run that way: {what}"
+                return self._refuse(call, decision.rule, reason)
+            call.note = (
+                f"{_APPROVER_NAMES.get(answer.by, 'The approver')} changed the input of this call before it ran."
+            )
+            if self._exceeds_read_only(call):
+                return self._refuse(call, _READER, _READS)
+        if answer.always and decision.always and self.keep_rule is not None:
+            self.keep_rule(decision.always)
+        if answer.updates and self.keep_grant is not None:
+            await self.keep_grant(self.owner, self.policy(), answer)
+        now = self.policy().decide(call.tool.name, call.access)
+        if now.verdict is Verdict.DENY:
+            return self._refuse(call, now.rule, _cut_reason(now.reason))
+        if answer.by == "lead" and now.verdict is Verdict.ASK and not self.lead_may_allow(call.tool.name, call.access):
+            return self._refuse(call, now.rule, "the lead may not allow this: it would have to ask for it itself")
+        return None
+
+    def allows(self, tool: str, access: Access) -> bool:
+        """Whether such a call would run without a question."""
+        return self.policy().decide(tool, access).verdict is Verdict.ALLOW
+
+    def _exceeds_read_only(self, call: PreparedCall) -> bool:
+        """Whether this kind of agent may not make such a call at all."""
+        return self.read_only and not call.access.harmless and not call.tool.is_read_only(call.input)
+
+    async def _ask(self, call: PreparedCall, decision: Decision) -> PermissionAnswer:
+        policy = self.policy()
+        question = Question(
+            member=self.member,
+            tool=call.tool.name,
+            kind="permission",
+            what=call.tool.preview(call.input, call.ctx),
+            rule=f"{decision.rule}: {decision.reason}",
+            always=self._always_text(decision),
+            input=call.input.model_dump(exclude_unset=True),
+            owner=self.owner or self.member,
+            tool_use_id=call.ctx.tool_use_id,
+            description=str(getattr(call.input, "description", None) or call.summary),
+            suggestions=self._suggestions(call, decision, policy),
+            lead_may_answer=self.lead_may_allow(call.tool.name, call.access),
+            mode=str(policy.display_mode),
+        )
+        if self.on_waiting is None:
+            return await self.approver.ask(question)
+        self.on_waiting(f"permission for {call.summary}")
+        try:
+            return await self.approver.ask(question)
+        finally:
+            self.on_waiting(None)
+
+    def _suggestions(self, call: PreparedCall, decision: Decision, policy: Policy) -> tuple[PermissionUpdate, ...]:
+        if self.keep_grant is None:
+            return ()
+        from teamwright.permissions.grant_offers import suggest_updates  # only who asks pays for it
+
+        return suggest_updates(call.tool.name, call.access, decision, policy)
+
+    def _always_text(self, decision: Decision) -> str:
+        """What "always" would keep, and where; nothing where it could not be kept."""
+        return f"{decision.always} ({self.rule_scope})" if decision.always and self.keep_rule is not None else ""
+
+    def _refuse(self, call: PreparedCall, rule: str, reason: str, by: str = "") -> ToolResult:
+        given = call.input.model_dump(exclude_unset=True)
+        self.denials.append(Denial(self.member, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
+        who = f"{_APPROVER_NAMES[by]} refused this call" if by in _APPROVER_NAMES else "This call was not allowed"
+        return ToolResult.error(
+            f"{who}: {reason.rstrip('.')} ({_cut_reason(rule)}).",
+            _NEXT_STEPS.get(rule, "Nothing was done. Go on without it, or say in your answer what it was needed for."),
+        )
+
+
+def _real_paths(access: Access) -> list[str]:
+    """Where the paths of a call lead now."""
+    return [os.path.realpath(path) for path in (*access.reads, *access.writes)]
+
+
+def _cut_reason(text: str) -> str:
+    """The beginning of a reason: it may quote a command of any length, which the model wrote and knows."""
+    return text if len(text) <= MAX_REASON else text[:MAX_REASON] + "…"

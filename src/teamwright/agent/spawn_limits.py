@@ -1,0 +1,95 @@
+"""Limits on starting agents: depth, live count, total, rate; one object for all routes of a run.
+
+Enforced where an agent is started, whoever asks: a tool, a program, the runtime itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import field
+
+from teamwright.protocol.errors import LimitExceeded
+from teamwright.protocol.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnSettings:
+    """Caps on starting agents; all are settings."""
+
+    members: int = 8
+    """Teammates alive at once."""
+
+    agents: int = 20
+    """Sub-agents running at once, in the foreground and in the background."""
+
+    spawns: int = 32
+    """Agents started in one run, teammates and sub-agents together."""
+
+    per_minute: int = 12
+    """Agents started within any 60 seconds."""
+
+    depth: int = 1
+    """Lead and teammates are 0, their sub-agents 1, the sub-agents of these 2."""
+
+
+@dataclass(slots=True)
+class SpawnLimits:
+    """Counts what was started. `admit` before a start; `undo` when the start failed."""
+
+    settings: SpawnSettings = field(default_factory=SpawnSettings)
+    started: int = 0
+    admit_elsewhere: Callable[[], Awaitable[None]] | None = None
+    """Counts a sub-agent where all of the run are counted, when that is another process. Raises LimitExceeded."""
+    running_elsewhere: Callable[[], int] = lambda: 0
+    """How many sub-agents of the run live in other processes."""
+    _recent_starts: deque[float] = field(default_factory=deque[float])
+
+    def admit(self, *, depth: int, live_members: int | None = None) -> None:
+        """Count one start, or raise LimitExceeded naming the cap and the setting that moves it.
+
+        `live_members` is given for teammates only: how many are alive now.
+        """
+        now = time.monotonic()
+        while self._recent_starts and now - self._recent_starts[0] > 60:
+            self._recent_starts.popleft()
+        caps = self.settings
+        if depth > caps.depth:
+            who = "a sub-agent" if depth > 1 else "an agent"
+            raise _limit_error(
+                "depth", f"{who} cannot start agents at depth {depth} (depth {caps.depth})", "limits.depth"
+            )
+        if live_members is not None and live_members >= caps.members:
+            raise _limit_error("members", f"{caps.members} teammates are alive already", "limits.members")
+        if self.started >= caps.spawns:
+            raise _limit_error("spawns", f"{caps.spawns} agents were started in this run", "limits.spawns")
+        if len(self._recent_starts) >= caps.per_minute:
+            raise _limit_error(
+                "rate", f"{caps.per_minute} agents were started within a minute", "limits.spawns_per_minute"
+            )
+        self._recent_starts.append(now)
+        self.started += 1
+
+    async def admit_subagent(self, depth: int) -> None:
+        """Count the start of a sub-agent at that depth, wherever starts are counted. Raises LimitExceeded."""
+        self.admit(depth=depth)
+        if self.admit_elsewhere is not None:
+            await self.admit_elsewhere()
+
+    def check_subagents(self, running: int) -> None:
+        """Raise LimitExceeded when no other sub-agent may run beside so many, and those of other processes."""
+        running += self.running_elsewhere()
+        if running >= self.settings.agents:
+            raise _limit_error("agents", f"{running} sub-agents are running already", "limits.agents")
+
+    def undo(self) -> None:
+        """The start that was admitted last failed: it does not count."""
+        self.started -= 1
+        if self._recent_starts:
+            self._recent_starts.pop()
+
+
+def _limit_error(name: str, what: str, setting: str) -> LimitExceeded:
+    do = ["Give the work to an agent that is there, or do it yourself.", f"The user can raise the setting {setting}."]
+    return LimitExceeded("limit", what, looked_at=[("limit", name)], do=do, note="nothing was started")

@@ -1,0 +1,230 @@
+"""The schema of a tool as a model reads it, and a model's arguments as the tool's input.
+
+Schemas are small: no titles, no references, no `null` branches, no empty defaults. Arguments are taken the way weak
+models write them, as long as there is one way to read them. Knows pydantic and the contract; runs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, TypeAlias, cast
+
+from pydantic import ValidationError
+
+from teamwright.agent.tool import AnyTool, ToolInput, ToolResult
+from teamwright.models.arguments import problem_of
+from teamwright.protocol.ids import nearest
+
+Schema: TypeAlias = dict[str, Any]
+
+_KEYWORDS_OF_NAMES = frozenset({"properties", "$defs"})
+"""Keywords whose keys are names that somebody chose, not keywords."""
+
+
+def tool_schema(tool: AnyTool) -> Schema:
+    """The entry of a tool in the prefix: `name`, `description`, `input_schema` (shared: not to be changed)."""
+    return {"name": tool.name, "description": tool.description, "input_schema": _visible_schema(tool)}
+
+
+def _visible_schema(tool: AnyTool) -> Schema:
+    """The schema of the input without what cannot be honoured."""
+    whole = input_schema(tool.input_type) if tool.schema is None else dict(tool.schema)
+    if not tool.hidden_parameters:
+        return whole
+    return whole | {
+        "properties": {name: part for name, part in whole["properties"].items() if name not in tool.hidden_parameters}
+    }
+
+
+@cache
+def input_schema(input_type: type[ToolInput]) -> Schema:
+    """The JSON schema of an input: built once a class, titles and `null` branches left out, references inlined."""
+    raw = input_type.model_json_schema(by_alias=True)
+    definitions = cast("dict[str, Any]", raw.pop("$defs", {}))
+    raw.pop("description", None)
+    made = cast("Schema", _clean(raw, definitions, ()))
+    made.setdefault("properties", {})
+    return made
+
+
+def validate(tool: AnyTool, raw: Any) -> ToolInput | ToolResult:
+    """The arguments as the tool's input, or the refusal that the model reads: what did not fit, what is allowed.
+
+    Taken as they are if they fit; else once more after repair: JSON text for an object or a list, one value for a
+    list, a number for text, `null` for a parameter that may be left out.
+    """
+    if tool.hidden_parameters and (refused := _refuse_hidden(tool, raw)) is not None:
+        return refused
+    if tool.schema is not None:
+        raw = _repair(raw, dict(tool.schema))
+    try:
+        return tool.input_type.model_validate(raw)
+    except ValidationError:
+        pass
+    schema = _visible_schema(tool)
+    repaired = _repair(raw, schema)
+    try:
+        return tool.input_type.model_validate(repaired)
+    except ValidationError as problem:
+        return ToolResult.error(
+            _describe_problem(tool.name, repaired, schema, problem), f"{tool.name} takes {describe_parameters(schema)}"
+        )
+
+
+def unread_arguments(tool: AnyTool, text: str) -> ToolResult:
+    """Return the refusal of arguments that are no JSON object: where the text is wrong, and what the tool takes."""
+    what = f"The arguments of {tool.name} are not one JSON object: {problem_of(text)}."
+    return ToolResult.error(
+        what, f"Send them as one JSON object. {tool.name} takes {describe_parameters(_visible_schema(tool))}"
+    )
+
+
+def _refuse_hidden(tool: AnyTool, raw: Any) -> ToolResult | None:
+    """Why a parameter that was given cannot be honoured; None when all can."""
+    given = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else Schema()
+    name = next((name for name in tool.hidden_parameters if given.get(name) is not None), None)
+    if name is None:
+        return None
+    return ToolResult.error(
+        f"{tool.name} does not take {name} now: {tool.hidden_parameters[name]}.", f"Leave {name} out."
+    )
+
+
+def describe_parameters(schema: Schema) -> str:
+    """The parameters in one line: `path (string, required), limit (integer)`."""
+    required = set(schema.get("required", ()))
+    parts = [
+        f"{name} ({_kind(part)}{', required' if name in required else ''})"
+        for name, part in cast("dict[str, Schema]", schema.get("properties", {})).items()
+    ]
+    return ", ".join(parts) + "." if parts else "no parameters."
+
+
+# making schemas small
+def _clean(node: Any, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Any:
+    if isinstance(node, list):
+        return [_clean(item, definitions, above) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    made: Schema = {}
+    for key, value in cast("Schema", node).items():
+        if key in _KEYWORDS_OF_NAMES:
+            made[key] = {name: _clean(part, definitions, above) for name, part in value.items()}
+        elif key == "$ref":
+            made = {**_resolve_reference(value, definitions, above), **made}
+        elif key != "title" and not (key == "default" and _says_nothing(value)):
+            made[key] = _clean(value, definitions, above)
+    return _without_null(made)
+
+
+def _says_nothing(default: object) -> bool:
+    """Return True for a default that a model assumes anyway."""
+    return default is None or default is False or default in ("", [])
+
+
+def _resolve_reference(reference: str, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Schema:
+    name = reference.rsplit("/", 1)[-1]
+    if name in above:  # a type that holds itself: any object, one level down
+        return {"type": "object"}
+    return cast("Schema", _clean(definitions[name], definitions, (*above, name)))
+
+
+def _without_null(node: Schema) -> Schema:
+    branches = cast("list[Schema] | None", node.get("anyOf"))
+    if branches is None:
+        return node
+    kept = [branch for branch in branches if branch.get("type") != "null"]
+    rest = {key: value for key, value in node.items() if key != "anyOf"}
+    return {**kept[0], **rest} if len(kept) == 1 else {**rest, "anyOf": kept}
+
+
+# reading arguments
+def _repair(value: Any, schema: Any) -> Any:
+    # A schema of somebody else may be true, false, or a list.
+    return _repair_by_schema(value, cast("Schema", schema)) if isinstance(schema, dict) else value
+
+
+def _repair_by_schema(value: Any, schema: Schema) -> Any:
+    kind = schema.get("type")
+    if kind == "object":
+        return _repaired_object(value, schema)
+    if kind == "array":
+        return _repaired_list(value, schema)
+    if kind == "string" and isinstance(value, int | float):
+        return json.dumps(value)
+    if "anyOf" in schema and isinstance(value, str) and not _may_be_text(schema["anyOf"]):
+        return _parse_json_text(value, dict | list)
+    return value
+
+
+def _may_be_text(branches: Any) -> bool:
+    others = {"object", "array", "integer", "number", "boolean", "null"}
+    kinds = [cast("Schema", branch).get("type") if isinstance(branch, dict) else None for branch in branches]
+    return not all(isinstance(kind, str) and kind in others for kind in kinds)
+
+
+def _repaired_object(value: Any, schema: Schema) -> Any:
+    value = _parse_json_text({} if value is None else value, dict)
+    properties = cast("dict[str, Schema]", schema.get("properties", {}))
+    given = cast("Schema | None", value if isinstance(value, dict) else None)
+    if given is None or not properties:
+        return cast("Any", value)
+    required = schema.get("required", ())
+    return {
+        name: _repair(item, properties[name]) if name in properties else item
+        for name, item in given.items()
+        if not (item is None and name not in required)
+    }
+
+
+def _repaired_list(value: Any, schema: Schema) -> Any:
+    value = _parse_json_text(value, list)
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return [_repair(item, schema.get("items", {})) for item in items]
+
+
+def _parse_json_text(value: Any, wanted: Any) -> Any:
+    """Text that holds JSON of the wanted type, parsed; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found = json.loads(value, strict=False)  # weak models write real line ends into JSON text
+    except ValueError:
+        return value
+    return found if isinstance(found, wanted) else value
+
+
+# refusals
+def _describe_problem(tool: str, raw: Any, schema: Schema, problem: ValidationError) -> str:
+    if not isinstance(raw, dict):
+        return f"The input of {tool} must be an object of parameters, not {type(raw).__name__}."
+    known = list(schema.get("properties", {}))
+    said = [
+        _sentence(error["type"], _location_text(error["loc"]), error["msg"], known) for error in problem.errors()[:6]
+    ]
+    return f"The input of {tool} does not fit: " + "; ".join(dict.fromkeys(said)) + "."
+
+
+def _sentence(kind: str, place: str, message: str, known: Sequence[str]) -> str:
+    if kind == "missing":
+        return f"`{place}` is missing"
+    if kind == "extra_forbidden":
+        meant = nearest(place, known)
+        return f"`{place}` is not a parameter" + (f" (did you mean `{meant}`?)" if meant else "")
+    lowered = message[:1].lower() + message[1:]
+    return f"`{place}`: {lowered}" if place else lowered
+
+
+def _location_text(location: Sequence[int | str]) -> str:
+    return ".".join(str(part) for part in location)
+
+
+def _kind(schema: Schema) -> str:
+    if "enum" in schema:
+        return "one of " + " ".join(str(choice) for choice in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_kind(branch) for branch in schema["anyOf"])
+    kind = str(schema.get("type", "any"))
+    return f"list of {_kind(schema.get('items', {}))}" if kind == "array" else kind

@@ -1,0 +1,191 @@
+"""Slips that Python itself would not notice: a number for a budget, one function for a list, a forgotten `await`.
+
+Each is a sentence at once, before anything is touched. Below is nothing but the words of errors; what an option means
+is known in `options`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from inspect import isawaitable, iscoroutine, iscoroutinefunction
+from itertools import chain
+from typing import Any, NamedTuple, cast
+
+from teamwright.api.hook import Hook
+from teamwright.models.model import ModelCard
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.errors import UsageError
+
+
+class OptionType(NamedTuple):
+    """What an option takes, in words; whether a value is one; and, of a list, what each of its items must be."""
+
+    wanted: str
+    fits: Callable[[object], bool]
+    items: Callable[[object], bool] | None = None
+
+
+def _is_list(value: object) -> bool:
+    is_one = isinstance(value, str | bytes | os.PathLike | Mapping | Hook) or callable(value)
+    return isinstance(value, Iterable) and not is_one
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike)
+
+
+def _is_function(value: object) -> bool:
+    return callable(value)
+
+
+def _is_budget(value: object) -> bool:
+    return isinstance(value, Budget)
+
+
+def _is_hook(value: object) -> bool:
+    return isinstance(value, Hook)
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _holds_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, chain(*cast("Mapping[object, object]", value).items())))
+
+
+def _holds_mappings(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_mapping, cast("Mapping[str, object]", value).values()))
+
+
+def _is_json(value: object) -> bool:
+    with suppress(TypeError, ValueError):
+        return isinstance(value, Mapping) and bool(json.dumps(value))
+    return False
+
+
+_OR_NONE = frozenset(
+    {"metadata", "model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list"}
+) | {
+    "settings_file",
+    "env",
+    "permission_mode",
+    "cwd",
+    "mode",
+}
+"""Options for which None means: as if it were left out."""
+
+_OPTION_TYPES = {
+    "budget": OptionType("a Budget, such as Budget(usd=2.0)", _is_budget),
+    "tools": OptionType("a list of functions", _is_list),
+    "allowed_tools": OptionType('a list of rules, such as ["Bash(git log:*)"]', _is_list, _is_text),
+    "disallowed_tools": OptionType('a list of rules, such as ["Bash(git push:*)"]', _is_list, _is_text),
+    "add_dirs": OptionType("a list of directories", _is_list, _is_path),
+    "plugin_dirs": OptionType("a list of directories", _is_list, _is_path),
+    "hooks": OptionType('a list of Hook, such as [Hook("PreToolUse", guard)]', _is_list, _is_hook),
+    "cwd": OptionType("a directory", _is_path),
+    "home": OptionType("a directory", _is_path),
+    "settings_file": OptionType("a file", _is_path),
+    "on_request": OptionType("a function", _is_function),
+    "agents": OptionType("definitions by name, each a mapping of fields", _holds_mappings),
+    "mcp_servers": OptionType("servers by name, each a mapping of fields", _holds_mappings),
+    "env": OptionType("a mapping of names to texts", _holds_texts),
+    "trust": OptionType("True or False", _is_bool),
+    "replace": OptionType("True or False", _is_bool),
+    "keep": OptionType("True or False", _is_bool),
+    "permission_mode": OptionType("the name of a mode", _is_text),
+    "mode": OptionType("the name of a mode", _is_text),
+    "agent_type": OptionType("the name of a kind of agent", _is_text),
+    "command": OptionType("the name of a command of members.commands", _is_text),
+    "plan_approval": OptionType("lead, human or auto", _is_text),
+    "backend": OptionType("the name of a place", _is_text),
+    "task_list": OptionType("a name", _is_text),
+    "append_system_prompt": OptionType("a text", _is_text),
+    "metadata": OptionType("a mapping that JSON can hold", _is_json),
+}
+
+
+def check_option_types(given: Mapping[str, object]) -> None:
+    """Raises UsageError for the first value that is of another kind than its option takes."""
+    for name, value in given.items():
+        takes = _OPTION_TYPES.get(name)
+        if name == "model":
+            require_model(value)
+        elif takes is not None and not (value is None and name in _OR_NONE):
+            if not takes.fits(value):
+                raise option_type_error(name, takes.wanted, value)
+            wrong = [one for one in cast("Sequence[object]", value) if not takes.items(one)] if takes.items else []
+            if wrong:
+                raise option_type_error(name, takes.wanted, wrong[0], inside="one with ")
+
+
+def require_model(model: object, *, or_none: bool = True) -> None:
+    """Raises UsageError for what is neither a name nor an object with the Model contract (nor None, with `or_none`)."""
+    wanted = "a name, or an object with `card`, `stream` and `aclose`"
+    if isinstance(model, type):
+        raise UsageError(
+            "usage",
+            f"model= takes {wanted}, not the class {model.__name__} itself",
+            do=[f"model={model.__name__}(…)"],
+            note="nothing was started",
+        )
+    if isinstance(model, str) or (model is None and or_none):
+        return
+    if not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
+        raise option_type_error("model", wanted, model)
+    card, stream = getattr(model, "card", None), getattr(model, "stream", None)
+    wrong = "whose `card` is a ModelCard" if not isinstance(card, ModelCard) else ""
+    if iscoroutinefunction(stream):
+        wrong = "whose `stream` yields its parts, an async generator"
+    if wrong:
+        what = f"model= takes an object {wrong}; that of {type(model).__name__} is not"
+        raise UsageError("usage", what, do=["see “Models” in docs/python.md"], note="nothing was started")
+
+
+def require_text(what: str, value: Any) -> str:
+    """The text that `value` is. Raises UsageError for anything else: `what` is `a prompt`, `a name`."""
+    if isinstance(value, str):
+        return value
+    raise UsageError("usage", f"{what} is a text, not {_kind(value)}", note="nothing was started")
+
+
+def require_prompt(prompt: Any) -> None:
+    """Raises UsageError for what is no text, and for one with nothing in it."""
+    if not require_text("a prompt", prompt).strip():
+        raise UsageError("usage", "a run needs a prompt", note="nothing was started")
+
+
+def require_number(what: str, value: Any) -> int:
+    """The whole number that `value` is. Raises UsageError for anything else, also for a text of digits."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise UsageError("usage", f"{what}= takes a number of the log, not {_kind(value)}", do=[f"{what}=int(…)"])
+
+
+def refuse_coroutine(value: object) -> None:
+    """Raises UsageError for the coroutine of a call that somebody forgot to await."""
+    if isawaitable(value):
+        call = getattr(value, "__qualname__", type(value).__name__)
+        if iscoroutine(value):
+            value.close()
+        raise UsageError("usage", f"{call} was called, but not awaited", do=["put await before the call"])
+
+
+def option_type_error(name: str, wanted: str, value: object, inside: str = "") -> UsageError:
+    """The error of an option that got a value of another kind."""
+    return UsageError("usage", f"{name}= takes {wanted}, not {inside}{_kind(value)}", note="nothing was started")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__

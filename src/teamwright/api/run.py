@@ -1,0 +1,129 @@
+"""A run: one prompt seen through, to be awaited, watched or cancelled. Made by `Team.run`.
+
+Whoever waits for it owns it: cancelling the waiting ends the run. Watching owns nothing. Knows a session; does
+not know the team object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from teamwright.api.argument_checks import require_number
+from teamwright.api.event_stream import EventIterator, EventReaders
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.events import RunEnded, TeamEvent
+from teamwright.protocol.ids import LEAD
+from teamwright.session.result import Result
+from teamwright.session.session import Session
+
+
+class Run:
+    """A run of a team: `await` it for its Result, or watch `events()` first."""
+
+    def __init__(
+        self, session: Session, work: Callable[[], Awaitable[Result]], readers: EventReaders, before: Run | None = None
+    ) -> None:
+        """`before` is a run that was cancelled, whose end this one waits for."""
+        self._session = session
+        self._readers = readers
+        self._after = session.log.last_number
+        self._end: int | None = None
+        self._reason = ""
+        self._work = asyncio.ensure_future(_begin(work, before._task if before is not None else None))
+        self._task = asyncio.ensure_future(self._see())
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._wait().__await__()
+
+    def __repr__(self) -> str:
+        state = "over" if self.done else "cancelled" if self.cancelled else "going on"
+        return f"<Run of {self._session.team.name!r}, {state}>"
+
+    if not TYPE_CHECKING:  # a type checker says it by itself
+
+        def __getattr__(self, name: str) -> object:
+            """Whoever forgot to await asks a run for what its result has."""
+            if name in Result.__dataclass_fields__ or hasattr(Result, name):
+                raise AttributeError(f"a Run has no {name!r}: `result = await run` gives the Result, which has")
+            raise AttributeError(f"a Run has no {name!r}")
+
+        def __aiter__(self) -> AsyncIterator[TeamEvent]:
+            raise UsageError("usage", "a run is not iterated", do=["async for event in run.events(): …"])
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is over."""
+        return self._task.done()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled, though it may not be over yet: the team takes another run, which waits for that."""
+        return bool(self._reason)
+
+    def cancel(self, reason: str = "") -> None:
+        """End the run and keep the team: the result's `stop` is `cancelled`. Does nothing once it is over."""
+        if not self._work.done():
+            self._reason = self._reason or reason or "by the program"
+            self._work.cancel()
+
+    def events(self, after: int | None = None, *, answers: bool = True) -> AsyncIterator[TeamEvent]:
+        """What happens, from the run's beginning (or after that number of the log) until the run is over.
+
+        May be called several times, also when the run is over; a slow reader reads from the file and never blocks
+        the team. `answers=False`: this reader only looks, and no request waits for it. Raises UsageError for an
+        `after` that is no number.
+        """
+        start = self._after if after is None else min(require_number("after", after), self._session.log.last_number)
+        made: EventIterator[TeamEvent] = EventIterator(
+            self._session.log, self._session.requests, start, _plain, self._is_last
+        )
+        made.over = self._end is not None and start >= self._end
+        return self._readers.add(made) if answers else made
+
+    async def stop(self) -> None:
+        """End it because the team's block is left, and wait until it is over."""
+        self.cancel("the team was left")
+        await asyncio.wait({self._task})
+
+    def _is_last(self, number: int, event: TeamEvent) -> bool:
+        return isinstance(event, RunEnded) and number > self._after
+
+    async def _wait(self) -> Result:
+        try:
+            return await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            self.cancel("the call that waited for it was cancelled")
+            await asyncio.wait({self._task})
+            raise
+
+    async def _see(self) -> Result:
+        try:
+            return await self._work
+        except asyncio.CancelledError:
+            if not self._work.cancelled():
+                self._work.cancel()
+                raise
+            what = f"the run was cancelled: {self._reason}"
+            stopped = TeamwrightError("interrupted", what, do=[self._session.resume_command])
+            return await self._session.result("cancelled", self._session.lead.last_end.text, error=stopped)
+        except Exception as problem:
+            usage = self._session.maker.purse.total
+            detail = f"{type(problem).__name__}: {problem}"
+            self._session.log.emit(RunEnded(member=LEAD, stop="failed", text="", usage=usage, detail=detail))
+            raise
+        finally:
+            self._end = self._session.log.last_number
+
+
+async def _begin(work: Callable[[], Awaitable[Result]], before: asyncio.Future[Result] | None) -> Result:
+    """Whoever watches in a task of its own, started right after the run, is there before anything happens."""
+    await asyncio.sleep(0)
+    if before is not None:
+        await asyncio.wait({before})
+    return await work()
+
+
+def _plain(_number: int, event: TeamEvent) -> TeamEvent:
+    return event

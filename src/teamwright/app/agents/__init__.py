@@ -1,1 +1,0 @@
-"""Agent definitions: read from files, flags and plugins, put in order, and made part of what a spawn asks for."""

@@ -1,1 +1,0 @@
-"""Compaction of a session's agents: its ports filled, and how a person asks for one."""

@@ -1,1 +1,0 @@
-"""Teams and sessions that nobody drives now: who goes on with one, what is removed, and what is too old to keep."""

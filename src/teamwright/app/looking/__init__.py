@@ -1,1 +1,0 @@
-"""Looking from outside: sessions, their logs and receipts, who is alive. Reads; locks and changes nothing."""

@@ -1,1 +1,0 @@
-"""The shell that the commands of a session run in."""

@@ -1,1 +1,0 @@
-"""Programs of other products as members: the commands that a person set, and how one is started."""

@@ -1,1 +1,0 @@
-"""Trust: what a repository may have take effect, and who said so."""

@@ -1,0 +1,208 @@
+"""Members that another program runs: what they ask their lead for goes to the person, and the answer back by mail.
+
+Their request is an entry in the lead's inbox, as observed; the answer counts on their side. What is open is a row among
+the team's requests, so that it is asked again after a kill. Whoever is no member that another program runs asks nobody
+by such an entry. Knows the queue and the team's mail; runs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field
+from typing import Any, cast
+
+from teamwright.approvals.external_calls import describe_call
+from teamwright.permissions.updates import from_wire, to_wire
+from teamwright.permissions.verdict import Approver, PermissionAnswer, PermissionUpdate, Question
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD, keyed_id
+from teamwright.protocol.mail import PermissionRequest, PermissionResponse, ProtocolMessage, parse_protocol
+from teamwright.protocol.values import dataclass
+from teamwright.teams.external.external_plans import bound_incarnation
+from teamwright.teams.external.participants import ExternalMemberListener
+from teamwright.teams.mailbox.outgoing import send_protocol
+from teamwright.teams.team import SessionTeam
+
+MOST_OPEN = 20
+"""Requests of one stranger that are open at once; what it asks beyond that is denied."""
+
+KIND = "asked_beyond"
+"""The kind of a row. What the person is asked beside it is a request of its own, of kind `permission`."""
+
+
+@dataclass(slots=True)
+class ExternalRequests:
+    """Asks the person for members that another program runs, and tells these what came back."""
+
+    asker: Approver
+    team: SessionTeam
+    _open: dict[tuple[str, str], asyncio.Task[None]] = field(
+        default_factory=dict[tuple[str, str], "asyncio.Task[None]"]
+    )
+
+    def __call__(self, member: str, request: PermissionRequest) -> None:
+        """A member of another program asks; the same request again changes nothing."""
+        key = (member.lower(), str(request.request_id))
+        if key in self._open or not self._noted(member, request):
+            return
+        mine = sum(1 for who, _ in self._open if who == member.lower())
+        self._begin(key, self._deny(member, request) if mine >= MOST_OPEN else self._ask(member, request))
+
+    def resume_requests(self, member: str) -> None:
+        """What this member asked before this process led its team is asked again; an answer on its way is sent."""
+        team, life = self.team, bound_incarnation(self.team, member)
+        if not team.exists:
+            return
+        with suppress(TeamwrightError):
+            rows = [(row, None) for row in team.requests.open_requests()]
+            for row, answer in [*rows, *team.requests.answered_requests()]:
+                asked = _asked_in(row, member, life)
+                key = (member.lower(), asked.request_id) if asked is not None else None
+                if asked is not None and key is not None and key not in self._open:
+                    self._begin(key, self._ask(member, asked) if answer is None else self._send(member, asked, answer))
+
+    def drop_requests(self, member: str) -> None:
+        """This member is over: nobody is asked for it any more."""
+        for (who, _), task in list(self._open.items()):
+            if who == member.lower():
+                task.cancel()
+        with suppress(TeamwrightError):
+            for row in self.team.requests.open_requests() if self.team.exists else ():
+                if row.get("kind") == KIND and str(row.get("requester")).lower() == member.lower():
+                    self._over(str(row["id"]), {"verdict": "deny", "text": "it has ended", "by": "cancelled"})
+
+    async def close(self) -> None:
+        """Ask no longer; what is open is asked again by whoever goes on with the team. May be called twice."""
+        tasks = list(self._open.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _begin(self, key: tuple[str, str], work: Any) -> None:
+        self._open[key] = task = asyncio.create_task(work, name=f"{key[1]} of {key[0]}")
+        task.add_done_callback(lambda _: self._open.pop(key, None))
+
+    # ── its row ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _row(self, member: str, request: PermissionRequest) -> str:
+        return keyed_id(self.team.directory, member.lower(), str(request.request_id))
+
+    def _noted(self, member: str, request: PermissionRequest) -> bool:
+        """Whether it is new, and noted. Where it cannot be noted it is asked all the same."""
+        box, id = self.team.requests, self._row(member, request)
+        with suppress(TeamwrightError, TypeError, ValueError):
+            if box.get(id) is not None or box.get_retired(id) is not None:
+                return False
+            asked = json.loads(request.encode())
+            body = {
+                "kind": KIND,
+                "requester": member,
+                "target": "user",
+                "incarnation": bound_incarnation(self.team, member),
+            }
+            box.open(id, {**body, "asked": asked})
+        return True
+
+    def _over(self, id: str, body: Mapping[str, Any]) -> None:
+        with suppress(TeamwrightError):
+            self.team.requests.answer(id, body)
+            self.team.requests.retire(id)
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _followed(self) -> Mapping[str, ExternalMemberListener]:
+        return self.team.external.listeners
+
+    async def _ask(self, member: str, request: PermissionRequest) -> None:
+        given = cast("object", request.input)  # what a stranger writes may be anything
+        if not isinstance(given, dict) or not all(isinstance(part, str) for part in _texts(request)):
+            await self._tell(member, request, PermissionAnswer(False, "policy", "the request is not understood"))
+            return
+        followed = self._followed.get(member.lower())
+        if followed is not None:
+            followed.note_waiting(f"permission for {request.tool_name[:60]}")
+        answer = await self.asker.ask(
+            Question(
+                member=member,
+                tool=request.tool_name,
+                kind="permission",
+                what=describe_call(request.tool_name, request.input, request.description),
+                rule="asked by another program, which runs this member",
+                input=request.input,
+                owner=member,
+                tool_use_id=request.tool_use_id,
+                description=request.description,
+                suggestions=_accepted_suggestions(request.permission_suggestions),
+            )
+        )
+        if answer.by != "cancelled":  # asked in vain, because the session is being left: the next one asks again
+            await self._tell(member, request, answer)
+
+    async def _deny(self, member: str, request: PermissionRequest) -> None:
+        await self._tell(
+            member, request, PermissionAnswer(False, "policy", f"{MOST_OPEN} requests of {member} are open already")
+        )
+
+    async def _tell(self, member: str, request: PermissionRequest, answer: PermissionAnswer) -> None:
+        """The answer counts from now on, whoever sends it."""
+        body: dict[str, Any] = {"verdict": "allow" if answer.allowed else "deny", "text": answer.text, "by": answer.by}
+        if answer.allowed:
+            given = request.input if answer.input is None else dict(answer.input)
+            body["response"] = {"updated_input": given, "permission_updates": [to_wire(one) for one in answer.updates]}
+        with suppress(TeamwrightError, TypeError, ValueError):
+            self.team.requests.answer(self._row(member, request), body)
+        await self._send(member, request, body)
+        followed = self._followed.get(member.lower())
+        for one in answer.updates if answer.allowed and followed is not None else ():
+            if one.kind == "setMode" and followed is not None:
+                followed.note_mode(one.mode)
+
+    async def _send(self, member: str, request: PermissionRequest, answer: Mapping[str, Any]) -> None:
+        """Tell it, once for each request; a member that is gone is told nothing."""
+        team, id = self.team, request.request_id
+        told: ProtocolMessage = PermissionResponse(
+            request_id=id, subtype="error", error=answer["text"] or "Permission denied"
+        )
+        if answer["verdict"] == "allow":
+            told = PermissionResponse(request_id=id, subtype="success", response=answer["response"])
+        if not team.exists or member.lower() not in team.external.external_names:
+            return
+        row = self._row(member, request)
+        try:
+            if not await team.inbox(member).contains(row):
+                await send_protocol(team, LEAD, member, told, id=row)
+            team.requests.retire(row)
+        except TeamwrightError as problem:
+            text = f"the answer to {id} did not reach {member}: {problem.what}"
+            team.emit(Notice(member="system", text=text, level="warning"))
+        if (followed := self._followed.get(member.lower())) is not None:
+            followed.note_answered()
+
+
+def _asked_in(row: Mapping[str, Any], member: str, life: int | None) -> PermissionRequest | None:
+    """What this life of the member asked, if this is a row of its."""
+    if row.get("kind") != KIND or row.get("incarnation") != life or str(row.get("requester")).lower() != member.lower():
+        return None
+    asked = parse_protocol(json.dumps(row.get("asked")))
+    return asked if isinstance(asked, PermissionRequest) else None
+
+
+def _texts(request: PermissionRequest) -> tuple[object, ...]:
+    return request.request_id, request.tool_name, request.tool_use_id, request.description
+
+
+def _accepted_suggestions(offered: object) -> tuple[PermissionUpdate, ...]:
+    """What a stranger offers to be granted, as far as we would."""
+    made: list[PermissionUpdate] = []
+    for one in cast("list[object]", offered)[:MOST_OPEN] if isinstance(offered, list) else ():
+        try:
+            made.append(from_wire(one))
+        except TeamwrightError:
+            continue
+    return tuple(made)

@@ -1,0 +1,156 @@
+"""The lead as answerer: who of its members' requests go to the lead, and how it is told of them.
+
+A member in mode delegate asks its lead; the user's setting lets the lead answer for every member. Without that setting
+the lead allows only what it would be allowed itself. Knows the team and its mail; does not know the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from teamwright.permissions.verdict import Mode, Question
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.events import MessageSent
+from teamwright.protocol.ids import LEAD, keyed_id, nearest
+from teamwright.protocol.mail import InboxEntry, PermissionRequest, PermissionResponse
+from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.values import dataclass
+from teamwright.storage.file_mark import file_mark
+from teamwright.teams.mailbox.outgoing import default_summary, send_protocol
+from teamwright.teams.mailbox.runtime_notes import put_entry
+from teamwright.teams.team import SessionTeam
+
+CARRIED = 20_000
+"""Characters of one value of an input that a message to the lead carries."""
+
+CUT = "… (cut here; the request's file has the whole)"
+
+SHOWN = 300
+"""Characters of what is asked that a note to the lead repeats."""
+
+
+@dataclass(slots=True)
+class LeadApprover:
+    """The lead of this team answers for its members. `always`: by the user's setting, for all of them."""
+
+    team: SessionTeam
+    always: bool = False
+
+    def answers(self, question: Question) -> bool:
+        """Whether the lead may answer this: somebody else's call, of a member that asks its lead."""
+        return self._concerns(question) and (self.always or question.lead_may_answer)
+
+    async def notify(self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...]) -> None:
+        """Ask the lead by mail; or tell it who waits for the user, where it may not answer."""
+        if not self._concerns(question):
+            return
+        if not self.answers(question):
+            text = (
+                f"{question.member} waits for the user's permission ({id}) to run {question.tool}: "
+                f"{_beginning(question.what)}. You cannot allow it: you would have to ask for it yourself."
+            )
+            await self._note(id, "waits", text, f"{question.owner} waits for the user", no_reply=True)
+            return
+        await self.ask(id, question, suggestions, _shortened(question.input))
+
+    async def ask(
+        self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...], shown: Mapping[str, Any]
+    ) -> None:
+        """Ask the lead by mail, with as much of the input as it is `shown`. Raises TeamwrightError."""
+        request = PermissionRequest(
+            request_id=id,
+            agent_id=question.owner,
+            tool_name=question.tool,
+            tool_use_id=question.tool_use_id,
+            description=question.description or default_summary(question.what),
+            input=dict(shown),
+            permission_suggestions=[dict(one) for one in suggestions],
+        )
+        await send_protocol(self.team, question.owner, LEAD, request, id=keyed_id(id, "request"))
+
+    async def notify_expired(self, id: str, question: Question, reason: str) -> None:
+        """Nobody answered a member in time: the lead is told, once."""
+        if question.owner in {"", LEAD} or not self.team.exists:
+            return
+        text = (
+            f"{question.member} asked to run {question.tool} ({id}): {reason}, so it was denied. It was notified and "
+            f"continues without it. The request: {_beginning(question.what)}"
+        )
+        await self._note(id, "expired", text, f"{question.owner}: a request got no answer")
+
+    async def send_answer(self, id: str, member: str, answer: RequestAnswer, *, again: bool) -> None:
+        """The lead's answer as others read it, in the member's inbox; it wakes nobody. `again`: it may be there."""
+        msg_id = keyed_id(id, "response")
+        if self.team.find(member) is None or (again and await self.team.inbox(member).contains(msg_id)):
+            return
+        if answer.verdict == "allow":
+            given = _shortened(answer.input or {})
+            response = {"updated_input": given, "permission_updates": [dict(one) for one in answer.updates]}
+            told = PermissionResponse(request_id=id, subtype="success", response=response)
+        else:
+            told = PermissionResponse(request_id=id, subtype="error", error=answer.text or "Permission denied")
+        await send_protocol(self.team, LEAD, member, told, id=msg_id)
+
+    def _concerns(self, question: Question) -> bool:
+        """Whether a member asks its lead, which can read its mail."""
+        if question.kind != "permission" or question.owner in {"", LEAD} or self.team.lead_mail is None:
+            return False
+        return self.team.exists and (self.always or question.mode == Mode.DELEGATE)
+
+    async def _note(self, id: str, about: str, text: str, summary: str, *, no_reply: bool = False) -> None:
+        msg_id = keyed_id(id, about)
+        extra = {"no_reply": True} if no_reply else {}
+        entry = InboxEntry(
+            sender="system", text=text, summary=summary, timestamp=iso_time(), msg_id=msg_id, extra=extra
+        )
+        if await put_entry(self.team, LEAD, entry):
+            file = file_mark(self.team.home, str(self.team.inbox(LEAD).path))
+            self.team.emit(MessageSent(member="system", to=LEAD, message_id=msg_id, summary=summary, file=file))
+            self.team.wake(LEAD)
+
+
+def not_allowed_error(id: str, question: Question) -> TeamRefused:
+    """The lead may not answer this request."""
+    return TeamRefused(
+        "team-refused",
+        f"{id} of {question.owner} is for the user to answer: you would have to ask for such a call yourself",
+        do=["Leave it to the user, or give the member another way."],
+        note="nothing was answered",
+    )
+
+
+def too_late_error(id: str, first: RequestAnswer) -> TeamRefused:
+    """Somebody was first."""
+    said = "allowed" if first.verdict == "allow" else "denied"
+    return TeamRefused(
+        "team-refused",
+        f"{id} was answered before: {said} by {first.by}; the first answer counts",
+        do=["Go on: the member knows it."],
+        note="nothing was answered",
+    )
+
+
+def unknown_request_error(id: str, known: Sequence[str]) -> TeamRefused:
+    """Nobody asked that, or nobody waits any more."""
+    close = nearest(id, known)
+    return TeamRefused(
+        "team-refused",
+        f"{id[:80]!r} is no request that waits for you",
+        do=[f"did you mean {close}?"] if close else ["Copy the request_id from the request."],
+        note="nothing was answered",
+    )
+
+
+def _shortened(given: Mapping[str, Any]) -> dict[str, Any]:
+    """An input as a notice carries it: a message has its limit, the request's file has the whole."""
+    return {
+        key: value[:CARRIED] + CUT if isinstance(value, str) and len(value) > CARRIED else value
+        for key, value in given.items()
+    }
+
+
+def _beginning(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= SHOWN else flat[:SHOWN] + "…"

@@ -1,0 +1,124 @@
+"""What waits for an answer in any process of the user: read from files, of all teams and all sessions.
+
+Nothing is locked, and what was answered long ago is not even looked at. Knows where requests and leases
+lie; prints nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.approvals.request_record import OpenRequest, parse_request
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.roster import parse_config
+from teamwright.protocol.values import dataclass
+from teamwright.requests.request_store import RequestStore
+from teamwright.requests.stop_request import LeadProcess
+from teamwright.session.lookup.saved_sessions import LEASE
+from teamwright.storage.lease import lease_held
+from teamwright.storage.paths import Home
+from teamwright.teams.team_file import read_team_file
+
+REQUESTS = "requests"
+"""Name of the directory of requests, in a team's directory as in a session's."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDirectory:
+    """A directory of requests: a team's, or a session's that had no team when it asked."""
+
+    box: Path
+    lease: Path
+    """The lease that the asking process holds for life."""
+    team: str = ""
+    session: str = ""
+
+    @property
+    def resume_command(self) -> str:
+        """The command that goes on with it."""
+        return f"teamwright resume {shlex.quote(self.team) if self.team else self.session[:8]}"
+
+    def is_alive(self, life: LeadProcess) -> bool:
+        """Whether that life of its lead's process is there now."""
+        return lease_held(self.lease) and LeadProcess.from_lease(life.session, self.lease) == life
+
+
+def open_requests(home: Home) -> list[OpenRequest]:
+    """All requests that nobody has answered, the oldest first; of processes that are gone too, marked as such.
+
+    A file that cannot be read is passed over. Raises nothing.
+    """
+    found = [one for place in request_directories(home) for one in open_requests_in(place)]
+    return sorted(found, key=lambda one: (one.opened_at, one.id))
+
+
+def open_requests_in(place: RequestDirectory) -> list[OpenRequest]:
+    """The open requests of one directory."""
+    try:
+        bodies = RequestStore(place.box).open_requests()
+    except TeamwrightError:
+        return []
+    return [made for body in bodies if (made := _seen(place, body)) is not None]
+
+
+def match_requests(home: Home, text: str) -> list[OpenRequest]:
+    """The open requests that an id, its beginning, or the beginning of its last part means: one, none or several."""
+    everything = open_requests(home)
+    exact = [one for one in everything if one.id == text]
+    return exact or [one for one in everything if text and matches_id(one.id, text)]
+
+
+def matches_id(id: str, text: str) -> bool:
+    """Whether the text is the beginning of the id, or of its last part, which is easier to type."""
+    return id.startswith(text) or id.rpartition("-")[2].startswith(text)
+
+
+def request_directories(home: Home, *, empty: bool = False) -> Iterator[RequestDirectory]:
+    """Every directory of requests, of teams and of sessions, that has requests in it; with `empty` the others too."""
+    teams = home.own / "teamwork" if home.is_foreign else home.shared / "teams"
+    for box in _boxes(_entries(teams), empty=empty):
+        made = _of_team(home, box)
+        if made is not None:
+            yield made
+    for project in _entries(home.own / "projects"):
+        for box in _boxes(_entries(project), empty=empty):
+            yield RequestDirectory(box, box.parent / LEASE, session=box.parent.name)
+
+
+def _seen(place: RequestDirectory, body: dict[str, object]) -> OpenRequest | None:
+    parsed = parse_request(body)
+    if parsed is None:
+        return None
+    request, life = parsed
+    lives = place.is_alive(life)
+    return replace(request, team=place.team, box=place.box, lives=lives, resume="" if lives else place.resume_command)
+
+
+def _of_team(home: Home, box: Path) -> RequestDirectory | None:
+    directory = box.parent.name
+    try:
+        file = read_team_file(home.team_file(directory))
+        name = parse_config(home.config(directory).read_bytes()).name
+    except (TeamwrightError, OSError, ValueError):
+        return None
+    if file is None:
+        return None
+    return RequestDirectory(box, Path(file.lead.lease or box.parent / LEASE), name, file.lead.session)
+
+
+def _boxes(parents: Iterable[Path], *, empty: bool) -> Iterator[Path]:
+    for parent in parents:
+        box = parent / REQUESTS
+        if any(path.suffix == ".json" for path in _entries(box)) or (empty and box.is_dir()):
+            yield box
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return [Path(entry.path) for entry in os.scandir(directory)]
+    except OSError:
+        return []

@@ -1,0 +1,279 @@
+"""Who approves plans: the lead, a person, or a setting that a person wrote; and that each plan meets an answer.
+
+Fills the port of `agent.plan_mode`. A member's plan that waits is watched until it is answered, its time is up, or
+the member is over; what is open when the session is left is asked again by the next process. Knows the queue and the
+team; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from teamwright.agent.plan_mode import PlanExit, PlanMode, PlanOutcome, PlanSubmission
+from teamwright.agent.tool import Workplace
+from teamwright.config.settings.settings import Settings
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.grant_bounds import check_mode
+from teamwright.permissions.verdict import Approver, Mode, PermissionAnswer, PermissionUpdate, Question
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
+from teamwright.protocol.events import Emit, ModeChanged, Notice
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.mail import PlanApprovalRequest
+from teamwright.protocol.values import dataclass
+from teamwright.teams.external.external_plans import bound_incarnation, open_external_plan
+from teamwright.teams.plan_approval import PlanAnswer, answer_plan, submit_plan
+from teamwright.teams.plan_requests import POLICY_APPROVER, USER_APPROVER, PendingPlan, newest_plan
+from teamwright.teams.team import SessionTeam
+
+HUMAN, AUTO = "human", "auto"
+APPROVERS = (LEAD_ALIAS, HUMAN, AUTO)
+"""Values of the setting `plan_approval`."""
+
+_TARGETS = {LEAD_ALIAS: LEAD, HUMAN: USER_APPROVER, AUTO: POLICY_APPROVER}
+
+_NO_PERSON = {"hook": "A hook of the user", "policy": "The user's policy", "deadline": "The deadline"}
+"""Answers of the queue that no person gave, by whom; all others a person gave, wherever it sat."""
+
+
+@dataclass(slots=True)
+class PlanApprovals:
+    """The plans of one session. `who` approves those of members, as `origin` says; the lead's own a person does.
+
+    `timeout_s` is how long a plan waits for the lead, in seconds; None: for ever.
+    """
+
+    asker: Approver
+    emit: Emit
+    who: str = LEAD_ALIAS
+    origin: str = ""
+    timeout_s: float | None = None
+    team: SessionTeam | None = None
+    lead: PlanMode | None = None
+    _modes: WeakSet[PlanMode] = field(default_factory=WeakSet[PlanMode])
+    _watched: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
+    _asks_for: dict[str, str] = field(default_factory=dict[str, str])
+
+    def configure(self, settings: Settings, timeout_s: float | None) -> None:
+        """Who approves, by the settings; how long a plan waits for the lead. Raises UsageError for another word."""
+        self.who, self.timeout_s = settings.plan_approval, timeout_s
+        self.origin = settings.origins.get("plan_approval", "")
+        if self.who not in APPROVERS:
+            raise UsageError(
+                "usage",
+                f"{self.who[:60]!r} does not approve plans",
+                looked_at=[("from", self.origin or "plan_approval"), ("approvers", ", ".join(APPROVERS))],
+                note="nothing was started",
+            )
+
+    def lead_team(self, team: SessionTeam) -> None:
+        """The plans of this team's members are watched from now on."""
+        self.team = team
+        team.on_plan = self.watch
+        team.external.on_plan = self.submit_external
+        team.external.on_joined.append(self._resume_external)
+        team.external.on_left.append(self._drop_external)
+
+    def make_plan_mode(
+        self, policy: Policy, plans: Path, record: Path | None, *, lead: bool = False, gate: Policy | None = None
+    ) -> PlanMode:
+        """The plan mode of an agent that is being made. A lead needs an approval, others leave what they entered."""
+        entered, otherwise = (PlanExit.APPROVED, Mode.DEFAULT) if lead else (PlanExit.FREELY, Mode.BUBBLE)
+        made = PlanMode(policy, plans, record, own_exit=entered, mode_after=otherwise, deciding_policy=gate)
+        self._modes.add(made)
+        return made
+
+    def restore_plan_mode(self, name: str, mode: PlanMode, place: Workplace, *, new: bool, begins: bool) -> PlanMode:
+        """The plan mode of an agent as it was left, or of a `new` one, which `begins` in it; its changes are told.
+
+        What is empty need not be read at its `place` before it is written.
+
+        Raises StorageError.
+        """
+        if new:
+            mode.remove_record()
+        if new or not mode.restore():
+            if begins:
+                mode.enter(PlanExit.APPROVED)
+        elif mode.is_on:
+            self.emit(ModeChanged(member=name, mode=str(Mode.PLAN), by=name))
+        if mode.is_on and not mode.read():
+            place.note_seen(mode.file, b"")
+        if name == LEAD:
+            self.lead = mode
+        mode.on_mode_change = lambda now, by: self.emit(ModeChanged(member=name, mode=str(now), by=by or name))
+        return mode
+
+    def lead_changed(self, before: Mode) -> None:
+        """Somebody changed the lead's mode from this one. Raises StorageError."""
+        if self.lead is not None:
+            self.lead.follow_mode_change(before)
+
+    # ── handing in ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
+        """See Approval."""
+        if self.who == AUTO:
+            return await self._approve_automatically(member, mode, submission)
+        team = self.team
+        mate = team.find_in_process(member) if team is not None and member != LEAD else None
+        if team is None or mate is None:
+            return await self._ask_person(member, mode, submission)
+        target = _TARGETS[self.who]
+        request = await submit_plan(team, mate, submission, target, self.timeout_s if target == LEAD else None)
+        return PlanOutcome(None, request=request, approver=target)
+
+    async def _ask_person(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
+        answer = await self.asker.ask(_question(member, given.plan, str(given.file), given.rules, given.tool_use_id))
+        if not answer.allowed:
+            return PlanOutcome(False, answer.by, answer.text)
+        mode.leave(_granted_mode(answer), by=answer.by, call=given.call, granted=given.rules)
+        return PlanOutcome(True, _NO_PERSON.get(answer.by, "The user"))
+
+    async def _approve_automatically(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
+        """A setting approves: a request all the same, answered at once, and said aloud."""
+        team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
+        mate = team.find_in_process(member) if team is not None and member != LEAD else None
+        if team is None or mate is None:
+            mode.leave(by=POLICY_APPROVER, call=given.call)  # nobody read what it would like to be allowed
+        else:
+            request = await submit_plan(team, mate, given, POLICY_APPROVER, None)
+            if mode.pending_request:
+                await answer_plan(
+                    team, request, PlanAnswer(True, POLICY_APPROVER, why, call=given.call, is_rerun=given.is_rerun)
+                )
+        shown = LEAD_ALIAS if member == LEAD else member
+        self.emit(Notice(member=member, text=f"the plan of {shown} was approved without a look: {why}"))
+        return PlanOutcome(True, "The user's setting")
+
+    def submit_external(self, member: str, message: PlanApprovalRequest) -> None:
+        """A member that another program runs handed in a plan by mail; the same one again changes nothing."""
+        if self.team is None:
+            return
+        target = _TARGETS[self.who]
+        request = open_external_plan(self.team, member, message, target, self.timeout_s if target == LEAD else None)
+        if request is None or self.team.requests.get_answer(str(request["id"])) is not None:
+            return
+        if target == POLICY_APPROVER:
+            why = f"the setting plan_approval is {AUTO} ({self.origin})"
+            self.emit(Notice(member=member, text=f"the plan of {member} was approved without a look: {why}"))
+        self.watch(request)
+
+    def _resume_external(self, member: str) -> None:
+        """The plan that such a member handed in before this process led it waits on."""
+        if self.team is None or (life := bound_incarnation(self.team, member)) is None:
+            return
+        request = newest_plan(self.team.requests, member, life)
+        if request is not None and self.team.requests.get_answer(str(request["id"])) is None:
+            if (followed := self.team.external.listeners.get(member.lower())) is not None:
+                followed.note_plan(PendingPlan(str(request["id"]), str(request.get("target") or "")))
+            self.watch(request)
+
+    def _drop_external(self, member: str) -> None:
+        """Such a member is over: nobody is asked about its plan any more."""
+        for id, task in list(self._watched.items()):
+            if self._asks_for.get(id) == member.lower():
+                task.cancel()
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def watch(self, request: Mapping[str, Any]) -> None:
+        """See that this plan meets an answer: a person is asked, or the lead's time runs."""
+        id, team = str(request["id"]), self.team
+        beyond = team is not None and str(request["requester"]).lower() in team.external.external_names
+        if id in self._watched or (request.get("target") == POLICY_APPROVER and not beyond):
+            return
+        task = asyncio.create_task(self._wait_for_answer(id, request), name=f"answer to {id}")
+        self._watched[id], self._asks_for[id] = task, str(request["requester"]).lower()
+        task.add_done_callback(lambda _: (self._watched.pop(id, None), self._asks_for.pop(id, None)))
+
+    async def _wait_for_answer(self, id: str, request: Mapping[str, Any]) -> None:
+        team = self.team
+        name = str(request["requester"])
+        mate = team.find(name) if team is not None else None
+        if team is None or not (
+            name.lower() in team.external.external_names or (mate is not None and mate.run_task is not None)
+        ):
+            return
+        asking = asyncio.create_task(self._first_answer(id, request), name=f"answer wanted for {id}")
+        life = {mate.run_task} if mate is not None and mate.run_task is not None else set[asyncio.Task[None]]()
+        try:
+            await asyncio.wait({asking, *life}, return_when=asyncio.FIRST_COMPLETED)
+            answer = asking.result() if asking.done() else None
+            if answer is not None and (mate is None or mate.pending_plan.request_id == id):
+                await answer_plan(team, id, answer)
+        except TeamRefused:
+            return  # somebody was first
+        except TeamwrightError as problem:
+            self.emit(Notice(member=name, text=f"{id} could not be answered: {problem.what}", level="warning"))
+        finally:
+            asking.cancel()
+
+    async def _first_answer(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
+        """What a person says, or a setting, or the time that is up."""
+        if request.get("target") == USER_APPROVER:
+            return await self._ask(id, request)
+        if request.get("target") == POLICY_APPROVER:
+            return PlanAnswer(True, POLICY_APPROVER, f"the setting plan_approval is {AUTO}")
+        deadline = request.get("deadline")
+        return await _late(deadline if isinstance(deadline, int) else None)
+
+    async def _ask(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
+        """What a person said; None when it was asked in vain, because the session is being left."""
+        rules = tuple(str(rule) for rule in request.get("rules") or ())
+        member, use = str(request["requester"]), str(request.get("tool_use_id") or "")
+        answer = await self.asker.ask(_question(member, str(request["plan"]), str(request["plan_file"]), rules, use))
+        if answer.by == "cancelled":
+            return None
+        named = _granted_mode(answer)
+        by = answer.by if answer.by in _NO_PERSON else USER_APPROVER
+        return PlanAnswer(answer.allowed, by, answer.text, str(named or ""), id)
+
+    async def close(self) -> None:
+        """Ask and wait no longer: what is open stays open for whoever goes on with the team. May be called twice."""
+        tasks = list(self._watched.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for mode in self._modes:
+            mode.remove_unused_file()
+
+
+async def _late(deadline: int | None) -> PlanAnswer:
+    """A denial, once the time (milliseconds since 1970) is up."""
+    if deadline is None:
+        await asyncio.Event().wait()
+    await asyncio.sleep(max(0, (deadline or 0) - now_ms()) / 1000)
+    return PlanAnswer(False, "deadline", "no answer came in time; submit it again, or do work that needs no plan")
+
+
+def _question(member: str, plan: str, file: str, rules: tuple[str, ...], tool_use_id: str) -> Question:
+    what = plan if not rules else f"{plan.rstrip()}\n\nTo be allowed with it: {', '.join(rules)}"
+    return Question(
+        member=member,
+        tool="ExitPlanMode",
+        kind="plan",
+        what=what,
+        rule=f"mode {Mode.PLAN}: nothing is changed until the plan was approved",
+        input={"plan": plan, "planFilePath": file},
+        owner=member,
+        tool_use_id=tool_use_id,
+        description=f"the plan in {file}",
+        suggestions=(PermissionUpdate("setMode", mode=str(Mode.ACCEPT_EDITS)),),
+    )
+
+
+def _granted_mode(answer: PermissionAnswer) -> Mode | None:
+    """The mode that was granted with the yes; None: the one of before."""
+    for update in answer.updates if answer.allowed else ():
+        if update.kind == "setMode":
+            with suppress(UsageError):
+                return check_mode(update, Mode.DEFAULT)
+    return None

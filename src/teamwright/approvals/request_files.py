@@ -1,0 +1,155 @@
+"""Where the requests of a session lie while it runs: in its team's directory, before there is one in its own.
+
+Opens, answers and retires the files, and hears when another process answered. Knows the team and its boxes; does not
+know what is asked, nor who may answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from teamwright.approvals.answer_request import doorbell_of
+from teamwright.approvals.open_requests import REQUESTS
+from teamwright.approvals.request_record import OpenRequest, answer_body, parse_answer, parse_request, request_body
+from teamwright.permissions.verdict import Question
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.values import dataclass
+from teamwright.requests.request_store import RequestStore
+from teamwright.requests.stop_request import LeadProcess
+from teamwright.session.lookup.saved_sessions import LEASE
+from teamwright.storage.doorbell import listen
+from teamwright.teams.team import SessionTeam
+
+CUT_OFF = "the process that asked ended before anybody answered"
+
+
+@dataclass(slots=True)
+class RequestFiles:
+    """The request files of the session in this directory. `look` is called when an answer may have come.
+
+    `watch` calls back when a directory changes, for answers that nobody rings for.
+    """
+
+    directory: Path
+    session: str
+    team: SessionTeam | None = None
+    look: Callable[[], None] | None = None
+    watch: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
+    _hung: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    _life: LeadProcess | None = None
+
+    @property
+    def lead_process(self) -> LeadProcess:
+        """This life of the session: what it opens is bound to it."""
+        if self._life is None:
+            self._life = LeadProcess.from_lease(self.session, self.directory / LEASE)
+        return self._life
+
+    def open(
+        self,
+        id: str,
+        question: Question,
+        suggestions: Sequence[Mapping[str, Any]],
+        *,
+        target: str,
+        timeout_s: float | None,
+    ) -> RequestStore:
+        """Write the request. Returns the box it lies in. Raises StorageError."""
+        team = self.team if self.team is not None and self.team.exists else None
+        box = team.requests if team is not None else self._own_box
+        if team is None:
+            self._open_doorbell()
+        owner = team.find(question.owner) if team is not None else None
+        body = request_body(question, suggestions, self.lead_process, owner.incarnation if owner is not None else None)
+        opened = now_ms()
+        times = {"opened_at": opened, "deadline": None if timeout_s is None else opened + int(timeout_s * 1000)}
+        box.open(id, {**body, "target": target, **times})
+        return box
+
+    def answer(self, box: RequestStore, id: str, answer: RequestAnswer, call: str = "") -> bool:
+        """Whether this answer is the first. Where the file is gone, or cannot be written, memory alone counts.
+
+        `call` names the call of a lead that answers.
+        """
+        try:
+            return box.answer(id, answer_body(answer, answer.by) | ({"call": call} if call else {}))
+        except TeamwrightError:
+            return True
+
+    def answer_in(self, box: RequestStore, id: str) -> RequestAnswer | None:
+        """The answer that somebody else wrote; None while there is none."""
+        with suppress(TeamwrightError):
+            body = box.get_answer(id)
+            return None if body is None else parse_answer(body)
+        return None
+
+    def closed_request(self, id: str) -> tuple[OpenRequest, RequestAnswer, str] | None:
+        """A request that is over, its answer and the call that gave it; None when no such request ever was."""
+        for box in self._boxes():
+            with suppress(TeamwrightError):
+                found = box.get_answered(id)
+                parsed = parse_request(found[0]) if found is not None else None
+                if found is not None and parsed is not None:
+                    return parsed[0], parse_answer(found[1]), str(found[1].get("call") or "")
+        return None
+
+    def retire(self, box: RequestStore, id: str) -> None:
+        """The request is over, and no longer looked at."""
+        with suppress(TeamwrightError):
+            box.retire(id)
+
+    def late_answers(self) -> Iterator[dict[str, Any]]:
+        """Late notes of other processes, each once: answers after the first, and what commands of agents tried."""
+        for box in self._boxes():
+            with suppress(TeamwrightError):
+                yield from box.take_late_answers()
+
+    def close_abandoned(self) -> Iterator[tuple[OpenRequest, RequestAnswer]]:
+        """Close what an earlier life left: nobody waits for an answer any more. Yields it, each with what became of it.
+
+        One that was answered just before the kill keeps its answer.
+        """
+        for box in self._boxes():
+            with suppress(TeamwrightError):
+                yield from self._abandoned_in(box)
+
+    def _abandoned_in(self, box: RequestStore) -> Iterator[tuple[OpenRequest, RequestAnswer]]:
+        for body in (*box.open_requests(), *(request for request, _ in box.answered_requests())):
+            parsed = parse_request(body)
+            if parsed is None or parsed[1] == self.lead_process:
+                continue
+            id, cut_off = parsed[0].id, RequestAnswer(verdict="deny", text=CUT_OFF, by="cancelled")
+            with suppress(TeamRefused):
+                box.answer(id, answer_body(cut_off, cut_off.by))
+            counts = self.answer_in(box, id) or cut_off
+            box.retire(id)
+            yield parsed[0], counts
+
+    def close(self) -> None:
+        """Hear nothing any more."""
+        while self._hung:
+            self._hung.pop()()
+
+    @property
+    def _own_box(self) -> RequestStore:
+        return RequestStore(self.directory / REQUESTS)
+
+    def _boxes(self) -> Iterator[RequestStore]:
+        yield self._own_box
+        if self.team is not None and self.team.exists:
+            yield self.team.requests
+
+    def _open_doorbell(self) -> None:
+        """Hang up the session's own bell; a team has one already."""
+        if self._hung or self.look is None:
+            return
+        box = self._own_box.directory
+        self._hung.append(listen(doorbell_of(box), self.look))
+        if self.watch is not None:
+            self._hung.append(self.watch(box, self.look))

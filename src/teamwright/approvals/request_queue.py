@@ -1,0 +1,315 @@
+"""Who answers: requests that any surface and any process may answer, or a policy that answers for nobody.
+
+Every ask becomes a file and an event; the first answer counts, a deadline denies with its reason. Fills the port of
+`permissions`; knows no screen, and leaves to others where the files lie and how a lead is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from teamwright.approvals.automatic_answers import Answerer, first_answer
+from teamwright.approvals.external_requests import ExternalRequests
+from teamwright.approvals.lead_approver import LeadApprover, not_allowed_error, too_late_error, unknown_request_error
+from teamwright.approvals.request_files import RequestFiles
+from teamwright.approvals.request_record import parse_answer
+from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Question, where_allowed
+from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
+from teamwright.protocol.ids import LEAD, request_id
+from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.values import dataclass
+from teamwright.requests.request_store import REFUSED, RequestStore
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.team.lead_answers import LeadPermissionAnswer
+
+OnRequest: TypeAlias = Callable[[RequestOpened], Awaitable[object] | None]
+"""A program's own answerer: called with each request; answers through its methods.
+
+A plain function returns what `allow`, `deny` or `answer` gave it, and must not block; None leaves the request open
+for somebody else, until its deadline.
+"""
+
+NO_APPROVER = "no user is present to ask"
+
+_PREFIX = {"permission": "perm"}
+"""How ids begin; those of other kinds begin with the kind."""
+
+
+@dataclass(slots=True)
+class _PendingRequest:
+    """One open request: its question, the box with its file (None: the disk refused), and the answer to come."""
+
+    id: str
+    question: Question
+    answered: asyncio.Future[RequestAnswer]
+    box: RequestStore | None = None
+
+
+AGAIN = "If it is still needed, make the call again."
+"""What an agent does with a yes that came too late."""
+
+
+@dataclass(slots=True)
+class RequestQueue:
+    """The one queue of a run. `attended` says whether anybody could answer; without, asking is denying.
+
+    `timeout_s` is the deadline of a request, in seconds; None waits for ever (a person at a terminal). `answerer` is
+    who answers here: `terminal` or `program`. `waits`: a request is open until its deadline though nobody is here,
+    for another process may answer it. `answerers` are tried in order before anybody is asked.
+    """
+
+    emit: Emit
+    attended: Callable[[], bool]
+    files: RequestFiles
+    timeout_s: float | None = None
+    on_request: OnRequest | None = None
+    answerer: str = "terminal"
+    waits: bool = False
+    answerers: list[Answerer] = field(default_factory=list[Answerer])
+    lead: LeadApprover | None = None
+    strangers: ExternalRequests | None = None
+    settings: Path | None = None
+    """The user's settings file, whose rules are answers too."""
+    _left: str = ""
+    """Why nobody answers any more."""
+    _open: dict[str, _PendingRequest] = field(default_factory=dict[str, _PendingRequest])
+    _calls: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    def __post_init__(self) -> None:
+        self.files.look = self.check_answers
+
+    def set_team(self, team: SessionTeam, *, always: bool) -> None:
+        """The team whose requests these are, once there is one. `always`: its lead answers for every member."""
+        self.files.team = team
+        self.lead = LeadApprover(team, always)
+        team.external.on_permission_request = self.strangers = ExternalRequests(self, team)
+        team.external.on_joined.append(self.strangers.resume_requests)
+        team.external.on_left.append(self.strangers.drop_requests)
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(self, question: Question) -> PermissionAnswer:
+        """See permissions.verdict.Asker."""
+        if self._left:
+            return PermissionAnswer(False, "policy", self._left)
+        if (found := await first_answer(self.answerers, question, self.emit)) is not None:
+            return found
+        lead = self.lead if self.lead is not None and self.lead.answers(question) else None
+        if not (lead or self.waits or self.on_request is not None or self.attended()):
+            return PermissionAnswer(False, "policy", _no_answer(question, self.settings))
+        waiting = self._open_request(question, target=LEAD if lead is not None else "user")
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                await self._notify_lead(waiting)
+                reply = await waiting.answered
+        except TimeoutError:
+            late = RequestAnswer(verdict="deny", text=f"no answer within {self.timeout_s:g} s", by="deadline")
+            reply = self._settle(waiting, late)
+        except asyncio.CancelledError:
+            self._finish(waiting, self._settle(waiting, RequestAnswer(verdict="deny", by="cancelled")))
+            raise
+        self._finish(waiting, reply)
+        if reply.by == "deadline" and self.lead is not None:
+            await self._without_errors(self.lead.notify_expired(waiting.id, question, reply.text))
+        granted = self._grant(waiting, reply)
+        return PermissionAnswer(reply.verdict == "allow", reply.by, reply.text, reply.always, reply.input, granted)
+
+    def _open_request(self, question: Question, *, target: str) -> _PendingRequest:
+        id = request_id(_PREFIX.get(question.kind, question.kind))
+        waiting = _PendingRequest(id, question, asyncio.get_running_loop().create_future())
+        suggestions = _encode_suggestions(question)
+        try:
+            waiting.box = self.files.open(id, question, suggestions, target=target, timeout_s=self.timeout_s)
+        except StorageError as problem:
+            text = f"{id} can be answered here only: {problem.what}"
+            self.emit(Notice(member=question.member, text=text, level="warning"))
+        self._open[id] = waiting
+        self._announce(waiting, suggestions)
+        return waiting
+
+    def _announce(self, waiting: _PendingRequest, suggestions: tuple[Mapping[str, Any], ...]) -> None:
+        question = waiting.question
+        event = RequestOpened(
+            member=question.member,
+            request=waiting.id,
+            kind=question.kind,
+            tool=question.tool,
+            what=question.what,
+            rule=question.rule,
+            always=question.always,
+            input=question.input,
+            options=question.options,
+            owner=question.owner,
+            suggestions=suggestions,
+            responder=self.answer,
+        )
+        if self.timeout_s is not None:
+            event = replace(event, deadline=round(event.at + self.timeout_s, 3))
+        self.emit(event)
+        if self.on_request is not None:
+            task = asyncio.ensure_future(self._call(self.on_request, event))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    async def _notify_lead(self, waiting: _PendingRequest) -> None:
+        if self.lead is not None:
+            await self._without_errors(
+                self.lead.notify(waiting.id, waiting.question, _encode_suggestions(waiting.question))
+            )
+
+    async def _without_errors(self, telling: Awaitable[None]) -> None:
+        """Tell somebody; that it cannot be told is no reason to leave the request without its answer."""
+        try:
+            await telling
+        except TeamwrightError as problem:
+            self.emit(Notice(member=LEAD, text=f"the lead could not be told: {problem.what}", level="warning"))
+
+    async def _call(self, on_request: OnRequest, event: RequestOpened) -> None:
+        """The program's answerer; a mistake in it is an answer too, so that nobody waits for ever."""
+        try:
+            made = on_request(event)
+            if made is not None:
+                await made
+        except Exception as problem:
+            why = f"the program's answerer raised {type(problem).__name__}: {problem}"
+            await event.deny(why)
+            self.emit(Notice(member=event.member, text=f"{event.tool} was denied: {why}", level="warning"))
+
+    # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def answer(self, request_id: str, answer: RequestAnswer) -> bool:
+        """Answer an open request; False when it is gone or was answered."""
+        return self._record_answer(request_id, answer)
+
+    def _record_answer(self, request_id: str, answer: RequestAnswer, call: str = "") -> bool:
+        answer = replace(answer, by=answer.by or self.answerer)
+        waiting = self._open.get(request_id)
+        if waiting is None:
+            self._note_late(request_id, answer)
+            return False
+        if waiting.answered.done():
+            return False
+        if waiting.box is not None and not self.files.answer(waiting.box, waiting.id, answer, call):
+            self._check_answer(waiting)
+            return False
+        waiting.answered.set_result(answer)
+        return True
+
+    async def answer_as_lead(self, answer: LeadPermissionAnswer) -> str:
+        """See tools.team.answering.Permits."""
+        waiting, id = self._open.get(answer.request_id), answer.request_id
+        verdict = "allow" if answer.approve else "deny"
+        reply = RequestAnswer(verdict=verdict, text=answer.reason, input=answer.input, by="lead")
+        if self.lead is not None and waiting is not None and not waiting.answered.done():
+            if not self.lead.answers(waiting.question):
+                raise not_allowed_error(id, waiting.question)
+            if self._record_answer(id, reply, answer.call):
+                told = replace(reply, input=waiting.question.input if answer.input is None else answer.input)
+                await self.lead.send_answer(id, waiting.question.owner, told, again=answer.is_rerun)
+                return waiting.question.owner
+        over = self.files.closed_request(id)
+        if self.lead is not None and over is not None and answer.call and over[2] == answer.call:
+            told = replace(reply, input=over[0].input if answer.input is None else answer.input)
+            await self.lead.send_answer(id, over[0].owner, told, again=True)
+            return over[0].owner
+        if waiting is not None and waiting.answered.done():
+            raise too_late_error(id, waiting.answered.result())
+        if over is not None:
+            raise too_late_error(id, over[1])
+        raise unknown_request_error(id, [one.id for one in self._open.values() if not one.answered.done()])
+
+    def check_answers(self) -> None:
+        """Another process may have answered: take its answer, and tell of those that came too late."""
+        for waiting in list(self._open.values()):
+            self._check_answer(waiting)
+        for body in self.files.late_answers():
+            if tried := body.get(REFUSED):
+                self.emit(Notice(member="system", text=str(tried)[:300], level="warning"))
+            else:
+                self._note_late(str(body.get("id") or ""), parse_answer(body))
+
+    def close_abandoned(self) -> None:
+        """Close what an earlier life of the session left open, and say so."""
+        for one, left in self.files.close_abandoned():
+            closed = RequestClosed(member=one.asker, request=one.id, verdict=left.verdict, by=left.by, reason=left.text)
+            self.emit(closed)
+
+    def close(self, reason: str) -> None:
+        """Deny what is open and what is asked from now on: whoever could answer is leaving. Answerers are let go."""
+        self._left = reason
+        self.check_answers()
+        for waiting in self._open.values():
+            if not waiting.answered.done():
+                left = RequestAnswer(verdict="deny", text=reason, by="cancelled")
+                waiting.answered.set_result(self._settle(waiting, left))
+        for call in self._calls:
+            call.cancel()
+        self.files.close()
+
+    def _check_answer(self, waiting: _PendingRequest) -> None:
+        if waiting.box is None or waiting.answered.done():
+            return
+        found = self.files.answer_in(waiting.box, waiting.id)
+        if found is not None and not waiting.answered.done():
+            waiting.answered.set_result(found)
+
+    def _settle(self, waiting: _PendingRequest, answer: RequestAnswer) -> RequestAnswer:
+        """This answer of the runtime, or the one of whoever was first."""
+        if waiting.answered.done() and not waiting.answered.cancelled():
+            return waiting.answered.result()
+        if waiting.box is None or self.files.answer(waiting.box, waiting.id, answer):
+            return answer
+        return self.files.answer_in(waiting.box, waiting.id) or answer
+
+    def _finish(self, waiting: _PendingRequest, reply: RequestAnswer) -> None:
+        self._open.pop(waiting.id, None)
+        if waiting.box is not None:
+            self.files.retire(waiting.box, waiting.id)
+        who = waiting.question.member
+        self.emit(RequestClosed(member=who, request=waiting.id, verdict=reply.verdict, by=reply.by, reason=reply.text))
+
+    def _grant(self, waiting: _PendingRequest, reply: RequestAnswer) -> tuple[PermissionUpdate, ...]:
+        """What was granted along with a yes; what is not understood is told and left out, the yes counts."""
+        if not reply.updates or reply.verdict != "allow":
+            return ()
+        from teamwright.permissions.updates import from_wire
+
+        made: list[PermissionUpdate] = []
+        for one in reply.updates:
+            try:
+                made.append(from_wire(one))
+            except TeamwrightError as problem:
+                text = f"not granted with the answer to {waiting.id}: {problem.what}"
+                self.emit(Notice(member=waiting.question.member, text=text, level="warning"))
+        return tuple(made)
+
+    def _note_late(self, id: str, answer: RequestAnswer) -> None:
+        said = f": {answer.text}" if answer.text else ""
+        text = f"a late answer to {id}, by {answer.by}, changes nothing ({answer.verdict}{said})"
+        self.emit(Notice(member="system", text=text))
+        over = self.files.closed_request(id) if answer.verdict == "allow" else None
+        if over is not None and over[1].by == "deadline" and self.files.team is not None:
+            self.files.team.deliver_late_answer(
+                over[0].owner, f"{id} is allowed now, too late: what was asked for did not run. {AGAIN}"
+            )
+
+
+def _encode_suggestions(question: Question) -> tuple[Mapping[str, Any], ...]:
+    """The suggestions as they are on the wire."""
+    if not question.suggestions:
+        return ()
+    from teamwright.permissions.updates import to_wire
+
+    return tuple(to_wire(one) for one in question.suggestions)
+
+
+def _no_answer(question: Question, settings: Path | None) -> str:
+    if question.kind == "question":
+        return f"{NO_APPROVER}; decide yourself"
+    where = where_allowed(settings) if question.kind == "permission" else ""
+    return f"{NO_APPROVER}, and it would have to be asked{where}"

@@ -1,0 +1,156 @@
+"""What a request for a person says, as its file has it; and what its answer says.
+
+Below it: the words of requests and answers. Refuses to know where the files lie and who reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.permissions.verdict import Question
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.values import dataclass
+from teamwright.requests.stop_request import LeadProcess
+
+KINDS = frozenset({"permission", "question", "plan"})
+"""Kinds of requests that a person may answer; shutdown and stop requests are answered by the runtime."""
+
+ELSEWHERE = "another terminal"
+"""Who answered, when another process of the user did."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """Somebody waits for an answer. `owner` is the member that is held up, `asker` who asks as people read it.
+
+    `what` is the whole command, diff or question; `always` says what "always" would store, and where; `suggestions` are
+    what may be granted along with a yes, as on the wire. Times in seconds since 1970; `deadline` 0: it waits for ever.
+    `lives`: the process that asks is there; of one that is not, `resume` is the command that goes on with its session.
+    """
+
+    id: str
+    kind: str
+    owner: str
+    asker: str
+    tool: str
+    what: str
+    target: str = "user"
+    rule: str = ""
+    always: str = ""
+    description: str = ""
+    tool_use_id: str = ""
+    input: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: tuple[str, ...] = ()
+    suggestions: tuple[Mapping[str, Any], ...] = ()
+    incarnation: int | None = None
+    opened_at: float = 0.0
+    deadline: float = 0.0
+    team: str = ""
+    session: str = ""
+    pid: int = 0
+    lives: bool = True
+    resume: str = ""
+    box: Path = Path()
+
+    @property
+    def shown_owner(self) -> str:
+        """The member that is held up, as people read its name."""
+        return LEAD_ALIAS if self.owner == LEAD else self.owner
+
+
+def parse_request(body: Mapping[str, Any]) -> tuple[OpenRequest, LeadProcess] | None:
+    """The request in a file, and the life of the process that asked; None for another kind, and for what is damaged."""
+    if body.get("kind") not in KINDS:
+        return None
+    try:
+        lead = cast("dict[str, Any]", body["lead"])
+        life = LeadProcess(str(lead["session"]), int(lead["pid"]), str(lead["since"]))
+        made = OpenRequest(
+            id=str(body["id"]),
+            kind=str(body["kind"]),
+            owner=str(body["requester"]),
+            asker=str(body.get("asker") or body["requester"]),
+            tool=str(body.get("tool") or ""),
+            what=str(body.get("what") or ""),
+            target=str(body.get("target") or "user"),
+            rule=str(body.get("rule") or ""),
+            always=str(body.get("always") or ""),
+            description=str(body.get("description") or ""),
+            tool_use_id=str(body.get("tool_use_id") or ""),
+            input=_object(body.get("input")),
+            options=tuple(str(one) for one in _items(body.get("options"))),
+            suggestions=tuple(_object(one) for one in _items(body.get("suggestions"))),
+            incarnation=incarnation if isinstance(incarnation := body.get("incarnation"), int) else None,
+            opened_at=_seconds(body.get("opened_at")),
+            deadline=_seconds(body.get("deadline")),
+            session=life.session,
+            pid=life.pid,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    return made, life
+
+
+def request_body(
+    question: Question, suggestions: Sequence[Mapping[str, Any]], life: LeadProcess, incarnation: int | None
+) -> dict[str, Any]:
+    """What a question's file says, but for its id, its target and its times."""
+    return {
+        "kind": question.kind,
+        "requester": question.owner or question.member,
+        "incarnation": incarnation,
+        "asker": question.member,
+        "tool": question.tool,
+        "tool_use_id": question.tool_use_id,
+        "description": question.description,
+        "input": dict(question.input),
+        "what": question.what,
+        "rule": question.rule,
+        "always": question.always,
+        "suggestions": [dict(one) for one in suggestions],
+        "options": list(question.options),
+        "lead": {"session": life.session, "pid": life.pid, "since": life.since},
+    }
+
+
+def answer_body(answer: RequestAnswer, by: str) -> dict[str, Any]:
+    """The answer as its file has it."""
+    return {
+        "verdict": "allow" if answer.verdict == "allow" else "deny",
+        "by": by,
+        "text": answer.text,
+        "always": answer.always,
+        "input": None if answer.input is None else dict(answer.input),
+        "updates": [dict(one) for one in answer.updates],
+        "at": now_ms(),
+    }
+
+
+def parse_answer(body: Mapping[str, Any]) -> RequestAnswer:
+    """The answer in a file. Whatever is not an allow is a denial; a damaged one denies."""
+    given = body.get("input")
+    return RequestAnswer(
+        verdict="allow" if body.get("verdict") == "allow" else "deny",
+        always=body.get("always") is True,
+        text=str(body.get("text") or ""),
+        input=None if given is None else _object(given),
+        updates=tuple(_object(one) for one in _items(body.get("updates"))),
+        by=str(body.get("by") or ELSEWHERE),
+    )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _items(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _seconds(value: object) -> float:
+    return value / 1000 if isinstance(value, int | float) else 0.0

@@ -1,0 +1,200 @@
+"""One agent's meter: what its next call may use, told to the purse before it is made, and booked after.
+
+The prompt is as long as the last one was, with what came since; the first one is estimated from its bytes. Fills
+the port of `models`. Knows requests, prices and the purse; knows no team.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+from teamwright.agent.compaction.context_size import BYTES_PER_TOKEN, message_tokens
+from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
+from teamwright.budgets.scope import Estimate, Scope
+from teamwright.models.model import BudgetRefusal, Failure, ModelCard, Prefix, Reply, Request, price_usage
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.usage import NO_USAGE, Usage
+
+Clock: TypeAlias = Callable[[], float]
+
+OUTPUT_HELD = 8_192
+"""Tokens of an answer that are held for it at most. Answers may be longer, up to the model's limit, and seldom are:
+holding all of it would make members wait for each other that have room side by side."""
+
+CACHE_S = 270.0
+"""So long after a call its prompt is expected to be in the service's cache, which keeps it for 5 minutes."""
+
+_NOT_ESTIMATED = Estimate(0, 0)
+"""Where nothing is capped."""
+
+_MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
+_ANSWER = b'{"role":"assistant"'
+
+
+class AgentMeter:
+    """The meter of one agent (the port of `models`). `caller` is the meter of whoever started a sub-agent.
+
+    `own` is its scope, `bounded` says whether the caps of the task that it works on hold for it.
+    """
+
+    def __init__(
+        self,
+        purse: BudgetTracker,
+        agent: str,
+        own: Scope | None = None,
+        caller: AgentMeter | None = None,
+        *,
+        bounded: bool = True,
+    ) -> None:
+        self.purse = purse
+        self.agent = agent
+        self.caller = caller
+        self.bounded = bounded
+        self.own = own
+        self._hold: Reservation | None = None
+        self._sent: tuple[ModelCard, int] | None = None
+        self._task = ""
+        self._asked = 0
+        self._known = 0
+        self._context = 0
+        self._cached = 0
+        self._at = 0.0
+        self._most: tuple[str, int] | None = None
+
+    # ── the port ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def reserve(self, request: Request, card: ModelCard) -> BudgetRefusal | None:
+        """See Meter.reserve."""
+        self._task = self._task_now()
+        self._asked = len(request.items)
+        scopes = self._scopes()
+        capped = self.purse.estimates or any(scope.budget for scope in scopes)
+        call = self._estimate(request, card) if capped else _NOT_ESTIMATED
+        got = await self.purse.reserve(scopes, call)
+        if isinstance(got, BudgetRefusal):
+            return got
+        self._hold, self._sent = got, (card, call.tokens_in)
+        return None
+
+    def settle(self, answer: Reply | Failure | None) -> str:
+        """See Meter.settle. A second settling of the same call changes nothing."""
+        hold, self._hold = self._hold, None
+        if hold is None:
+            return ""
+        reply, lost = (
+            (answer if isinstance(answer, Reply) else None),
+            NO_USAGE if answer is None else answer.failed_usage,
+        )
+        hold.settle(self._counted(reply) + lost if reply is not None else lost if lost.requests else None)
+        if lost.requests:
+            self._book(lost, reply.model if reply is not None else self._wire, failed=True)
+        if reply is None:
+            return self._task if lost.requests else ""
+        usage = reply.usage
+        self._known, self._context = self._asked, usage.tokens
+        self._cached = usage.prompt_tokens if usage.cache_read or usage.cache_write else 0
+        self._at = monotonic()
+        self._book(usage, reply.model)
+        return self._task
+
+    def _book(self, usage: Usage, model: str, *, failed: bool = False) -> None:
+        caller = self.caller.agent if self.caller is not None else ""
+        self.purse.add_usage(self.agent, usage, model, caller=caller, task=self._task, failed=failed)
+
+    @property
+    def _wire(self) -> str:
+        return self._sent[0].wire if self._sent is not None else ""
+
+    async def admit(self, calls: int) -> int:
+        """See Meter.admit."""
+        admitted = await self.purse.admit(self._scopes(), calls)
+        account = self.purse.books.account(self.agent)
+        account.calls += admitted
+        account.life_calls += admitted
+        return admitted
+
+    def _counted(self, reply: Reply) -> Usage:
+        """What the caps count: what the service said, and where it said nothing what the call looked like."""
+        if reply.usage.tokens or self._sent is None:
+            return reply.usage
+        card, tokens_in = self._sent
+        said = len(json.dumps(reply.content, ensure_ascii=False, default=str)) // BYTES_PER_TOKEN + 1
+        return price_usage(card, Usage(tokens_in, said, requests=reply.usage.requests))
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _task_now(self) -> str:
+        return self.caller._task_now() if self.caller is not None else self.purse.task_of(self.agent)
+
+    def _scopes(self) -> Sequence[Scope]:
+        """All that the next call falls under: its own caps, its callers', its task's, the run's."""
+        found = [self.purse.run]
+        if self.bounded and (task := self.purse.task_scope(self._task)) is not None:
+            found.append(task)
+        meter: AgentMeter | None = self
+        while meter is not None:
+            found += [meter.own] if meter.own is not None else []
+            meter = meter.caller
+        return found
+
+    def _estimate(self, request: Request, card: ModelCard) -> Estimate:
+        fresh = self._fresh(request)
+        known, warm = self._context, self._cached if monotonic() - self._at < CACHE_S else 0
+        read = min(warm, known)
+        prompt = price_usage(card, Usage(input_tokens=known - read + fresh, cache_read=read))
+        new = known - read + fresh
+        hour = new if request.prefix.wants_hour_cache else 0
+        written = Usage(cache_read=read, cache_write=new, cache_write_hour=hour)
+        written = price_usage(card, written) if card.caching else prompt
+        out = min(self._longest(request.prefix, card), OUTPUT_HELD)
+        both = price_usage(card, Usage(input_tokens=known - read + fresh, cache_read=read, output_tokens=out))
+        usd_in = max(prompt.usd or 0.0, written.usd or 0.0)
+        return Estimate(known + fresh, out, usd_in, (both.usd or 0.0) - (prompt.usd or 0.0))
+
+    def _fresh(self, request: Request) -> int:
+        """Tokens that came since the last call; of the first one, all. Its own answers are in the context already."""
+        items = request.items
+        if self._context and len(items) >= self._known:
+            return sum(message_tokens(item) for item in items[self._known :] if not item.startswith(_ANSWER))
+        self._context = self._cached = 0
+        return len(request.prefix.head) // BYTES_PER_TOKEN + sum(map(message_tokens, items))
+
+    def _longest(self, prefix: Prefix, card: ModelCard) -> int:
+        """The longest answer that a request with this prefix asks for."""
+        if self._most is None or self._most[0] != prefix.digest:
+            found = _MAX_TOKENS.search(prefix.head)
+            self._most = prefix.digest, int(found[1]) if found else card.max_output_tokens
+        return self._most[1]
+
+
+class Meters:
+    """Makes the meter of each agent of a session: the lead's, members', sub-agents'."""
+
+    def __init__(self, purse: BudgetTracker) -> None:
+        self.purse = purse
+        self._lead = AgentMeter(purse, LEAD, bounded=False)
+        self._members: dict[str, AgentMeter] = {}
+        self._below: WeakValueDictionary[str, AgentMeter] = WeakValueDictionary()
+
+    def lead(self) -> AgentMeter:
+        """The lead's: the run's caps are its own, and no task holds it up."""
+        return self._lead
+
+    def member(self, name: str, budget: Budget, worked_s: Clock, *, goes_on: bool) -> AgentMeter:
+        """A member's, for one life. `worked_s` tells how long it has worked; `goes_on`: the life began before."""
+        own = self.purse.agent_scope(name, budget, lambda: worked_s() / 60, goes_on=goes_on)
+        made = self._members[name.lower()] = AgentMeter(self.purse, name, own)
+        return made
+
+    def subagent(self, id: str, caller: str, budget: Budget, worked_s: Clock) -> AgentMeter:
+        """A sub-agent's, for its whole life: what it uses is its caller's too, whether that is a sub-agent or not."""
+        own = self.purse.subagent_scope(id, budget, lambda: worked_s() / 60)
+        above = self._below.get(caller) or self._members.get(caller.lower(), self._lead)
+        made = self._below[id] = AgentMeter(self.purse, id, own, above)
+        return made

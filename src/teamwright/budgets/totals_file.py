@@ -1,0 +1,112 @@
+"""The sums of an event log, kept beside it: who asks for the cost again reads only what came since.
+
+Depends on the ledger and the log's form. The log has the truth: the file may be removed at any time, and one that does
+not fit the log is not used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.budgets.usage_events import usage_events
+from teamwright.budgets.usage_totals import Account, TaskKey, UsageTotals
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.event_json import usage_from_json, usage_to_json
+from teamwright.protocol.events import TaskChanged, TeamEvent
+from teamwright.protocol.messages import encode
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.event_log_reader import last_number
+
+NAME = "cost.json"
+VERSION = 1
+
+_SUMS = ("total", "untasked", "failed")
+_USAGES = ("usage", "life_usage", "failed")
+_PLAIN = ("rounds", "calls", "caller", "life", "life_calls")
+
+
+@dataclass(slots=True)
+class SavedTotals:
+    """The books after event number `n`, and the subjects of the tasks that were heard of."""
+
+    n: int = 0
+    books: UsageTotals = field(default_factory=UsageTotals)
+    subjects: dict[TaskKey, str] = field(default_factory=dict[TaskKey, str])
+
+    def note(self, event: TeamEvent) -> None:
+        """Take an event in."""
+        if isinstance(event, TaskChanged):
+            self.subjects[self.books.list, event.task.id] = event.task.subject
+        self.books.add_event(event)
+
+    def as_json(self) -> dict[str, Any]:
+        """The sums as the file has them."""
+        books = self.books
+        return {
+            "v": VERSION,
+            "n": self.n,
+            "list": books.list,
+            **{name: usage_to_json(getattr(books, name)) for name in _SUMS},
+            "agents": {name: _account_to_json(one) for name, one in books.agents.items()},
+            "models": {name: usage_to_json(one) for name, one in books.models.items()},
+            "tasks": [[*key, usage_to_json(one)] for key, one in books.tasks.items()],
+            "subjects": [[*key, subject] for key, subject in self.subjects.items()],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SavedTotals:
+        """Read the value that `as_json` made. Raises KeyError, TypeError, ValueError, AttributeError."""
+        if data["v"] != VERSION:
+            raise ValueError("another version")
+        books = UsageTotals(
+            **{name: usage_from_json(data[name]) for name in _SUMS},
+            agents={name: _account_from_json(one) for name, one in data["agents"].items()},
+            tasks={(directory, id): usage_from_json(one) for directory, id, one in data["tasks"]},
+            models={name: usage_from_json(one) for name, one in data["models"].items()},
+            list=str(data["list"]),
+        )
+        subjects = {(str(directory), str(id)): str(subject) for directory, id, subject in data["subjects"]}
+        return cls(int(data["n"]), books, subjects)
+
+
+def load_totals(log: Path) -> SavedTotals:
+    """The sums of the whole log. Reads the file beside it and what the log has since, and writes the file again."""
+    path, last = log.with_name(NAME), last_number(log)
+    sums = _read(path)
+    if sums.n > last:
+        sums = SavedTotals()  # of another log
+    if sums.n == last:
+        return sums
+    for event in usage_events(log, last, after=sums.n):
+        sums.note(event)
+    sums.n = last
+    with suppress(StorageError, OSError):  # a home that cannot be written to: the next look reads as much again
+        changed = os.stat(log)
+        write_atomic(path, encode(sums.as_json()))
+        os.utime(path, ns=(changed.st_atime_ns, changed.st_mtime_ns))  # a look is no use of the session
+    return sums
+
+
+def _read(path: Path) -> SavedTotals:
+    try:
+        return SavedTotals.from_json(cast("dict[str, Any]", json.loads(path.read_bytes())))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return SavedTotals()
+
+
+def _account_to_json(account: Account) -> dict[str, Any]:
+    usages = {name: usage_to_json(getattr(account, name)) for name in _USAGES}
+    return {name: getattr(account, name) for name in _PLAIN} | usages
+
+
+def _account_from_json(data: Mapping[str, Any]) -> Account:
+    plain: dict[str, Any] = {name: data[name] for name in _PLAIN}
+    plain |= {name: usage_from_json(data[name]) for name in _USAGES}
+    return Account(**plain)

@@ -1,0 +1,106 @@
+"""Who used what: by agent, task and model, each adding up to the total. One fold for a run and for a log.
+
+A sub-agent is booked under its own id, with its caller named beside it: it counts once. Knows events and usage;
+knows no caps, no prices and no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import field
+from typing import TypeAlias
+
+from teamwright.protocol.events import FAILED_ATTEMPTS, MemberChanged, ModelCallEnded, TeamChanged, TeamEvent
+from teamwright.protocol.usage import NO_USAGE, Usage
+from teamwright.protocol.values import dataclass
+
+TaskKey: TypeAlias = tuple[str, str]
+"""A task for good: the directory of the team whose list it is on (empty: the session's own), and its number."""
+
+
+@dataclass(slots=True)
+class Account:
+    """What one agent used: all of it, and since its present life began. `caller` is set for a sub-agent.
+
+    `failed` is the part of it that tries had used which broke.
+    """
+
+    usage: Usage = NO_USAGE
+    rounds: int = 0
+    calls: int = 0
+    caller: str = ""
+    life: int = 0
+    life_usage: Usage = NO_USAGE
+    life_calls: int = 0
+    failed: Usage = NO_USAGE
+
+
+@dataclass(slots=True)
+class UsageTotals:
+    """The books of a session, or of a part of it. `list` is where tasks are looked for now, `untasked` the rest.
+
+    `failed` is the part of the total that tries had used which broke.
+    """
+
+    total: Usage = NO_USAGE
+    untasked: Usage = NO_USAGE
+    failed: Usage = NO_USAGE
+    agents: dict[str, Account] = field(default_factory=dict[str, Account])
+    tasks: dict[TaskKey, Usage] = field(default_factory=dict[TaskKey, Usage])
+    models: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    list: str = ""
+
+    @classmethod
+    def from_events(cls, events: Iterable[TeamEvent]) -> UsageTotals:
+        """The books of these events."""
+        made = cls()
+        for event in events:
+            made.add_event(event)
+        return made
+
+    def add_event(self, event: TeamEvent) -> None:
+        """Take an event in; what costs nothing and moves nothing is passed over."""
+        match event:
+            case ModelCallEnded():
+                self.add_call(event)
+            case TeamChanged(change=change, directory=directory):
+                self.list = "" if change == "deleted" else directory
+            case MemberChanged(member=member, life=life) if life:
+                self._lives(self.account(member), life)
+            case _:
+                pass
+
+    def account(self, agent: str, caller: str = "") -> Account:
+        """The account of an agent; a new one when it has none."""
+        if agent not in self.agents:
+            self.agents[agent] = Account(caller=caller)
+        return self.agents[agent]
+
+    def add_call(self, spent: ModelCallEnded) -> None:
+        """One model call and the tool calls it asked for."""
+        usage, account = spent.usage, self.account(spent.member, spent.caller)
+        account.usage += usage
+        account.life_usage += usage
+        if spent.aside == FAILED_ATTEMPTS:
+            account.failed += usage
+            self.failed += usage
+        else:
+            account.rounds += 1
+        account.calls += spent.tools
+        account.life_calls += spent.tools
+        above = account
+        while above.caller and (caller := self.agents.get(above.caller)) is not None:
+            caller.life_usage += usage
+            caller.life_calls += spent.tools
+            above = caller
+        self.total += usage
+        self.models[spent.model] = self.models.get(spent.model, NO_USAGE) + usage
+        if spent.task:
+            key = (self.list, spent.task)
+            self.tasks[key] = self.tasks.get(key, NO_USAGE) + usage
+        else:
+            self.untasked += usage
+
+    def _lives(self, account: Account, life: int) -> None:
+        if life > account.life:
+            account.life, account.life_usage, account.life_calls = life, NO_USAGE, 0

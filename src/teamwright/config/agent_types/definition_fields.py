@@ -1,0 +1,302 @@
+"""The fields of a definition: what each must be, and how values become a kind of agent.
+
+One table for Markdown, JSON and plugins. What would let an agent do more than was meant is an error; what only says
+less than was meant is a warning. Knows the words of other products; starts nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from teamwright.agent.agent_type import AgentType
+from teamwright.config.agent_types.definition_hooks import parse_definition_hooks
+from teamwright.config.agent_types.tool_names import ToolSelection, select_tools
+from teamwright.models.effort import EXPECTED_TEXT as EFFORTS
+from teamwright.models.effort import parse_effort
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.ids import COLORS, nearest
+from teamwright.protocol.rule_text import split_rules
+from teamwright.protocol.values import dataclass
+from teamwright.skills.front_matter import UnreadableFrontMatter
+
+NAME_MOST, DESCRIPTION_MOST, LIST_MOST = 64, 4_000, 200
+INHERIT = "inherit"
+"""The model that says: as whoever starts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionField:
+    """A field: what it must be, one sentence, and whether a wrong value is only left out (`soft`)."""
+
+    kind: str
+    meaning: str
+    soft: bool = False
+    words: tuple[str, ...] = ()
+
+
+FIELDS: dict[str, DefinitionField] = {
+    "name": DefinitionField("name", "The type, as `subagent_type` names it."),
+    "description": DefinitionField("text", "What it is for: the lead chooses by it."),
+    "prompt": DefinitionField("text", "Its system prompt; in Markdown the text below the fields."),
+    "tools": DefinitionField("list", "The only tools it has; left out or `*`: all."),
+    "disallowedTools": DefinitionField("list", "Tools that it does not have; `Bash(git push:*)` denies part of one."),
+    "model": DefinitionField("text", "Its model; `inherit`, or left out: its caller's."),
+    "effort": DefinitionField("effort", "How hard it thinks; left out: as its caller.", soft=True),
+    "permissionMode": DefinitionField("mode", "Its permission mode; never more than its caller's."),
+    "background": DefinitionField("flag", "Whether it always runs in the background."),
+    "isolation": DefinitionField("word", "Where it works: `worktree`.", words=("worktree", "remote")),
+    "maxTurns": DefinitionField("count", "At most so many model calls."),
+    "color": DefinitionField("word", "Its colour, as a teammate.", soft=True, words=COLORS),
+    "memory": DefinitionField("word", "Whose memory it keeps.", soft=True, words=("user", "project", "local")),
+    "requiredMcpServers": DefinitionField("list", "MCP servers without which it does not start."),
+    "mcpServers": DefinitionField("servers", "MCP servers of this agent alone."),
+    "hooks": DefinitionField("map", "Hooks that run for it alone."),
+    "skills": DefinitionField("list", "Skills that it begins with."),
+    "initialPrompt": DefinitionField("text", "Put before its first prompt."),
+}
+"""Every field, as files spell it; `max_turns` and `max-turns` are read too."""
+
+_LONG_TEXTS = frozenset({"description", "prompt", "initialPrompt"})
+
+EXPECTED = {
+    "name": f"1 to {NAME_MOST} letters, digits, _, -, . or blanks",
+    "text": "a text",
+    "list": "a list of texts, or texts apart by commas",
+    "effort": EFFORTS,
+    "mode": "one of default, acceptEdits, plan, delegate, dontAsk, bypassPermissions",
+    "flag": "true or false",
+    "count": "a whole number from 1 on",
+    "servers": "a list of servers, or an object with servers by name",
+    "map": "an object",
+}
+
+_MODES = {str(mode): str(mode) for mode in Mode} | {"bubble": ""}
+_PLAIN = {name.lower(): name for name in FIELDS}
+
+
+def _field_of(written: str) -> str | None:
+    return _PLAIN.get(written.replace("-", "").replace("_", "").lower())
+
+
+def begins_field(written: str, before: str) -> bool:
+    """True when a line with this key begins a field: behind a long text only a known field does."""
+    return _field_of(before) not in _LONG_TEXTS or _field_of(written) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionOrigin:
+    """Where values come from: a word for people, the file, the lines of fields, and whether unknown ones are errors."""
+
+    source: str
+    file: str
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDefinition:
+    """A kind of agent, with what of it is left out or not understood, a line each: `line 4: …`."""
+
+    definition: AgentType
+    warnings: tuple[str, ...] = ()
+
+
+Values: TypeAlias = Mapping[str, Any]
+
+
+def parse_definition_values(raw: Values, body: str, fallback: str, origin: DefinitionOrigin) -> ParsedDefinition:
+    """The kind of agent that these values describe. Raises Unreadable with the line.
+
+    `body` is the prompt where no field says one; `fallback` the name of a file that says none.
+    """
+    reader = _ValueReader(origin)
+    values = reader.values(raw)
+    name = values.get("name")
+    if name is None:
+        if not fallback:
+            raise UnreadableFrontMatter("it has no name")
+        name = reader.name(fallback)
+        reader.warn("name", f"it has no name, and is called like its file: {name}")
+    description = " ".join(values.get("description", "").split())
+    if not description:
+        reader.warn("description", "it has no description, by which the lead chooses a type")
+    if len(description) > DESCRIPTION_MOST:
+        reader.warn("description", f"the description is cut after {DESCRIPTION_MOST:,} characters")
+    tools = reader.tools(values)
+    hooks = parse_definition_hooks(
+        values.get("hooks"), origin.file or origin.source, lambda text: reader.warn("hooks", text)
+    )
+    model = values.get("model")
+    if values.get("permissionMode") == Mode.BYPASS:
+        reader.warn("permissionMode", f"{Mode.BYPASS} never gives an agent more than its caller has")
+    made = AgentType(
+        name,
+        description[:DESCRIPTION_MOST],
+        values.get("prompt", body).strip(),
+        tools.only,
+        tools.without,
+        None if model is None or model.lower() == INHERIT else model,
+        values.get("maxTurns"),
+        mode=values.get("permissionMode") or None,
+        denied=tools.denied,
+        hooks=hooks,
+        initial_prompt=values.get("initialPrompt", "").strip(),
+        color=values.get("color"),
+        effort=values.get("effort"),
+        background=values.get("background", False),
+        isolation=values.get("isolation"),
+        memory=values.get("memory"),
+        skills=values.get("skills", ()),
+        mcp_servers=values.get("mcpServers", {}),
+        required_mcp_servers=values.get("requiredMcpServers", ()),
+        source=origin.source,
+        file=origin.file,
+    )
+    return ParsedDefinition(made, tuple(reader.warnings))
+
+
+class _ValueReader:
+    """Reads the values of one definition."""
+
+    def __init__(self, origin: DefinitionOrigin) -> None:
+        self.origin = origin
+        self.warnings: list[str] = []
+        self.at: dict[str, int] = {}
+
+    def values(self, raw: Values) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for written, value in raw.items():
+            name = _field_of(written)
+            if name is None:
+                self.unknown(written)
+                continue
+            if name in found or name in self.at:
+                raise UnreadableFrontMatter(f"{name} occurs twice", self.line(written))
+            self.at[name] = self.line(written)
+            if value is not None:
+                self.take(found, name, value)
+        return found
+
+    def line(self, written: str) -> int:
+        return self.origin.lines.get(written, 0)
+
+    def take(self, found: dict[str, Any], name: str, value: Any) -> None:
+        row = FIELDS[name]
+        try:
+            found[name] = self.read(row, value)
+        except ValueError as problem:
+            if isinstance(problem, UnreadableFrontMatter):
+                raise
+            what = f"{name} must be {str(problem) or EXPECTED[row.kind]}"
+            if not row.soft or self.origin.strict:
+                raise UnreadableFrontMatter(what, self.at[name]) from None
+            self.warn(name, f"{what}; it is left out")
+
+    def read(self, row: DefinitionField, value: Any) -> Any:
+        match row.kind:
+            case "name":
+                return self.name(value)
+            case "list":
+                return parse_text_list(value)
+            case "word":
+                if value not in row.words:
+                    raise ValueError(f"one of {', '.join(row.words)}")
+                return value
+            case "mode":
+                if not isinstance(value, str) or value not in _MODES:
+                    raise ValueError
+                return _MODES[value]
+            case "servers":
+                return _servers(value)
+            case "effort":
+                return parse_effort(value)
+            case _:
+                return _plain(row.kind, value)
+
+    def name(self, value: Any) -> str:
+        name = " ".join(value.split()) if isinstance(value, str) else ""
+        fits = 0 < len(name) <= NAME_MOST and name[0].isalnum() and all(c.isalnum() or c in "_-. " for c in name)
+        if not fits:
+            raise UnreadableFrontMatter(f"name must be {EXPECTED['name']}", self.at.get("name", 0))
+        return name
+
+    def tools(self, values: Values) -> ToolSelection:
+        try:
+            return select_tools(values.get("tools"), values.get("disallowedTools", ()), self.warn)
+        except ValueError as problem:
+            raise UnreadableFrontMatter(str(problem), self.at.get("disallowedTools", 0)) from None
+
+    def unknown(self, written: str) -> None:
+        near = nearest(written, FIELDS)
+        what = f"{written[:60]!r} is no field of a definition" + (f"; did you mean {near}?" if near else "")
+        if self.origin.strict:
+            raise UnreadableFrontMatter(what, self.line(written))
+        self.at[written] = self.line(written)
+        self.warn(written, what)
+
+    def warn(self, name: str, text: str) -> None:
+        line = self.at.get(name, 0)
+        self.warnings.append(f"line {line}: {text}" if line else text)
+
+
+def parse_text_list(value: Any) -> tuple[str, ...]:
+    """A list of texts, also as one text with commas; those inside parentheses part nothing. Raises ValueError."""
+    if isinstance(value, str):
+        found: list[str] = split_rules(value) if "(" in value else [part.strip() for part in value.split(",")]
+    elif isinstance(value, list) and all(isinstance(part, str) for part in cast("list[Any]", value)):
+        found = [part.strip() for part in cast("list[str]", value)]
+    else:
+        raise ValueError
+    kept = tuple(dict.fromkeys(part for part in found if part))
+    if len(kept) > LIST_MOST or any(len(part) > 1_000 or not part.isprintable() for part in kept):
+        raise ValueError
+    return kept
+
+
+def _plain(kind: str, value: Any) -> Any:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    fits = {
+        "text": isinstance(value, str),
+        "flag": isinstance(value, bool),
+        "count": whole and value >= 1,
+        "map": isinstance(value, dict),
+    }
+    if not fits[kind]:
+        raise ValueError
+    return value
+
+
+def _servers(value: Any) -> dict[str, Any]:
+    """Servers by name; a name alone means one that is configured elsewhere."""
+    found: dict[str, Any] = {}
+    parts: Sequence[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+    for part in parts:
+        if isinstance(part, str) and isinstance(value, list):
+            found[part] = None
+        elif isinstance(part, dict) and all(isinstance(key, str) for key in cast("dict[Any, Any]", part)):
+            found |= cast("dict[str, Any]", part)
+        else:
+            raise ValueError
+    if not _is_data(found, 0):
+        raise ValueError
+    return found
+
+
+def _is_data(value: Any, depth: int) -> bool:
+    """Whether it is what JSON can hold, and not deep."""
+    if depth > 8:
+        return False
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _is_data(v, depth + 1) for k, v in cast("dict[Any, Any]", value).items())
+    if isinstance(value, list):
+        return all(_is_data(part, depth + 1) for part in cast("list[Any]", value))
+    return value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def default_name(path: Path) -> str:
+    """What a file is called that says no name."""
+    return path.name.removesuffix(".md")

@@ -1,0 +1,77 @@
+"""The tools that a definition names: ours, those that only other products have, parts of tools.
+
+A part of a tool that a definition gives (`Bash(git log:*)`) is given not at all, since the whole would be more; one
+that it takes away becomes a rule. Knows names alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from teamwright.agent.agent_type import LEAD_ONLY, OTHER_PRODUCTS_TOOLS, TEAMMATE_TOOLS
+from teamwright.permissions.rules import parse_rule
+from teamwright.permissions.verdict import Verdict
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
+
+KNOWN = frozenset(
+    {
+        *("Bash", "Read", "Edit", "Write", "NotebookEdit", "Glob", "Grep", "WebFetch"),
+        *("Agent", "AskUserQuestion", "ListAgents", "EnterPlanMode", "ExitPlanMode"),
+        *("TaskOutput", "TaskStop", "Skill", "McpCall"),
+        *TEAMMATE_TOOLS,
+        *LEAD_ONLY,
+    }
+)
+"""The names of all our tools; a test compares them with those that are there."""
+
+_OTHER_NAMES = {"Task": "Agent"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSelection:
+    """`only` None means all; `denied` are rules for parts of tools."""
+
+    only: tuple[str, ...] | None
+    without: tuple[str, ...]
+    denied: tuple[str, ...]
+
+
+def select_tools(only: Sequence[str] | None, without: Sequence[str], warn: Callable[[str, str], None]) -> ToolSelection:
+    """What a definition's two lists mean. Raises ValueError for a denial that would guard nothing."""
+    given: list[str] | None = None
+    if only is not None and "*" not in only:
+        given = []
+        for text in only:
+            if "(" in text:
+                what = (
+                    f"{text[:60]} is left out: a definition gives whole tools, and {text.split('(')[0]} would be more"
+                )
+                warn("tools", what)
+            else:
+                given.append(_known_tool(text, "tools", warn))
+    whole = [_known_tool(text, "disallowedTools", warn) for text in without if "(" not in text]
+    denied = [_rule(text) for text in without if "(" in text]
+    return ToolSelection(None if given is None else tuple(given), tuple(whole), tuple(denied))
+
+
+def _known_tool(text: str, field: str, warn: Callable[[str, str], None]) -> str:
+    name = _OTHER_NAMES.get(text, text)
+    if name in KNOWN or "*" in name or name.startswith(("mcp__", "python__")):
+        return name
+    instead = OTHER_PRODUCTS_TOOLS.get(name)
+    if instead is None:
+        near = nearest(name, KNOWN)
+        instead = f"did you mean {near}?" if near else "it is not given"
+    warn(field, f"there is no tool {name[:60]} here; {instead}")
+    return name
+
+
+def _rule(text: str) -> str:
+    try:
+        parse_rule(text, Verdict.DENY, "definition", Path("/"))
+    except UsageError as problem:
+        raise ValueError(f"disallowedTools: {problem.what}") from None
+    return text

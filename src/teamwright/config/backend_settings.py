@@ -1,0 +1,64 @@
+"""The settings of members' places, from the values of settings files; an error names file and key.
+
+What a value may be by its kind is checked in `settings.keys`. Knows no layer and no trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from teamwright.config.settings.setting_fields import fill_settings
+from teamwright.config.settings.settings_files import bad_settings
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
+from teamwright.teams.backends.backend_settings import BackendSettings
+from teamwright.teams.backends.terminal_adapter import (
+    DETACHED,
+    InvalidAdapter,
+    TerminalAdapter,
+    parse_adapters,
+    shipped_adapters,
+)
+
+BACKEND, RECIPES = "members.backend", "members.recipes"
+BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED)
+"""Backends that need no recipe."""
+
+
+def parse_backend_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> BackendSettings:
+    """Of members' places. `origins` names the file, or the flag, of each value.
+
+    Raises CannotStart (`bad-settings`) with file and key, UsageError for a flag.
+    """
+    recipes = _recipes(values, origins)
+    made = fill_settings(BackendSettings(adapters=recipes), "places", values)
+    backend = made.backend
+    if backend not in BACKENDS and backend not in recipes and backend not in shipped_adapters():
+        known = [*BACKENDS, *{**shipped_adapters(), **recipes}]
+        raise _no_such(origins.get(BACKEND, ""), BACKEND, f"{backend!r} is no backend for members", backend, known)
+    return made
+
+
+def _recipes(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, TerminalAdapter]:
+    try:
+        return parse_adapters(values.get(RECIPES, {}))
+    except InvalidAdapter as problem:
+        do = f"; {problem.do}" if problem.do else ""
+        raise bad_settings(Path(origins[RECIPES]), f"{problem.what}{do}", f"{RECIPES}.{problem.key}") from None
+
+
+def _no_such(origin: str, key: str, what: str, said: str, known: list[str]) -> TeamwrightError:
+    near = get_close_matches(said, known, 1)
+    if not origin.startswith("--"):
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        return bad_settings(Path(origin), f"{what}; {hint}", key)
+    return UsageError(
+        "usage",
+        what,
+        looked_at=[("flag", origin), ("backends", ", ".join(known))],
+        do=[f"did you mean {near[0]}?"] if near else [],
+        note="nothing was started",
+    )

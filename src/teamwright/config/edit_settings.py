@@ -1,0 +1,222 @@
+"""One value of one settings file of ours changed: checked as a run checks it, everything else in the file kept.
+
+Written whole, two spaces deep, by rename. What a person writes into a repository that they trust is trusted as it was
+written. Files of the other product are never written. Knows files and trust.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from teamwright.config.setting_values import require_key
+from teamwright.config.settings.env_names import is_user_only_variable
+from teamwright.config.settings.merge import OWN_ONLY
+from teamwright.config.settings.setting_keys import KEYS, SettingKey
+from teamwright.config.settings.setting_parts import reason
+from teamwright.config.settings.settings_files import SettingsLayer, bad_settings, parse_layer, read_layer
+from teamwright.config.settings.settings_survey import survey_layer
+from teamwright.config.settings.writable_files import SettingsFiles, require_inside, write_settings
+from teamwright.config.trust.person_check import require_person
+from teamwright.config.trust.trust_store import TrustStore, repository_of
+from teamwright.config.trust.trust_survey import layer_entries
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.values import dataclass
+from teamwright.storage.paths import Home
+
+Target: TypeAlias = Literal["user", "project", "local"]
+
+_PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
+_PARTS = frozenset({"env", "hooks", "mcpServers", "providers", "prices", "members.recipes", "members.commands"})
+"""Keys that hold an object, whose parts can be named behind a dot."""
+
+_ABSENT: Any = object()
+"""In the place of a value: the key is to be taken out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """What was done: the file, whether it says something else now, and whether that waits for trust."""
+
+    key: str
+    file: str
+    changed: bool
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SettingTarget:
+    """Where a value is changed: the directory's repository, and which of its files, or the user's."""
+
+    home: Home
+    cwd: Path
+    target: Target = "user"
+
+
+def set_value(change: SettingTarget, name: str, text: str) -> SettingChange:
+    """Set a key to what a person typed. `env.NAME` and the like name one part of a key that holds an object.
+
+    Raises UsageError for a key or a value that cannot be, CannotStart (`bad-settings`) for a file that cannot be read,
+    TeamRefused for one that lies elsewhere, StorageError.
+    """
+    _require_person(change, f"config set {name}")
+    key, part = _split(name)
+    value = parse_value(KEYS[key], name, text, part=bool(part))
+    return _change(change, key, part, value)
+
+
+def unset_value(change: SettingTarget, name: str) -> SettingChange:
+    """Take a key out of the file; objects that are empty then go too. Raises as `set_value` does."""
+    _require_person(change, f"config unset {name}")
+    key, part = _split(name)
+    return _change(change, key, part, _ABSENT)
+
+
+def _require_person(change: SettingTarget, tried: str) -> None:
+    require_person(change.home, "changes settings", tried[:100])
+
+
+def parse_value(key: SettingKey, name: str, text: str, *, part: bool = False) -> Any:
+    """The value that a text stands for: JSON where it is some, else the text itself. Raises UsageError.
+
+    A list may also be given as one text, which is its only item.
+    """
+    try:
+        read: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        read = text
+    if part:
+        return cast("Any", read) if isinstance(read, dict | list) else text
+    wanted = [read, text]
+    if key.kind == "texts":
+        wanted.append([text])
+    for value in wanted:
+        if key.fits(value):
+            return cast("Any", value)
+    raise UsageError(
+        "usage",
+        f"{name} must be {key.expected}",
+        looked_at=[("given", text[:80])],
+        do=[f"teamwright config set {name} {_sample(key)}"],
+        note="nothing was changed",
+    )
+
+
+def _sample(key: SettingKey) -> str:
+    if key.words:
+        return key.words[0]
+    samples = {"bool": "true", "count": "3", "positive": "3", "amount": "1.5", "share": "0.8", "effort": "high"}
+    samples |= {"texts": """'["Bash(git log:*)"]'""", "map": """'{"name": {}}'""", "env": """'{"NAME": "value"}'"""}
+    return samples.get(key.kind.removesuffix(" or null"), "30")
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The key, and the part of it that is named. Raises UsageError naming the nearest."""
+    for key in _PARTS:
+        if name.startswith(f"{key}.") and name != f"{key}.":
+            return key, name.removeprefix(f"{key}.")
+    require_key(name)
+    return name, ""
+
+
+def _change(change: SettingTarget, key: str, part: str, value: Any) -> SettingChange:
+    """Give a key, or one part of it, this value; `_ABSENT` takes it out."""
+    root = repository_of(change.cwd)
+    path, origin = SettingsFiles(change.home, root).file_of(_PLACES[change.target])
+    shown = f"{key}.{part}" if part else key
+    if origin.of_repository:
+        _require_allowed(key, part, shown)
+        require_inside(root, path)
+    before = read_layer(path, origin)
+    content = {} if before is None else _copy(before.raw)
+    way = (*key.split("."), *([part] if part else []))
+    changed = _remove_from(content, way) if value is _ABSENT else _set_in(content, way, value, path)
+    if not changed:
+        return SettingChange(shown, str(path), False)
+    layer = _checked(SettingsLayer(path, origin, text=json.dumps(content)), before, root, key)
+    write_settings(root, path, origin, content)
+    return SettingChange(
+        shown, str(path), True, value is not _ABSENT and not _trusted(change.home, root, layer, before)
+    )
+
+
+def _require_allowed(key: str, part: str, shown: str) -> None:
+    """Raises UsageError for what a repository may not say, whoever writes it there."""
+    own = KEYS[key].user_only or (key == "env" and part and is_user_only_variable(part))
+    if not own:
+        return
+    why = "a repository is read by everybody who works in it, and may not decide this for them"
+    raise UsageError(
+        "usage",
+        f"{shown} is taken from your own settings only",
+        looked_at=[("why", why)],
+        do=[f"teamwright config set --user {shown} …"],
+        note="nothing was changed",
+    )
+
+
+def _copy(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return cast("dict[str, Any]", json.loads(json.dumps(raw)))
+
+
+def _set_in(content: dict[str, Any], way: tuple[str, ...], value: Any, path: Path) -> bool:
+    """Whether that changed anything."""
+    before = json.dumps(content)
+    place = content
+    for name in way[:-1]:
+        below: Any = place.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise bad_settings(path, f"{name} is not an object")
+        place = cast("dict[str, Any]", below)
+    place[way[-1]] = value
+    return json.dumps(content) != before
+
+
+def _remove_from(content: dict[str, Any], way: tuple[str, ...]) -> bool:
+    """Whether there was something to take out."""
+    name = way[0]
+    if name not in content:
+        return False
+    if len(way) == 1:
+        del content[name]
+        return True
+    below = content[name]
+    taken = isinstance(below, dict) and _remove_from(cast("dict[str, Any]", below), way[1:])
+    if taken and not below:
+        del content[name]
+    return taken
+
+
+def _checked(after: SettingsLayer, before: SettingsLayer | None, root: Path, key: str) -> SettingsLayer:
+    """The file as it will be. Raises UsageError for a value that a run would refuse or leave out."""
+    try:
+        layer = parse_layer(after.path, after.origin, after.text)
+    except TeamwrightError as refused:
+        raise _invalid(key, reason(refused)) from None
+    known = [] if before is None else _problems(before, root, key)
+    new = [problem for problem in _problems(layer, root, key) if problem not in known]
+    if new:
+        raise _invalid(key, new[0])
+    return layer
+
+
+def _problems(layer: SettingsLayer, root: Path, key: str) -> list[str]:
+    """What would not take effect of this key."""
+    found = [part for part in survey_layer(layer, root) if part.key == key and part.state in ("broken", "ignored")]
+    return [" ".join(f"{part.name if part.name != part.value else ''} {part.why}".split()) for part in found]
+
+
+def _invalid(key: str, why: str) -> UsageError:
+    what = f"{key} {why}" if why == OWN_ONLY else f"{key} cannot be set so: {why}"
+    return UsageError("usage", what, note="nothing was changed")
+
+
+def _trusted(home: Home, root: Path, layer: SettingsLayer, before: SettingsLayer | None) -> bool:
+    """Trust exactly what was written, if the repository is trusted for good. Whether it takes effect next time."""
+    if not layer.origin.of_repository:
+        return True
+    known = {(entry.key, entry.digest) for entry in ([] if before is None else layer_entries(before, root))}
+    new = [entry for entry in layer_entries(layer, root) if (entry.key, entry.digest) not in known]
+    return not new or TrustStore.load(home).give_also(root, new)

@@ -1,0 +1,141 @@
+"""What settings files say of MCP servers, layer by layer: entries by name with whose words they are, and limits.
+
+Entries are kept as they were written: variables are filled in when a session opens. Of a repository an entry holds
+only where a person trusted exactly that one, with the scripts of the repository that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.config.project_mcp import FILE, SERVERS, project_servers
+from teamwright.config.settings.setting_fields import fill_settings
+from teamwright.config.settings.setting_parts import SettingPart, SettingParts
+from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin
+from teamwright.config.trust.trust_store import TrustState
+from teamwright.config.trust.trust_survey import entry_of, server_entry
+from teamwright.protocol.values import dataclass
+
+ENABLE_ALL = "enableAllProjectMcpServers"
+ENABLED = "enabledMcpjsonServers"
+DISABLED = "disabledMcpjsonServers"
+KEYS = frozenset({SERVERS, ENABLE_ALL, ENABLED, DISABLED})
+"""Settings that are read here."""
+
+PROJECT, USER, FILES, GIVEN = 1, 0, 2, 3
+"""Which entry of a name holds: the one of the highest rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """One entry as it was written. `foreign`: a repository says it, so that it gets no credential of ours.
+
+    `root` is the repository in which it is read, whoever says it.
+    """
+
+    name: str
+    entry: Any
+    source: str
+    rank: int
+    foreign: bool
+    root: Path
+    part: SettingPart | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class McpSettings:
+    """What holds. `start_s` `call_s` `wait_s` in seconds; `tools` and `size` (bytes) bound what stands in a prefix."""
+
+    servers: tuple[ServerEntry, ...] = ()
+    start_s: float = 30.0
+    call_s: float = 600.0
+    wait_s: float = 3.0
+    tools: int = 60
+    size: int = 24_000
+
+
+@dataclass(slots=True)
+class McpSettingsReader:
+    """Collects over a merge of settings."""
+
+    trust: TrustState
+    origins: dict[str, str]
+    warnings: list[str]
+    parts: SettingParts = field(default_factory=SettingParts)
+    _said: list[ServerEntry] = field(default_factory=list[ServerEntry])
+    _enable_all: bool | None = None
+    _enabled: set[str] = field(default_factory=set[str])
+    _disabled: set[str] = field(default_factory=set[str])
+
+    def add(self, layer: SettingsLayer, name: str, value: Any) -> None:
+        """One setting of one layer."""
+        if name == SERVERS:
+            self._servers(layer, cast("Mapping[str, Any]", value))
+        elif name == ENABLE_ALL:
+            if self._holds(layer, name, "", value):
+                self._enable_all = bool(value)
+                self.origins[name] = str(layer.path)
+        else:
+            for at, one in enumerate(cast("list[str]", value)):
+                if self._holds(layer, name, one, one, at):
+                    (self._disabled if name == DISABLED else self._enabled).add(one)
+                    self.origins[f"{name} {one}"] = str(layer.path)
+
+    def settings(self, values: Mapping[str, Any], *, compat: bool) -> McpSettings:
+        """What holds in the end. `compat`: the repository's `.mcp.json` is read."""
+        if compat:
+            self._project()
+        by_name: dict[str, ServerEntry] = {}
+        for said in sorted(self._said, key=lambda one: one.rank):
+            if (other := by_name.get(said.name)) is not None and other.part is not None:
+                other.part.set_state("ignored", f"{said.source} is nearer")
+            by_name[said.name] = said
+        return fill_settings(McpSettings(tuple(by_name.values())), "mcp", values)
+
+    def _servers(self, layer: SettingsLayer, entries: Mapping[str, Any]) -> None:
+        foreign = layer.origin.of_repository
+        rank = FILES if foreign else GIVEN if layer.origin is SettingsOrigin.GIVEN else USER
+        for name, entry in entries.items():
+            part = self.parts.add(layer, SERVERS, name, entry, (name,))
+            if foreign and not self.trust.allows(server_entry(self.trust.root, layer.path, name, entry)):
+                part.set_state("needs trust")
+                continue
+            self._said.append(ServerEntry(name, entry, str(layer.path), rank, foreign, self.trust.root, part))
+            self.origins[f"{SERVERS} {name}"] = str(layer.path)
+
+    def _project(self) -> None:
+        path = self.trust.root / FILE
+        found = project_servers(self.trust.root)
+        layer = SettingsLayer(path, SettingsOrigin.COMPAT_SHARED, text=found.text)
+        if found.problem:
+            self.parts.broken_file(layer, found.problem)
+            self.warnings += [f"{path}: left out: {found.problem}"] if self.trust.trusted else []
+        for name, entry in found.servers.items():
+            part = self.parts.add(layer, SERVERS, name, entry, (name,))
+            if unwanted := self._unwanted(name):
+                part.set_state("ignored", unwanted)
+            elif not self.trust.allows(server_entry(self.trust.root, path, name, entry)):
+                part.set_state("needs trust")
+            else:
+                self._said.append(ServerEntry(name, entry, str(path), PROJECT, True, self.trust.root, part))
+                self.origins[f"{SERVERS} {name}"] = str(path)
+
+    def _unwanted(self, name: str) -> str:
+        """By which setting a server of `.mcp.json` is left out; empty when it is wanted."""
+        if name in self._disabled:
+            return f"{DISABLED} names it"
+        if self._enable_all is False and name not in self._enabled:
+            return f"{ENABLE_ALL} is false, and {ENABLED} does not name it"
+        return ""
+
+    def _holds(self, layer: SettingsLayer, name: str, part: str, value: Any, *at: int) -> bool:
+        noted = self.parts.add(layer, name, part, value, at)
+        if not layer.origin.of_repository or name == DISABLED:
+            return True
+        allowed = self.trust.allows(entry_of(layer, self.trust.root, name, part, value))
+        if not allowed:
+            noted.set_state("needs trust")
+        return allowed

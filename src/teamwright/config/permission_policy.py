@@ -1,0 +1,40 @@
+"""From settings to the policy of a run: its scope, and what is private in it.
+
+Assembly only: decides nothing by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from teamwright.config.settings.settings import Settings
+from teamwright.config.trust.trust_store import TrustState
+from teamwright.config.trust.trust_survey import files_run_by
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.storage.paths import Home
+
+
+def private_paths(home: Home) -> tuple[Path, ...]:
+    """What file tools may not touch by default: the state root, and the other product's login."""
+    login = Path(os.path.expanduser("~/.claude/.credentials.json"))
+    shared = [home.shared / name for name in ("teams", "tasks", "projects", ".credentials.json")]
+    found = [home.own, *(shared if home.is_foreign else ()), login]
+    return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in found))
+
+
+def make_policy(settings: Settings, home: Home, cwd: Path, trust: TrustState, own: tuple[Path, ...] = ()) -> Policy:
+    """The policy of a run in this directory. `own` are directories of the state root that its agents may read."""
+    scope = PermissionScope(
+        directories=tuple(dict.fromkeys((Path(os.path.realpath(cwd)), *settings.directories))),
+        private=private_paths(home),
+        own=tuple(Path(os.path.realpath(path)) for path in own),
+        trusted_git=trust.trusted_git,
+        base=trust.root,
+        settings=home.settings,
+        hook_files=files_run_by(settings.hooks, trust.root),
+    )
+    made = Policy(settings.mode, settings.rules, scope)
+    made.is_delegating = settings.delegates
+    return made

@@ -1,0 +1,63 @@
+"""The file `.mcp.json` of a repository, and how an entry of `mcpServers` is shown to whoever should trust it.
+
+Reads; expands nothing, starts nothing, trusts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.config.settings.json_positions import explain_json_error
+from teamwright.protocol.values import dataclass
+from teamwright.storage.read_bounded import read_plain
+
+FILE = ".mcp.json"
+SERVERS = "mcpServers"
+MAX_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    """The repository's file as it was read: entries by name, and what is wrong with it; empty when nothing is."""
+
+    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    problem: str = ""
+    text: str = field(default="", repr=False)
+
+
+def project_servers(root: Path) -> ProjectFile:
+    """What `.mcp.json` says; a missing file says nothing. Never raises."""
+    try:
+        text = read_plain(root / FILE, MAX_BYTES).decode("utf-8-sig")
+        read: Any = json.loads(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return ProjectFile()
+    except json.JSONDecodeError as problem:
+        return ProjectFile(problem=f"{explain_json_error(problem)} (line {problem.lineno}, column {problem.colno})")
+    except (OSError, ValueError, RecursionError) as problem:
+        return ProjectFile(problem=(problem.strerror if isinstance(problem, OSError) else "") or "it cannot be read")
+    servers: Any = cast("dict[str, Any]", read).get(SERVERS) if isinstance(read, dict) else None
+    if not isinstance(servers, dict):
+        return ProjectFile(problem=f"it has no {SERVERS}", text=text)
+    return ProjectFile(cast("Mapping[str, Any]", servers), text=text)
+
+
+def command_of(entry: object) -> str:
+    """Everything of an entry that may name what runs, as one line of words."""
+    said = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
+    args: Any = said.get("args")
+    parts = [said.get("command"), *(cast("list[Any]", args) if isinstance(args, list) else [])]
+    return " ".join(part for part in parts if isinstance(part, str))
+
+
+def describe_server(name: str, entry: object) -> str:
+    """What an entry would do, whole and on one line: whoever trusts it has read it."""
+    said = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
+    more = {key: value for key, value in said.items() if key not in {"command", "args", "url", "type"}}
+    what = command_of(said) or str(said.get("url", ""))
+    told = f"{name}: {what}" + (f" {json.dumps(more, sort_keys=True, ensure_ascii=False)}" if more else "")
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(told.split()))

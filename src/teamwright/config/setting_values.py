@@ -1,0 +1,162 @@
+"""Settings as a person looks at them: each value with the file that it comes from, secrets masked.
+
+Reads what a run would read, under the trust that is on file. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.config.defaults import default_of
+from teamwright.config.settings.merge import settings_places
+from teamwright.config.settings.setting_keys import KEYS
+from teamwright.config.settings.setting_parts import WHOLE, SettingPart
+from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.settings.settings_files import SettingsOrigin
+from teamwright.config.settings.settings_survey import reads_compat_files, survey_settings
+from teamwright.config.trust.trust_store import TrustStore
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.secret_texts import is_secret_name, mask
+from teamwright.protocol.values import dataclass
+from teamwright.storage.paths import Home
+
+DEFAULT = "default"
+"""What stands for a file where nobody said a value."""
+
+_HIDING = frozenset({"env", "headers"})
+"""Objects in a server's entry whose values may be secrets, whatever they are called."""
+
+_VARIABLE = re.compile(r"\$\{[^}]*\}")
+_IN_URL = re.compile(r"(://)[^/@\s]+@|([?&][\w-]*(?:key|token|secret|auth|sig)[\w-]*=)[^&\s]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsQuery:
+    """Where to look: a directory, and the file that `--settings` names."""
+
+    home: Home
+    cwd: Path
+    settings_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingValue:
+    """One value of one file. `name` is empty but for keys that hold several; `state` as `check` has it.
+
+    `file` is `default` for a value that nobody said; `line` from 1 on, 0 when there is none.
+    """
+
+    key: str
+    name: str
+    value: Any
+    file: str
+    line: int = 0
+    state: str = "used"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFileView:
+    """One settings file that is looked at, the farthest first: whose it is, and whether it is there."""
+
+    file: str
+    owner: str
+    exists: bool
+
+
+def values(asked: SettingsQuery, *, defaults: bool = False) -> list[SettingValue]:
+    """Every value that any file says, in the order of keys and files, with what becomes of it.
+
+    `defaults`: also of every key that nobody set. Raises CannotStart for the file of trust, and for `--settings`.
+    """
+    flags = SettingFlags(settings_file=asked.settings_file)
+    cwd = Path(os.path.realpath(asked.cwd))
+    trust = TrustStore.load(asked.home).verdict(cwd, compat=reads_compat_files(asked.home, flags))
+    parts = survey_settings(asked.home, cwd, flags, trust).parts
+    found = [_value(part) for part in parts]
+    order = {key: at for at, key in enumerate(KEYS)}
+    if defaults:
+        said = {value.key for value in found if value.state == "used"}
+        found += [SettingValue(key, "", default_of(key), DEFAULT) for key in KEYS if key not in said]
+    return sorted(found, key=lambda value: order.get(value.key, -1))
+
+
+def values_of(asked: SettingsQuery, key: str) -> list[SettingValue]:
+    """What holds for one key: several for one that adds up. Raises UsageError for a key that there is not."""
+    require_key(key)
+    return [value for value in values(asked, defaults=True) if value.key == key and value.state == "used"]
+
+
+def files(asked: SettingsQuery) -> list[SettingsFileView]:
+    """The files that are looked at here, the farthest first."""
+    flags = SettingFlags(settings_file=asked.settings_file)
+    cwd = Path(os.path.realpath(asked.cwd))
+    compat = reads_compat_files(asked.home, flags)
+    root = TrustStore.load(asked.home).verdict(cwd, compat=compat).root
+    places = settings_places(asked.home, root, compat)
+    if asked.settings_file is not None:
+        places = [*places, (asked.settings_file, SettingsOrigin.GIVEN)]
+    return [SettingsFileView(str(path), origin.value, path.exists()) for path, origin in places]
+
+
+def require_key(key: str) -> None:
+    """Raises UsageError naming the nearest for a setting that there is not."""
+    if key in KEYS:
+        return
+    below = [name for name in KEYS if name.startswith(f"{key}.")]
+    near = nearest(key, KEYS)
+    do = [f"did you mean {near}?"] if near else ["teamwright config list --all shows every key"]
+    if below:
+        do = [f"name one of them: {', '.join(below[:8])}"]
+    raise UsageError("usage", f"{key[:80]!r} is not a setting", do=do, note="nothing was changed")
+
+
+def _value(part: SettingPart) -> SettingValue:
+    shown = masked(part.key, part.name, part.value)
+    key = part.key if part.key != WHOLE else ""
+    return SettingValue(key, part.name, shown, str(part.path), part.line, part.state, part.why)
+
+
+def masked(key: str, name: str, value: Any) -> Any:
+    """The value without what may be a secret."""
+    if key == "env" and is_secret_name(name):
+        return mask(str(value))
+    if isinstance(value, str):
+        return _IN_URL.sub(lambda found: f"{found[1] or found[2]}…" + ("@" if found[1] else ""), value)
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [_after(before, one) for before, one in zip(["", *items], items, strict=False)]
+    if isinstance(value, dict):
+        return {str(at): _inner(str(at), one) for at, one in cast("Mapping[Any, Any]", value).items()}
+    return value
+
+
+def _after(before: Any, value: Any) -> Any:
+    """An item of a list: behind `--api-key` stands a secret, and behind `--api-key=` too."""
+    if not isinstance(value, str):
+        return masked("", "", value)
+    flag, equals, said = value.partition("=")
+    if equals and flag.startswith("-") and is_secret_name(_plain(flag)):
+        return f"{flag}={mask(said)}"
+    follows = isinstance(before, str) and before.startswith("-") and is_secret_name(_plain(before))
+    return mask(value) if follows else masked("", "", value)
+
+
+def _plain(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+def _inner(name: str, value: Any) -> Any:
+    if name in _HIDING and isinstance(value, dict):
+        return {at: _hidden(one) for at, one in cast("Mapping[Any, Any]", value).items()}
+    return mask(value) if isinstance(value, str) and is_secret_name(name) else masked("", name, value)
+
+
+def _hidden(value: Any) -> Any:
+    """A value that is nothing but the names of variables is none of its own."""
+    return value if not isinstance(value, str) or not _VARIABLE.sub("", value) else mask(value)

@@ -1,0 +1,1 @@
+"""Settings: the table of keys, the files that contain them, and which of several values is used."""

@@ -1,0 +1,55 @@
+"""From single values to the settings of each room, with the room's own defaults for what nobody said.
+
+Goes by the table of fields; a room that checks its values is asked. Which of several values holds was decided before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from teamwright.config.backend_settings import parse_backend_settings
+from teamwright.config.external_commands import commands_settings
+from teamwright.config.settings.setting_fields import fill_settings, plain_fields
+from teamwright.config.settings.settings import Settings
+from teamwright.protocol.budget import CAP_NAMES as CAPS
+from teamwright.protocol.budget import Budget
+
+_FOR_MODELS = frozenset(
+    {
+        "model",
+        "effort",
+        "thinking",
+        "context_tokens",
+        "max_output_tokens",
+        "retries",
+        "stagger_s",
+        "cache_hour",
+        "stall_s",
+        "providers",
+        "models",
+        "prices",
+    }
+)
+
+_PLAIN = ("limits", "team", "bash", "agents", "compact")
+"""Rooms that take their values as they are."""
+
+
+def package_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of `Settings` that single values decide; `origins` names the file of each.
+
+    Raises CannotStart (`bad-settings`) with file and key for a value that its room does not take.
+    """
+    usual = Settings()
+    check = fill_settings(usual.check, "check", values)
+    return {
+        **plain_fields(usual, values),
+        **{room: fill_settings(getattr(usual, room), room, values) for room in _PLAIN},
+        "models": {name: value for name, value in values.items() if name in _FOR_MODELS},
+        "each": Budget.from_json({name: values.get(f"budget.agent.{name}") for name in CAPS}),
+        "places": parse_backend_settings(values, origins),
+        "commands": commands_settings(values, origins),
+        "check": replace(check, command=check.command.strip()),
+    }

@@ -1,0 +1,236 @@
+"""The table of settings: what each is called in a file, what it must be, and a sentence.
+
+Documentation, the JSON Schema and whatever reads or writes a file go by this table. Knows no file and no layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from teamwright.models.effort import EXPECTED_TEXT as EFFORTS
+from teamwright.models.effort import is_effort
+from teamwright.protocol.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SettingKey:
+    """A setting: what it must be, whether only a person's own files may hold it, and a sentence.
+
+    `words` are the only texts that a `word` may be.
+    """
+
+    kind: str
+    meaning: str
+    user_only: bool = False
+    words: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> str:
+        """What it must be, in words."""
+        return join_words(self.words) if self.words else EXPECTED[self.kind]
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is one of it."""
+        return value in self.words if self.words else fits(self.kind, value)
+
+
+def join_words(words: Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+KEYS: dict[str, SettingKey] = {
+    "model": SettingKey("text", "The model that is used when none is named."),
+    "effort": SettingKey(
+        "effort", "Thinking effort of the lead and of the agents that it starts: a level, or a budget in tokens."
+    ),
+    "teams": SettingKey("bool", "Whether agents may form teams."),
+    "env": SettingKey("env", "Variables for commands that agents run."),
+    "hooks": SettingKey("map", "Commands that run when something happens."),
+    "disableAllHooks": SettingKey("bool", "Whether no hook runs at all."),
+    "skills.enabled": SettingKey("bool", "Whether skills and slash commands of files are used.", user_only=True),
+    "skills.disabled": SettingKey("texts", "Names of skills and slash commands that are left out."),
+    "permissions.allow": SettingKey("texts", "Rules for calls that run without a question."),
+    "permissions.ask": SettingKey("texts", "Rules for calls that are asked about."),
+    "permissions.deny": SettingKey("texts", "Rules for calls that never run."),
+    "permissions.additionalDirectories": SettingKey(
+        "texts", "Directories that agents may use besides the working directory."
+    ),
+    "permissions.defaultMode": SettingKey("text", "The permission mode at the start."),
+    "permissions.leadAnswers": SettingKey(
+        "bool", "Whether the lead may allow what its members ask for, in the user's place.", user_only=True
+    ),
+    "plan_approval": SettingKey(
+        "word", "Who approves plans of members.", user_only=True, words=("lead", "human", "auto")
+    ),
+    "members.backend": SettingKey(
+        "text", "Where members run: auto, in-process, tmux, detached, or a recipe's name.", user_only=True
+    ),
+    "members.pane_layout": SettingKey(
+        "word",
+        "Members in tmux: split, beside the lead; window, in one of their own.",
+        user_only=True,
+        words=("split", "window"),
+    ),
+    "members.lead_share": SettingKey("share", "The lead's share of the width of its pane, with split.", user_only=True),
+    "members.recipes": SettingKey(
+        "map", "Terminals of your own, by name: the commands that drive them.", user_only=True
+    ),
+    "members.grace_s": SettingKey(
+        "seconds", "How long a member's process stays when its lead is gone.", user_only=True
+    ),
+    "members.commands": SettingKey(
+        "map", "Other programs that may run members, by name: argv, env, root, start_s.", user_only=True
+    ),
+    "members.command": SettingKey("text", "The one of them that runs members; none: they are ours.", user_only=True),
+    "limits.members": SettingKey("count", "Teammates alive at once."),
+    "limits.spawns": SettingKey("count", "Agents started in one run."),
+    "limits.spawns_per_minute": SettingKey("count", "Agents started within a minute."),
+    "budget.agent.usd": SettingKey("amount", "US dollars that one member or sub-agent may spend."),
+    "budget.agent.tokens": SettingKey("positive", "Tokens that one member or sub-agent may use, in and out."),
+    "budget.agent.turns": SettingKey("positive", "Model calls that one member or sub-agent may make."),
+    "budget.agent.calls": SettingKey("positive", "Tool calls that one member or sub-agent may make."),
+    "budget.agent.minutes": SettingKey("amount", "Minutes that one member or sub-agent may work."),
+    "limits.agents": SettingKey("count", "Sub-agents running at once."),
+    "limits.depth": SettingKey("count", "How deep agents may start agents; a sub-agent of a teammate is 1."),
+    "bash.timeout_s": SettingKey("seconds", "How long a command may run when the call does not say."),
+    "bash.max_timeout_s": SettingKey("seconds", "How long a command may run at most."),
+    "bash.output_chars": SettingKey("count", "Characters of output in a result; the rest is in a file."),
+    "bash.pass_env": SettingKey(
+        "texts",
+        "Variables that are passed to commands although they look like secrets; a * at the end matches any suffix.",
+        user_only=True,
+    ),
+    "bash.shell": SettingKey(
+        "text", "The shell of commands: bash, zsh, sh, or a path; none: your $SHELL.", user_only=True
+    ),
+    "bash.startup": SettingKey(
+        "bool", "Whether commands have your shell's functions, aliases and PATH.", user_only=True
+    ),
+    "bash.startup_s": SettingKey("seconds", "How long the startup of your shell may take.", user_only=True),
+    "retries": SettingKey("count", "How often a failed model request is tried again."),
+    "stagger_s": SettingKey(
+        "seconds or null", "How long a call waits for an equal prompt sent just before, to use its cache; null: never."
+    ),
+    "cache_hour": SettingKey(
+        "word",
+        "Whether the service caches the lead's prompt for an hour, not five minutes, while teammates work. auto: at "
+        "Anthropic's own address.",
+        words=("auto", "on", "off"),
+    ),
+    "stall_s": SettingKey(
+        "seconds", "How long an answer may make no progress. Not set: 90, and 600 where models think without a sign."
+    ),
+    "ask_timeout_s": SettingKey("seconds or null", "How long a question waits; null waits for ever at a terminal."),
+    "headless_asks": SettingKey(
+        "word", "Requests without a person at a terminal: wait, or deny.", words=("wait", "deny")
+    ),
+    "shutdown_objection_s": SettingKey("seconds", "How long a member may take to answer a request to stop."),
+    "cancel_grace_s": SettingKey("seconds", "How long a cancelled turn may wind up."),
+    "goodbye_s": SettingKey("seconds", "How long leaving waits for members that wind up."),
+    "dedupe_names": SettingKey("bool", "Whether a name that is taken becomes name-2."),
+    "task_check": SettingKey("text", "A command that must succeed before any task is completed; none by default."),
+    "task_check_timeout_s": SettingKey("seconds", "How long the check of a task may take."),
+    "git_trailer": SettingKey("text", "A trailer line for commits; none by default."),
+    "thinking": SettingKey(
+        "word", "Whether models think as much as they find right, where they can.", words=("adaptive", "off")
+    ),
+    "context_tokens": SettingKey(
+        "count", "The window of models that are not in the catalogue, where you know it better."
+    ),
+    "max_output_tokens": SettingKey("count", "The longest answer."),
+    "agents.background": SettingKey("bool", "Whether sub-agents may run in the background."),
+    "agents.background_after_s": SettingKey(
+        "seconds", "Time after which a foreground sub-agent moves to the background."
+    ),
+    "agents.jobs_wait_s": SettingKey(
+        "seconds", "How long a sub-agent that has answered waits for its background commands."
+    ),
+    "agents.fork": SettingKey("bool", "Whether a call of Agent that names no kind makes a fork of its caller."),
+    "coordinator": SettingKey("bool", "Whether every sub-agent runs in the background, with no model named by a call."),
+    "assistant": SettingKey("bool", "Whether every sub-agent runs in the background."),
+    "mcpServers": SettingKey("map", "MCP servers by name, as in .mcp.json."),
+    "enableAllProjectMcpServers": SettingKey(
+        "bool", "false: of .mcp.json only the servers that enabledMcpjsonServers names."
+    ),
+    "enabledMcpjsonServers": SettingKey("texts", "Servers of .mcp.json that are used though not all are."),
+    "disabledMcpjsonServers": SettingKey("texts", "Servers of .mcp.json that are left out."),
+    "mcp.start_s": SettingKey("seconds", "How long an MCP server may take until it can be called."),
+    "mcp.wait_s": SettingKey("seconds", "How long the first agent waits for MCP servers that were never seen before."),
+    "mcp.call_s": SettingKey("seconds", "How long a call of an MCP server may give no sign of itself."),
+    "mcp.prefix_tools": SettingKey("count", "Tools of MCP servers in every agent's list; others are called by name."),
+    "mcp.prefix_bytes": SettingKey("count", "How many bytes these tools may have together."),
+    "compact_at": SettingKey(
+        "share or null", "The share of its window at which a conversation is compacted; null: only when it is full."
+    ),
+    "stalled_after_s": SettingKey(
+        "seconds", "How long nothing may come of a member at work before it shows as stalled."
+    ),
+    "retention_days": SettingKey("count", "How long archived teams and old sessions are kept, in days; 0 for ever."),
+    "providers": SettingKey("map", "Your own model services by name, and other values for ours.", user_only=True),
+    "models": SettingKey(
+        "map", "Facts about single models, by provider/model: window, prices, abilities.", user_only=True
+    ),
+    "prices": SettingKey("map", "Prices by provider/model, in USD per million tokens.", user_only=True),
+    "compat.claude": SettingKey("bool", "Whether files of the other product are read.", user_only=True),
+}
+"""Every setting, with the name it has in a file (a dot is a level of JSON)."""
+
+NOT_USED_YET = frozenset(
+    {
+        *("statusLine", "outputStyle", "enabledPlugins", "extraKnownMarketplaces", "cleanupPeriodDays"),
+        *("permissions.disableBypassPermissionsMode", "sandbox", "alwaysThinkingEnabled", "includeCoAuthoredBy"),
+    }
+)
+NEVER_USED = frozenset(
+    {"apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "otelHeadersHelper", "forceLoginMethod"}
+)
+TOPS = frozenset(name[:at] for name in KEYS for at, char in enumerate(name) if char == ".")
+
+
+def fits(kind: str, value: Any) -> bool:
+    """Whether a value is of that kind."""
+    match kind:
+        case "bool":
+            return isinstance(value, bool)
+        case "count" | "positive":
+            return isinstance(value, int) and not isinstance(value, bool) and value >= (kind == "positive")
+        case "amount":
+            return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10_000_000
+        case "seconds" | "seconds or null":
+            number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10_000_000
+            return number or (kind != "seconds" and value is None)
+        case "share" | "share or null":
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            return (kind != "share" and value is None) or (number and 0.1 <= value <= 0.95)
+        case "effort":
+            return is_effort(value)
+        case "text":
+            return isinstance(value, str)
+        case "texts":
+            return isinstance(value, list) and all(isinstance(part, str) for part in cast("list[Any]", value))
+        case "env":
+            return isinstance(value, dict) and all(
+                isinstance(part, str) for part in cast("dict[Any, Any]", value).values()
+            )
+        case _:
+            return isinstance(value, dict)
+
+
+EXPECTED = {
+    "bool": "true or false",
+    "count": "a whole number from 0 on",
+    "positive": "a whole number above 0",
+    "amount": "a number above 0",
+    "seconds": "a number of seconds above 0",
+    "seconds or null": "a number of seconds above 0, or null",
+    "share": "a number from 0.1 to 0.95",
+    "share or null": "a number from 0.1 to 0.95, or null",
+    "effort": EFFORTS,
+    "text": "a text",
+    "texts": "a list of texts",
+    "env": "an object with texts",
+    "map": "an object",
+}
+"""What each kind of value must be, in words."""

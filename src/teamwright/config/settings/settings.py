@@ -1,0 +1,86 @@
+"""The values of all settings that hold for a run, and what was said with flags. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from teamwright.agent.activity import STALLED_AFTER_S
+from teamwright.agent.compaction.compaction_state import CompactSettings
+from teamwright.agent.spawn_limits import SpawnSettings
+from teamwright.config.check_settings import CheckSettings
+from teamwright.config.external_commands import ExternalCommandSettings
+from teamwright.config.mcp_settings import McpSettings
+from teamwright.hooks.hook_index import HookSpec
+from teamwright.models.effort import Effort
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.values import dataclass
+from teamwright.teams.backends.backend_settings import BackendSettings
+from teamwright.teams.subagents.ports import SubagentSettings
+from teamwright.teams.team_settings import TeamSettings
+from teamwright.tools.shell.bash import BashSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SettingFlags:
+    """What was said for this run; None and empty mean nothing was. `only_allowed`: files allow nothing."""
+
+    model: str | None = None
+    effort: Effort | None = None
+    permission_mode: str | None = None
+    plan_approval: str | None = None
+    backend: str | None = None
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    only_allowed: bool = False
+    add_dirs: tuple[Path, ...] = ()
+    settings_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values that hold. `origins` names the file or flag of each value that is not a default.
+
+    `delegates`: the lead only coordinates; `mode` is then the one that its members follow.
+
+    `each` caps every member and sub-agent; `directories` are additional ones, by real path; `models` holds the
+    keys of the models' room as they were written; `skills_off` are names of skills and commands, in small letters;
+    `warnings` are lines for people about what was left out; `files` is how many settings files were read.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    mode: Mode = Mode.DEFAULT
+    delegates: bool = False
+    directories: tuple[Path, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    hooks: tuple[HookSpec, ...] = ()
+    hooks_off: bool = False
+    mcp: McpSettings = field(default_factory=McpSettings)
+    models: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    limits: SpawnSettings = field(default_factory=SpawnSettings)
+    each: Budget = NO_CAPS
+    team: TeamSettings = field(default_factory=TeamSettings)
+    bash: BashSettings = field(default_factory=BashSettings)
+    check: CheckSettings = field(default_factory=CheckSettings)
+    agents: SubagentSettings = field(default_factory=SubagentSettings)
+    places: BackendSettings = field(default_factory=BackendSettings)
+    commands: ExternalCommandSettings = field(default_factory=ExternalCommandSettings)
+    compact: CompactSettings = field(default_factory=CompactSettings)
+    teams: bool = True
+    ask_timeout_s: float | None = None
+    headless_asks: str = "deny"
+    lead_answers: bool = False
+    plan_approval: str = "lead"
+    git_trailer: str = ""
+    retention_days: int = 30
+    stalled_after_s: float = STALLED_AFTER_S
+    compat: bool = True
+    skills: bool = True
+    skills_off: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: int = 0

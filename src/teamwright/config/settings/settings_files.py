@@ -1,0 +1,206 @@
+"""Settings files: JSON read and checked against one table of keys, each value with the place it came from.
+
+Reads and checks only; which layer may say what, and which value wins, is decided in `merging`. An unknown key is
+a warning, a wrong type an error with file and line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import field
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.config.settings.env_names import is_other_product_variable
+from teamwright.config.settings.json_positions import explain_json_error, find_positions
+from teamwright.config.settings.setting_keys import KEYS, NEVER_USED, NOT_USED_YET, TOPS
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.ids import is_typo, nearest
+from teamwright.protocol.values import dataclass
+from teamwright.storage.read_bounded import read_plain
+
+MAX_BYTES = 1_000_000
+
+_NAMED = 2
+"""Keys of a file of the other product that are named in the line about those without effect; the others are counted."""
+
+TWICE_MOST = 20
+"""Keys of one file that stand there twice and are told."""
+
+
+class SettingsOrigin(Enum):
+    """Whose words a file holds. The later one is nearer and wins where only one value can hold."""
+
+    COMPAT_USER = "the user's, of the other product"
+    USER = "the user's"
+    COMPAT_SHARED = "the repository's, of the other product"
+    COMPAT_LOCAL = "the checkout's, of the other product"
+    SHARED = "the repository's"
+    LOCAL = "the checkout's"
+    GIVEN = "given with --settings"
+
+    @property
+    def of_repository(self) -> bool:
+        """Whether it lies in the repository, so that it may be somebody else's."""
+        return self in {
+            SettingsOrigin.COMPAT_SHARED,
+            SettingsOrigin.COMPAT_LOCAL,
+            SettingsOrigin.SHARED,
+            SettingsOrigin.LOCAL,
+        }
+
+    @property
+    def compat(self) -> bool:
+        """Whether it is a file of the other product."""
+        return self in {SettingsOrigin.COMPAT_USER, SettingsOrigin.COMPAT_SHARED, SettingsOrigin.COMPAT_LOCAL}
+
+    @property
+    def by_user(self) -> bool:
+        """Whether a person wrote it for themselves, once it is trusted."""
+        return self not in {SettingsOrigin.COMPAT_SHARED, SettingsOrigin.SHARED}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRemark:
+    """What is to be said of a key that has no effect, or not the one that it seems to have.
+
+    `usual`: the other product has such a key, and nobody expects it to do anything here.
+    """
+
+    name: str
+    what: str
+    usual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsLayer:
+    """One file: its known values by key, remarks about the others, and the raw object for whoever looks for more.
+
+    `text` is the file as it was read: positions are found in it.
+    """
+
+    path: Path
+    origin: SettingsOrigin
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    remarks: tuple[SettingRemark, ...] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    text: str = field(default="", repr=False)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The remarks as lines for people: what is usual in a file of the other product is one line."""
+        lines = [f"{self.path}: {remark.name} {remark.what}" for remark in self.remarks if not remark.usual]
+        usual = [remark.name for remark in self.remarks if remark.usual]
+        usual += [name for name in self.values.get("env", ()) if self.origin.compat and is_other_product_variable(name)]
+        if len(usual) > _NAMED + 1:
+            usual[_NAMED:] = [f"{len(usual) - _NAMED} others"]
+        if usual:
+            names = " and ".join(part for part in (", ".join(usual[:-1]), usual[-1]) if part)
+            has = "has" if len(usual) == 1 else "have"
+            lines.append(f"{self.path}: {names} {has} no effect here; teamwright check says why")
+        return tuple(lines)
+
+
+def read_layer(path: Path, origin: SettingsOrigin) -> SettingsLayer | None:
+    """The file's values, or None when there is none. Raises CannotStart (`bad-settings`) with file and position."""
+    text = _text(path)
+    return None if text is None else parse_layer(path, origin, text)
+
+
+def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:
+    """What a file with this text says. Raises CannotStart (`bad-settings`) with file and position."""
+    twice: list[str] = []
+    try:
+        read: Any = json.loads(text, object_pairs_hook=partial(_once, twice)) if text.strip() else {}
+    except RecursionError:
+        raise bad_settings(path, "it is nested too deeply") from None
+    except json.JSONDecodeError as problem:
+        raise bad_settings(
+            path, explain_json_error(problem), f"line {problem.lineno}, column {problem.colno}"
+        ) from None
+    if not isinstance(read, dict):
+        raise bad_settings(path, "it is not a JSON object", "line 1")
+    raw = cast("dict[str, Any]", read)
+    values: dict[str, Any] = {}
+    remarks = [SettingRemark(name[:80], "occurs twice; only the last one is used") for name in twice[:TWICE_MOST]]
+    for name, value in _flat(raw, path, text):
+        if name in KEYS:
+            values[name] = _checked(name, value, path, text)
+        else:
+            remarks += _unknown(name, origin)
+    return SettingsLayer(path, origin, values, tuple(remarks), raw, text)
+
+
+def _once(twice: list[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of its pairs; names that stand there again go into `twice`."""
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            twice.append(name)
+        made[name] = value
+    return made
+
+
+def bad_settings(path: Path, what: str, where: str = "") -> CannotStart:
+    """The error of a settings file that cannot be used."""
+    looked_at = [("file", str(path)), *([("at", where)] if where else [])]
+    do = ["correct the file, or move it away"]
+    return CannotStart("bad-settings", f"a settings file cannot be read: {what}", looked_at=looked_at, do=do)
+
+
+def line_of(text: str, name: str) -> str:
+    """Where a key stands in its file, for errors."""
+    line = find_positions(text).line(*name.split("."))
+    return f"line {line}, {name}" if line else name
+
+
+def _text(path: Path) -> str | None:
+    try:
+        content = read_plain(path, MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise bad_settings(path, problem.strerror or "it cannot be opened") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise bad_settings(path, "it is not UTF-8", f"byte {problem.start}") from None
+
+
+def _flat(raw: Mapping[str, Any], path: Path, text: str, above: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for part, value in raw.items():
+        name = f"{above}{part}"
+        if name not in TOPS:
+            found.append((name, value))
+        elif isinstance(value, dict):
+            found += _flat(cast("dict[str, Any]", value), path, text, f"{name}.")
+        else:
+            raise bad_settings(path, f"{name} is not an object", line_of(text, name))
+    return found
+
+
+def _unknown(name: str, origin: SettingsOrigin) -> list[SettingRemark]:
+    if name == "$schema" or name.startswith("//"):
+        return []
+    if name in NEVER_USED:
+        return [SettingRemark(name, "is never used: a key is given by its variable only")]
+    if name in NOT_USED_YET:
+        return [SettingRemark(name, "is not used yet", origin.compat)]
+    if origin.compat:
+        meant = next((known for known in (*KEYS, *TOPS) if is_typo(name, known)), None)
+        return [
+            SettingRemark(name, f"is not used; did you mean {meant}?" if meant else "is not used", usual=meant is None)
+        ]
+    near = nearest(name, KEYS)
+    return [SettingRemark(name, "is not a setting" + (f"; did you mean {near}?" if near else ""))]
+
+
+def _checked(name: str, value: Any, path: Path, text: str) -> Any:
+    key = KEYS[name]
+    if key.fits(value):
+        return value
+    raise bad_settings(path, f"{name} must be {key.expected}", line_of(text, name))

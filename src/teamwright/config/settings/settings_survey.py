@@ -1,0 +1,85 @@
+"""All settings files of a run as a person looks at them: every part with what becomes of it, broken ones beside good.
+
+The merge is a session's own; only where that would stop, this notes the problem and goes on. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from teamwright.config.model_settings import model_settings
+from teamwright.config.settings.merge import SettingsMerge, reads_other_product
+from teamwright.config.settings.package_settings import package_settings
+from teamwright.config.settings.setting_keys import KEYS
+from teamwright.config.settings.setting_parts import SettingPart, reason
+from teamwright.config.settings.settings import SettingFlags, Settings
+from teamwright.config.settings.settings_files import SettingsLayer
+from teamwright.config.trust.trust_store import TrustState
+from teamwright.config.trust.trust_survey import layer_entries
+from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.values import dataclass
+from teamwright.storage.paths import Home
+
+ADDING = frozenset({name for name, key in KEYS.items() if key.kind == "texts"} | {"hooks"})
+"""Keys whose parts add up: of the others the nearest holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSurvey:
+    """What was found. `settings` are those that would hold if the broken parts were not there."""
+
+    settings: Settings
+    parts: Sequence[SettingPart]
+    layers: Sequence[SettingsLayer]
+
+
+def reads_compat_files(home: Home, flags: SettingFlags) -> bool:
+    """Whether the other product's files are read; so it is where the file that would say it cannot be read."""
+    try:
+        return reads_other_product(home, flags)
+    except CannotStart:
+        return True
+
+
+def survey_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustState) -> SettingsSurvey:
+    """Every part of every file. Raises only for what flags say."""
+    compat = reads_compat_files(home, flags)
+    merge = SettingsMerge(trust, tolerant=True)
+    merge.files(home, flags, compat)
+    merge.flags(flags, cwd)
+    _rooms(merge)
+    settings = merge.settings(compat)
+    return SettingsSurvey(settings, merge.parts.settled(ADDING), merge.parts.layers)
+
+
+def survey_layer(layer: SettingsLayer, root: Path) -> Sequence[SettingPart]:
+    """Every part of one file, as if it were the only one and trusted."""
+    merge = SettingsMerge(TrustState.as_written(root, layer_entries(layer, root)), tolerant=True)
+    merge.layer(layer)
+    _rooms(merge)
+    return merge.parts.found
+
+
+def _rooms(merge: SettingsMerge) -> None:
+    """Have every room look at its values; those that it does not take are noted and go."""
+    for _ in KEYS:
+        try:
+            rooms = package_settings(merge.values, merge.origins)
+            model_settings(Settings(models=rooms["models"], origins=merge.origins))
+            return
+        except CannotStart as problem:
+            _leave_out(merge, problem)
+
+
+def _leave_out(merge: SettingsMerge, problem: TeamwrightError) -> None:
+    """Note that a room does not take a value, and go on without it."""
+    where = dict(problem.looked_at).get("at", "")
+    key = max((name for name in merge.values if where.startswith(name)), key=len, default="")
+    if not key:
+        raise problem
+    del merge.values[key]
+    for part in reversed(merge.parts.found):
+        if part.key == key and part.state == "used":
+            part.set_state("broken", reason(problem))
+            return

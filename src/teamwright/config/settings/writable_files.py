@@ -1,0 +1,85 @@
+"""Our own settings files as they are written: where each lies, never through a link out of the repository, whole.
+
+The checkout's own file stays out of git through `.git/info/exclude`. Which value goes in is decided above.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from teamwright.config.settings.settings_files import SettingsOrigin
+from teamwright.processes.repository.discovery import discover
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.paths import Home
+from teamwright.storage.read_bounded import read_plain
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFiles:
+    """Where settings are kept: the user's under this home, a repository's under `root`."""
+
+    home: Home
+    root: Path
+
+    def file_of(self, destination: str) -> tuple[Path, SettingsOrigin]:
+        """The file of a destination that is kept for good, and whose words it holds."""
+        ours = self.root / ".teamwright"
+        if destination == "userSettings":
+            return self.home.settings, SettingsOrigin.USER
+        if destination == "projectSettings":
+            return ours / "settings.json", SettingsOrigin.SHARED
+        return ours / "settings.local.json", SettingsOrigin.LOCAL
+
+
+def write_settings(root: Path, path: Path, origin: SettingsOrigin, content: Mapping[str, Any]) -> None:
+    """Write a file whole, as JSON with two spaces. Raises StorageError; the file is as it was then."""
+    mode = _mode_of(path)
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_atomic(path, text.encode("utf-8", "surrogatepass"))
+    if origin is SettingsOrigin.SHARED:
+        with suppress(OSError):
+            os.chmod(path, mode)  # it belongs to everybody who works on the repository
+    if origin is SettingsOrigin.LOCAL:
+        exclude_from_git(root, path)
+
+
+def exclude_from_git(root: Path, path: Path) -> None:
+    """Keep the file out of git, without touching anything that git tracks. Raises StorageError."""
+    found = discover(root)
+    repository = found.repository
+    if repository is None or found.doubts or not path.is_relative_to(repository.tree):
+        return
+    line = os.fsencode(f"/{path.relative_to(repository.tree)}")
+    listed = repository.common / "info" / "exclude"
+    try:
+        before = read_plain(listed) if os.path.lexists(listed) else b""
+        if line in before.split(b"\n"):
+            return
+        listed.parent.mkdir(exist_ok=True)
+        with listed.open("ab") as file:
+            file.write((b"" if before.endswith(b"\n") or not before else b"\n") + line + b"\n")
+    except OSError as problem:
+        raise storage_error(problem, listed) from problem
+
+
+def require_inside(root: Path, path: Path) -> None:
+    """A repository may not lead what is written for it to another place. Raises TeamRefused."""
+    place = path.parent
+    if os.path.realpath(place) != os.path.join(os.path.realpath(root), place.name) or path.is_symlink():
+        what = f"{place} leads out of the repository"
+        raise TeamRefused(
+            "team-refused", what, looked_at=[("really", os.path.realpath(path))], note="nothing was saved"
+        )
+
+
+def _mode_of(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_mode & 0o777
+    return 0o644

@@ -1,0 +1,68 @@
+"""The JSON Schema of a settings file, made of the table of keys: what a file may say, each key with its sentence.
+
+It takes what a file of ours may hold, and nothing of which a warning would be said. Knows the table alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from teamwright.config.defaults import default_of
+from teamwright.config.settings.setting_keys import KEYS, SettingKey
+from teamwright.hooks.hook_index import EVENTS
+from teamwright.models.effort import LEVELS, MAX_BUDGET
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_NUMBER = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10_000_000}
+_SHARE = {"type": "number", "minimum": 0.1, "maximum": 0.95}
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    "bool": {"type": "boolean"},
+    "count": {"type": "integer", "minimum": 0},
+    "positive": {"type": "integer", "minimum": 1},
+    "amount": _NUMBER,
+    "seconds": _NUMBER,
+    "seconds or null": {**_NUMBER, "type": ["number", "null"]},
+    "share": _SHARE,
+    "share or null": {**_SHARE, "type": ["number", "null"]},
+    "effort": {"anyOf": [{"enum": list(LEVELS)}, {"type": "integer", "minimum": 1, "maximum": MAX_BUDGET}]},
+    "text": {"type": "string"},
+    "texts": _TEXTS,
+    "env": {"type": "object", "additionalProperties": {"type": "string"}},
+    "map": {"type": "object"},
+}
+_MORE: Mapping[str, Mapping[str, Any]] = {"hooks": {"propertyNames": {"enum": list(EVENTS)}}}
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema as an object, the keys in the order of the table."""
+    about = "Settings of Teamwright: settings.json, settings.local.json, and a file given with --settings."
+    root: dict[str, Any] = {"$schema": DIALECT, "title": "Teamwright settings", **_object(about)}
+    _inside(root)["$schema"] = {"type": "string"}
+    for name, key in KEYS.items():
+        *above, last = name.split(".")
+        place = root
+        for part in above:
+            place = _inside(place).setdefault(part, _object())
+        _inside(place)[last] = _described(name, key)
+    return root
+
+
+def _inside(place: dict[str, Any]) -> dict[str, Any]:
+    return cast("dict[str, Any]", place["properties"])
+
+
+def _object(about: str = "") -> dict[str, Any]:
+    said: dict[str, Any] = {"description": about} if about else {}
+    return {**said, "type": "object", "properties": {}, "patternProperties": {"^//": {}}, "additionalProperties": False}
+
+
+def _described(name: str, key: SettingKey) -> dict[str, Any]:
+    own = " Only in your own settings." if key.user_only else ""
+    what = {"enum": list(key.words)} if key.words else _KINDS[key.kind]
+    default = default_of(name)
+    said = {} if default is None else {"default": default}
+    return {"description": f"{key.meaning}{own}", **what, **_MORE.get(name, {}), **said}

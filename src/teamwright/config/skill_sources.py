@@ -1,0 +1,123 @@
+"""The shelf of a session: a person's own skills and commands, then the repository's as far as they are trusted.
+
+An entry of a repository that nobody trusted is not even opened; one that was changed since it was trusted is not used,
+also when that happened while the session ran. Knows settings and trust; runs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from teamwright.config.plugins import Plugin
+from teamwright.config.settings.settings import Settings
+from teamwright.config.trust.trust_store import TrustState
+from teamwright.config.trust.trust_survey import TrustEntry, asset_digest, asset_places
+from teamwright.skills.skill_catalog import SkillCatalog
+from teamwright.skills.skill_definition import SkillDefinition, SkillKind
+from teamwright.skills.skill_search import SKILL_FILE, SkillDirectory, find_skills
+from teamwright.storage.paths import Home
+
+TOLD = 5
+"""Problems that are told one by one at a start; the rest is counted."""
+
+YOURS = "yours"
+
+
+def make_shelf(settings: Settings, home: Home, trust: TrustState, plugins: Iterable[Plugin] = ()) -> SkillCatalog:
+    """The skills and commands of a run. `plugins` are those that a flag gave. Never raises."""
+    if not settings.skills:
+        return SkillCatalog()
+    recipes: list[SkillDefinition] = []
+    problems: list[str] = []
+    own, theirs = user_places(home, settings.compat), repository_places(trust, settings.compat)
+    known = {os.path.realpath(place.directory) for place in own}
+    parts = [place for plugin in plugins for place in plugin_places(plugin)]
+    for place in (*own, *(one for one in theirs if os.path.realpath(one.directory) not in known), *parts):
+        found = find_skills(place)
+        recipes += found.definitions
+        problems += found.problems
+    used = [recipe for recipe in recipes if recipe.name.lower() not in settings.skills_off]
+    return SkillCatalog(tuple(used), tuple(problems), partial(_changed, trust), _untrusted(settings, trust))
+
+
+def _untrusted(settings: Settings, trust: TrustState) -> frozenset[str]:
+    """Names of the repository's skills and commands that nobody trusted, but for those that are switched off."""
+    names = {one.name.lower() for one in trust.entries if one.kind in {"skill", "command"} and not trust.allows(one)}
+    return frozenset(names - set(settings.skills_off))
+
+
+def user_places(home: Home, compat: bool) -> list[SkillDirectory]:
+    """A person's own directories, the first that counts first."""
+    users = Path(os.path.expanduser("~"))
+    found = [_place("skill", home.own / "skills", YOURS)]
+    if compat:
+        found.append(_place("skill", users / ".claude" / "skills", f"{YOURS}, .claude"))
+    found.append(_place("skill", users / ".agents" / "skills", f"{YOURS}, .agents"))
+    found.append(_place("command", home.own / "commands", YOURS))
+    if compat:
+        found.append(_place("command", users / ".claude" / "commands", f"{YOURS}, .claude"))
+    return found
+
+
+def repository_places(trust: TrustState, compat: bool) -> list[SkillDirectory]:
+    """A repository's directories, of which only trusted entries may be looked at."""
+    allowed = {entry.file for entry in trust.entries if entry.kind in {"skill", "command"} and trust.allows(entry)}
+    return [
+        SkillDirectory(
+            kind, trust.root / place, place, trust.root, allows=lambda name, place=place: f"{place}/{name}" in allowed
+        )
+        for kind, place in asset_places(compat)
+    ]
+
+
+def plugin_places(plugin: Plugin) -> list[SkillDirectory]:
+    """The places of a plugin, whose names begin with the plugin's. One of them may be a single skill, or a command."""
+    label, prefix = f"plugin {plugin.name}", f"{plugin.name}:"
+    kinds: list[tuple[SkillKind, tuple[Path, ...]]] = [("skill", plugin.skills), ("command", plugin.commands)]
+    found: list[SkillDirectory] = []
+    for kind, places in kinds:
+        for place in places:
+            if place.is_file() or (place / SKILL_FILE).is_file():
+                only = place.name
+                found.append(
+                    SkillDirectory(kind, place.parent, label, plugin.path, prefix, lambda name, only=only: name == only)
+                )
+            else:
+                found.append(SkillDirectory(kind, place, label, plugin.path, prefix))
+    return found
+
+
+def shelf_warnings(shelf: SkillCatalog) -> list[str]:
+    """What is odd about skills and commands, in a few lines."""
+    told = [*shelf.problems[:TOLD]]
+    left = len(shelf.problems) - len(told)
+    return [*told, *([f"{left} more lines like these about skills and commands"] if left else [])]
+
+
+def _place(kind: SkillKind, directory: Path, label: str) -> SkillDirectory:
+    return SkillDirectory(kind, directory, label)
+
+
+def _changed(trust: TrustState, recipe: SkillDefinition) -> str:
+    """Why a recipe of a repository may not be used any more; empty when it may."""
+    entry = _entry_of(trust, recipe) if recipe.is_from_repository else None
+    if not recipe.is_from_repository or recipe.location.startswith("plugin "):
+        return ""
+    if entry is not None and trust.allows(entry) and asset_digest(trust.root / entry.file) == entry.digest:
+        return ""
+    return (
+        f"the {recipe.kind} {recipe.name} was changed since it was trusted: a person looks at it with teamwright trust"
+    )
+
+
+def _entry_of(trust: TrustState, recipe: SkillDefinition) -> TrustEntry | None:
+    """The entry of trust that a recipe belongs to: what lies in its directory at the top."""
+    place = trust.root / recipe.location
+    try:
+        top = recipe.file.relative_to(place).parts[0]
+    except (ValueError, IndexError):
+        return None
+    return next((entry for entry in trust.entries if entry.file == f"{recipe.location}/{top}"), None)

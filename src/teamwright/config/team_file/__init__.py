@@ -1,0 +1,1 @@
+"""The team file of a repository: roles, path ownership, caps and checks."""

@@ -1,0 +1,180 @@
+"""What a team definition means for agents: kinds of agents, specs with a role's values, fences, words for the lead.
+
+Narrowing holds at once; everything else of a repository's file holds when a person trusted exactly that. Knows the
+definition; makes no agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from teamwright.agent.agent_type import AgentType, built_in_types
+from teamwright.agent.spawn_limits import SpawnSettings
+from teamwright.config.team_file.team_definition import Role, TeamDefinition
+from teamwright.permissions.ownership import OwnedPaths, PathOwnership
+from teamwright.permissions.rules import PathPattern
+from teamwright.teams.spawn_spec import SpawnSpec
+
+DEFAULT_TYPE = "general-purpose"
+
+
+def widening_of_role(role: Role) -> dict[str, Any]:
+    """What of a role only holds once it is trusted: what its agents are told, which model they use, what they may."""
+    said = {
+        "description": role.description,
+        "type": role.type,
+        "model": role.model,
+        "effort": role.effort,
+        "mode": role.mode,
+        "prompt": role.prompt,
+        "tools": role.tools,
+        "command": role.command,
+    }
+    plain = Role(role.name)
+    return {key: value for key, value in said.items() if value != getattr(plain, key)}
+
+
+def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
+    """What of `[team]` only holds once it is trusted: a command that is run, who answers in a person's place, and how
+    hard its agents think."""
+    said = {
+        "check": definition.check,
+        "plans": definition.plans,
+        "permissions": definition.permissions,
+        "effort": definition.effort,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def trusted_definition(definition: TeamDefinition, allows: Callable[[str, Mapping[str, Any]], bool]) -> TeamDefinition:
+    """The definition as far as it holds. `allows`: whether what `team`, or a role, says was trusted as it stands."""
+    roles = {name: role if _trusted(role, allows) else _narrowed(role) for name, role in definition.roles.items()}
+    said = widening_of_team(definition)
+    if said and not allows("team", said):
+        return replace(definition, roles=roles, check=None, plans=None, permissions=None, effort=None)
+    return replace(definition, roles=roles)
+
+
+def _trusted(role: Role, allows: Callable[[str, Mapping[str, Any]], bool]) -> bool:
+    said = widening_of_role(role)
+    return not said or allows(role.name, said)
+
+
+def _narrowed(role: Role) -> Role:
+    """What holds of a role that nobody trusted: the name, and what it may not."""
+    return Role(
+        role.name,
+        disallowed_tools=role.disallowed_tools,
+        owns=role.owns,
+        writes=role.writes,
+        max_turns=role.max_turns,
+        budget=role.budget,
+        line=role.line,
+    )
+
+
+def role_definitions(definition: TeamDefinition | None) -> list[AgentType]:
+    """The roles as kinds of agents."""
+    return [_kind(role, definition.file) for role in definition.roles.values()] if definition is not None else []
+
+
+def _kind(role: Role, file: str) -> AgentType:
+    base = built_in_types()[role.type]
+    tools = base.tools if role.tools is None else role.tools
+    if base.tools is not None and role.tools is not None:
+        tools = tuple(tool for tool in role.tools if tool in base.tools)
+    return replace(
+        base,
+        name=role.name,
+        description=role.description or base.description,
+        prompt="\n\n".join(part for part in (base.prompt, role.prompt.strip()) if part),
+        tools=tools,
+        disallowed_tools=(*base.disallowed_tools, *role.disallowed_tools),
+        model=role.model or base.model,
+        effort=role.effort,
+        max_turns=role.max_turns or base.max_turns,
+        source="team file",
+        file=f"{file}:{role.line}",
+        role=True,
+    )
+
+
+def with_role(spec: SpawnSpec, definition: TeamDefinition | None) -> SpawnSpec:
+    """The spec with what its role says: the role that it names as its type, else the one with the member's name."""
+    if definition is None:
+        return spec
+    role = definition.role(spec.agent_type)
+    if role is None and spec.agent_type == DEFAULT_TYPE:
+        role = definition.role(spec.name)
+    if role is None:
+        return spec
+    planned = role.mode == "plan" and spec.mode is None
+    return replace(
+        spec,
+        agent_type=role.name,
+        model=spec.model or role.model,
+        mode=spec.mode or role.mode,
+        plan_mode_required=spec.plan_mode_required or planned,
+        max_turns=_least(spec.max_turns, role.max_turns),
+        budget=spec.budget.smaller_caps(role.budget),
+        command=spec.command or role.command,
+    )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((cap for cap in (one, other) if cap is not None), default=None)
+
+
+def ownership_of(definition: TeamDefinition | None, kind: str, base: Path) -> PathOwnership | None:
+    """What an agent of this kind may not change; None when nothing is fenced off for it."""
+    if definition is None:
+        return None
+    role = definition.role(kind)
+    owned = tuple(
+        OwnedPaths.parse(other.name, pattern, f"{definition.file}:{other.line}", base)
+        for other in definition.roles.values()
+        if role is None or other.name != role.name
+        for pattern in other.owns
+    )
+    only: tuple[PathPattern, ...] | None = None
+    if role is not None and role.writes is not None:
+        only = tuple(PathPattern.parse(pattern, base, False) for pattern in (*role.writes, *role.owns))
+    if not owned and only is None:
+        return None
+    source = f"{definition.file}:{role.line}" if role is not None else definition.file
+    return PathOwnership(owned, only, role.name if role is not None else "", source)
+
+
+def narrowed_limits(limits: SpawnSettings, definition: TeamDefinition) -> SpawnSettings:
+    """The limits on starting agents, with no more members than the definition has room for."""
+    members = limits.members if definition.members is None else min(limits.members, definition.members)
+    return replace(limits, members=members)
+
+
+def roles_text(definition: TeamDefinition | None) -> str:
+    """What the lead is told of the roles; empty when there are none."""
+    if definition is None or not definition.roles:
+        return ""
+    lines = [f"- {role.name}: {_in_words(role)}" for role in definition.roles.values()]
+    return "\n".join(
+        [
+            "# Roles of this repository's teams",
+            "Start a teammate of a role with its name as `subagent_type`. Give work on files that a role owns to that "
+            "role: no other member can change them, and neither can you.",
+            *lines,
+        ]
+    )
+
+
+def _in_words(role: Role) -> str:
+    said = [role.description.strip().rstrip(".")] if role.description else []
+    if role.owns:
+        said.append(f"owns {', '.join(role.owns)}")
+    if role.writes is not None:
+        said.append(f"changes only {', '.join((*role.writes, *role.owns)) or 'nothing'}")
+    if role.command:
+        said.append(f"run by {role.command}, another program")
+    return "; ".join(said) + "." if said else "a teammate."

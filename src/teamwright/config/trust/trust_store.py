@@ -1,0 +1,184 @@
+"""Trust: what a person has allowed of a repository, kept by where git keeps it and by what each entry said then.
+
+`<home>/trust.json`, 0600: version, and for each repository (the real path of its common git directory; outside git
+of the directory) the digest of every entry. An entry that is new or was changed is not trusted. Runs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.config.settings.settings_files import bad_settings
+from teamwright.config.trust.trust_survey import TrustEntry, survey_repository
+from teamwright.processes.repository.discovery import trust_root, work_tree
+from teamwright.processes.repository.git_entries import GitEntry
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.paths import Home
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TrustState:
+    """How far a repository is trusted now.
+
+    `root` is its work tree, `bound_to` what trust is kept by. `trusted`: a person trusted it, for good or for this
+    run. `pending` are entries that nobody trusted yet; they take no effect.
+    """
+
+    root: Path
+    bound_to: Path
+    trusted: bool
+    entries: tuple[TrustEntry, ...] = ()
+    pending: tuple[TrustEntry, ...] = ()
+    _allowed: frozenset[tuple[str, str]] = field(default=frozenset(), repr=False)
+
+    @classmethod
+    def as_written(cls, root: Path, entries: Iterable[TrustEntry]) -> TrustState:
+        """A state in which exactly these entries are trusted: to see what they would do."""
+        return cls(root, root, True, _allowed=frozenset((entry.key, entry.digest) for entry in entries))
+
+    def allows(self, entry: TrustEntry) -> bool:
+        """Whether exactly this entry, saying exactly this, was trusted."""
+        return self.trusted and (entry.key, entry.digest) in self._allowed
+
+    def along_with(self, earlier: TrustState) -> TrustState:
+        """This state, with what was trusted earlier for one run: as it stood then, and nothing that came since."""
+        allowed = self._allowed | earlier._allowed
+        pending = tuple(entry for entry in self.entries if (entry.key, entry.digest) not in allowed)
+        return replace(self, trusted=self.trusted or earlier.trusted, pending=pending, _allowed=allowed)
+
+    @property
+    def needs_asking(self) -> tuple[TrustEntry, ...]:
+        """The pending entries that would take effect today: what a person is asked about."""
+        return tuple(entry for entry in self.pending if entry.effect == "used")
+
+    @property
+    def trusted_git(self) -> frozenset[GitEntry]:
+        """What was trusted of the repository's git configuration."""
+        found = (entry for entry in self.entries if entry.kind == "git" and self.allows(entry))
+        return frozenset(GitEntry(self.root / entry.file, entry.name, entry.digest) for entry in found)
+
+
+def trust_state(
+    start: Path, stored: Mapping[str, str] | None, *, session: bool = False, compat: bool = True
+) -> TrustState:
+    """The state of the repository that holds `start`, against the digests stored for it (None: never trusted)."""
+    root = repository_of(start)
+    entries = tuple(survey_repository(root, compat))
+    if session:
+        allowed = frozenset((entry.key, entry.digest) for entry in entries)
+    else:
+        allowed = frozenset((stored or {}).items())
+    pending = tuple(entry for entry in entries if (entry.key, entry.digest) not in allowed)
+    return TrustState(root, trust_root(start), session or stored is not None, entries, pending, allowed)
+
+
+def repository_of(start: Path) -> Path:
+    """The root of the work tree that holds `start`, else the directory itself, by real path."""
+    return work_tree(start) or Path(os.path.realpath(start))
+
+
+class TrustStore:
+    """The file of trust. `load` reads it once; `give` and `remove` write it."""
+
+    def __init__(self, path: Path, repositories: dict[str, dict[str, Any]]) -> None:
+        self._path = path
+        self._repositories = repositories
+
+    @classmethod
+    def load(cls, home: Home) -> TrustStore:
+        """What is trusted under this home. Raises CannotStart (`bad-settings`) when the file cannot be read."""
+        return cls(home.trust, _read(home.trust))
+
+    def verdict(self, start: Path, *, session: bool = False, compat: bool = True) -> TrustState:
+        """How far the repository that holds this directory is trusted. `session`: a person trusts it for this run."""
+        return trust_state(start, self._stored(trust_root(start)), session=session, compat=compat)
+
+    def give(self, state: TrustState) -> TrustState:
+        """Trust what the state showed, and nothing that appeared since; kept for good. Raises StorageError."""
+        entries = {entry.key: entry.digest for entry in state.entries}
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._read_again()
+        self._repositories[str(state.bound_to)] = {"trusted_at": now, "entries": entries}
+        self._write()
+        allowed = frozenset(entries.items())
+        return replace(state, trusted=True, pending=(), _allowed=allowed)
+
+    def give_also(self, start: Path, entries: Iterable[TrustEntry]) -> bool:
+        """Trust these entries too, which a person just wrote, where the repository is trusted for good.
+
+        False, and nothing done, where it is not. Raises StorageError.
+        """
+        self._read_again()
+        known = self._stored(trust_root(start))
+        if known is None:
+            return False
+        known.update((entry.key, entry.digest) for entry in entries)
+        self._repositories[str(trust_root(start))]["entries"] = known
+        self._write()
+        return True
+
+    def remove(self, start: Path) -> bool:
+        """Forget the repository that holds this directory; False when it was not trusted. Raises StorageError."""
+        self._read_again()
+        known = self._repositories.pop(str(trust_root(start)), None) is not None
+        if known:
+            self._write()
+        return known
+
+    @property
+    def repositories(self) -> tuple[Path, ...]:
+        """What is trusted, by the path that trust is bound to."""
+        return tuple(Path(name) for name in self._repositories)
+
+    def _stored(self, bound_to: Path) -> dict[str, str] | None:
+        known = self._repositories.get(str(bound_to))
+        entries: Any = known.get("entries") if known is not None else None
+        if not isinstance(entries, dict):
+            return None
+        return {str(key): str(digest) for key, digest in cast("dict[Any, Any]", entries).items()}
+
+    def _read_again(self) -> None:
+        """Another process may have written since. Raises StorageError for a file of a newer version."""
+        self._repositories = _read(self._path)
+        version = _version(self._path)
+        if version > VERSION:
+            raise StorageError(
+                "newer-version",
+                f"{self._path} has version {version}, and this Teamwright knows {VERSION}",
+                do=["use the newer Teamwright that wrote it"],
+                note="nothing was written",
+            )
+
+    def _write(self) -> None:
+        kept = {"version": VERSION, "repositories": self._repositories}
+        write_atomic(self._path, (json.dumps(kept, indent=2, sort_keys=True) + "\n").encode())
+
+
+def _version(path: Path) -> int:
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8")).get("version", VERSION))
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return VERSION
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        read: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError, RecursionError) as problem:
+        raise bad_settings(path, str(problem)) from None
+    kept: Any = cast("dict[str, Any]", read).get("repositories") if isinstance(read, dict) else None
+    if not isinstance(kept, dict):
+        raise bad_settings(path, "it does not hold trusted repositories")
+    return cast("dict[str, dict[str, Any]]", kept)

@@ -1,0 +1,333 @@
+"""What of a repository could run, redirect or widen something: every entry with a digest of what it says.
+
+Looks, runs nothing, trusts nothing. What takes effect is decided in `settings`, what is trusted in `trust`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from teamwright.config.agent_types.definition_files import FoundDefinition
+from teamwright.config.agent_types.definition_sources import repository_directories
+from teamwright.config.project_mcp import FILE as SERVERS_FILE
+from teamwright.config.project_mcp import SERVERS, command_of, describe_server, project_servers
+from teamwright.config.settings.setting_keys import KEYS
+from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, read_layer
+from teamwright.config.team_file.team_file_reader import FILE, read_definition
+from teamwright.config.team_file.team_roles import widening_of_role, widening_of_team
+from teamwright.hooks.hook_index import HookSpec, parse_hooks
+from teamwright.processes.repository.git_entries import GitEntry, git_entries
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.values import dataclass
+from teamwright.skills.command_template import describe_effects
+from teamwright.skills.skill_definition import SkillKind
+from teamwright.skills.skill_search import MAX_FILE_BYTES, SKILL_FILE, skill_file
+from teamwright.storage.read_bounded import read_plain
+
+TrustEffect: TypeAlias = Literal["used", "not used yet"]
+
+MAX_FILES = 200
+"""Files of one definition directory that go into a digest; more of them, or one that cannot be read, are never the
+same twice, so that they cannot be trusted."""
+
+MAX_ENTRIES = 1_000
+"""Skills, or commands, of one directory that are looked at, in the order of their names; of these 300 are used."""
+
+MAX_BYTES = 64_000_000
+"""Bytes of one definition directory that go into a digest; of more it is as with more files."""
+
+NARROWING = frozenset({"permissions.deny", "permissions.ask", "disabledMcpjsonServers"})
+"""The only settings of a repository that hold before somebody trusts it."""
+
+
+HOOKS = "hooks"
+
+_PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
+_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
+_BETWEEN = re.compile(r"[\s;&|()<>`=]+")
+_FILLED_IN = re.compile(r"\$\{?\w*|[{}]")
+"""What stands for a text that nobody knows before the command runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustEntry:
+    """One thing of a repository. `file` is relative to its root; `summary` says in one line what it would do."""
+
+    kind: str
+    name: str
+    file: str
+    digest: str
+    effect: TrustEffect
+    summary: str
+    allows: bool = False
+    """True when it allows calls that would be asked about."""
+
+    @property
+    def key(self) -> str:
+        """What the entry is called in `trust.json`."""
+        return f"{self.kind} {self.file} {self.name}"
+
+
+def repository_layers(root: Path, compat: bool) -> list[tuple[Path, SettingsOrigin]]:
+    """The settings files that a repository may have, the nearest last."""
+    theirs = [
+        (root / ".claude" / "settings.json", SettingsOrigin.COMPAT_SHARED),
+        (root / ".claude" / "settings.local.json", SettingsOrigin.COMPAT_LOCAL),
+    ]
+    ours = [
+        (root / ".teamwright" / "settings.json", SettingsOrigin.SHARED),
+        (root / ".teamwright" / "settings.local.json", SettingsOrigin.LOCAL),
+    ]
+    return [*(theirs if compat else []), *ours]
+
+
+def survey_repository(root: Path, compat: bool = True) -> list[TrustEntry]:
+    """Every entry of the repository that trust is about, in a stable order. Unreadable files are left out."""
+    found: list[TrustEntry] = []
+    for path, origin in repository_layers(root, compat):
+        try:
+            layer = read_layer(path, origin)
+        except CannotStart:
+            continue
+        if layer is not None:
+            found += layer_entries(layer, root)
+    found += _team_file(root)
+    found += _servers(root, compat)
+    found += _agents(root, compat)
+    found += _assets(root, compat)
+    found += [_git_entry(root, entry) for entry in git_entries(root)]
+    return sorted(found, key=_rank)
+
+
+def _rank(entry: TrustEntry) -> int:
+    """Entries that allow calls come first, since they also decide on git; then hooks, which run automatically."""
+    return 0 if entry.allows else 1 if entry.kind == "hook" else 2
+
+
+def layer_entries(layer: SettingsLayer, root: Path) -> list[TrustEntry]:
+    """The entries of one settings file: each rule, directory, variable and value by itself."""
+    file = _relative(layer.path, root)
+    found: list[TrustEntry] = []
+    for name, value in layer.values.items():
+        if name not in NARROWING and not KEYS[name].user_only and name not in {HOOKS, SERVERS}:
+            found += [_entry(name, part, file, "used", inner) for part, inner in _parts(name, value)]
+    hooks, _ = parse_hooks(layer.values.get(HOOKS, {}), str(layer.path))
+    found += [hook_entry(layer, root, hook) for hook in hooks]
+    entries = layer.values.get(SERVERS, {})
+    found += [server_entry(root, layer.path, name, entry) for name, entry in entries.items()]
+    if "statusLine" in layer.raw:
+        found.append(_entry("statusLine", "", file, "not used yet", layer.raw["statusLine"]))
+    return found
+
+
+def entry_of(layer: SettingsLayer, root: Path, name: str, part: str, value: Any) -> TrustEntry:
+    """The entry of one part of one setting, as `layer_entries` makes it."""
+    return _entry(name, part, _relative(layer.path, root), "used", value)
+
+
+def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
+    """The entry of one hook. Its digest has what the hook says and what it runs of the repository: a script that is
+    named in its command, and all of `hooks/` beside the settings file."""
+    name = " ".join(part for part in (hook.event, hook.matcher) if part) + f": {hook.command}"
+    beside = layer.path.parent / "hooks"
+    parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
+    parts += [_tree_digest(file) for file in _named_files(root, hook.command)]
+    # Shown whole, and without room in which something could be pushed out of sight: whoever trusts it has read it.
+    summary = f"hook: {' '.join(name.split())}"
+    return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
+
+
+def files_run_by(hooks: Iterable[HookSpec], root: Path) -> frozenset[str]:
+    """Files of the repository that these hooks run, by real path: also those that are not there yet."""
+    found = {path for hook in hooks for path in _named_paths(root, hook.command)}
+    return frozenset(str(path) for path in found if path != root and not path.is_dir())
+
+
+def _named_files(root: Path, command: str, base: Path | None = None) -> list[Path]:
+    """Files of the repository that stand in a command which runs in `base`, or at its root."""
+    return sorted(path for path in _named_paths(root, command, base) if os.path.isfile(path))
+
+
+def _named_paths(root: Path, command: str, base: Path | None = None) -> set[Path]:
+    """Everything in a command that could name something of the repository: rather too much than too little.
+
+    What follows a variable or a substitution (`$(git rev-parse --show-toplevel)/x.sh`) may lie anywhere in it.
+    """
+    plain = command.replace('"', "").replace("'", "")
+    forms = {_PROJECT.sub(lambda _: str(root), plain), _DEFAULT.sub(r"\1", plain)}
+    words = {word for form in forms for word in _BETWEEN.split(form)}
+    words |= {part for word in words for part in _FILLED_IN.split(word)}
+    found: set[Path] = set()
+    for word in words:
+        for name in {word, word.lstrip("/")} if 0 < len(word) < 1_000 else ():
+            with suppress(OSError, ValueError):  # a name that no file can have
+                found.add(Path(os.path.realpath((base or root) / name)))
+    return {path for path in found if path.is_relative_to(root)}
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list):
+        yield from ((str(part), part) for part in cast("list[Any]", value))
+    elif name == "env":
+        yield from cast("Mapping[str, Any]", value).items()
+    else:
+        yield "", value
+
+
+def _entry(kind: str, name: str, file: str, effect: TrustEffect, value: Any) -> TrustEntry:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    what = kind.removeprefix("permissions.")
+    shown = _shortened(name if name == value else f"{name} {text}".strip())
+    allows = kind == "permissions.allow"
+    return TrustEntry(kind, name, file, _digest([kind, name, text]), effect, f"{what}: {shown}", allows)
+
+
+def _team_file(root: Path) -> list[TrustEntry]:
+    """What the team definition would run or widen: the team's part, and each role by itself."""
+    try:
+        definition = read_definition(root / FILE)
+    except CannotStart:
+        return []
+    if definition is None:
+        return []
+    said = {name: widening_of_role(role) for name, role in definition.roles.items()}
+    said["team"] = widening_of_team(definition)
+    return [team_entry(name, values) for name, values in said.items() if values]
+
+
+def team_entry(name: str, said: Mapping[str, Any]) -> TrustEntry:
+    """The entry of a role, or of `team`, of the team definition."""
+    return _entry("team file", name, str(FILE), "used", dict(said))
+
+
+def _servers(root: Path, compat: bool) -> list[TrustEntry]:
+    """The servers of `.mcp.json`."""
+    found = project_servers(root).servers if compat else dict[str, Any]()
+    return [server_entry(root, root / SERVERS_FILE, name, entry) for name, entry in sorted(found.items())]
+
+
+def server_entry(root: Path, file: Path, name: str, entry: object) -> TrustEntry:
+    """The entry of one MCP server, shown whole. Its digest has the files of the repository that it names."""
+    parts = ["mcp server", name, json.dumps(entry, sort_keys=True), *_run_by(root, entry)]
+    summary = f"mcp server: {describe_server(name, entry)}"
+    return TrustEntry("mcp server", name, _relative(file, root), _digest(parts), "used", summary)
+
+
+def _run_by(root: Path, entry: Any) -> list[str]:
+    """Digests of the files of the repository that an entry of a server names."""
+    said = cast("dict[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
+    place, env = said.get("cwd"), said.get("env")
+    bases = [root, root / place] if isinstance(place, str) else [root]
+    values = cast("dict[str, Any]", env).values() if isinstance(env, dict) else ()
+    command = " ".join([command_of(said), *(value for value in values if isinstance(value, str))])
+    named = {file for base in bases for file in _named_files(root, command, base)}
+    return [_tree_digest(file) for file in sorted(named)]
+
+
+def _agents(root: Path, compat: bool) -> list[TrustEntry]:
+    """The definitions of agents. One that cannot be read takes no effect, and nobody need trust it."""
+    every = [found for shelf in repository_directories(root, compat) for found in shelf.definitions()]
+    return [agent_entry(root, found) for found in every if found.definition is not None]
+
+
+def agent_entry(root: Path, found: FoundDefinition) -> TrustEntry:
+    """The entry of a definition. Its digest has what it says and what its hooks run of the repository; the commands
+    of its hooks are shown whole: whoever trusts it has read them."""
+    made = found.definition
+    hooks = made.hooks if made is not None else ()
+    servers = {name: entry for name, entry in made.mcp_servers.items() if entry} if made is not None else {}
+    parts = ["agent", found.digest]
+    parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.command)]
+    parts += [digest for entry in servers.values() for digest in _run_by(root, entry)]
+    summary = f"agent: {found.name}"
+    summary += "".join(f"; mcp server: {describe_server(name, entry)}" for name, entry in servers.items())
+    summary += "".join(f"; hook: {' '.join(f'{hook.event} {hook.matcher}: {hook.command}'.split())}" for hook in hooks)
+    return TrustEntry("agent", found.name, _relative(Path(found.file), root), _digest(parts), "used", summary)
+
+
+def asset_places(compat: bool) -> list[tuple[SkillKind, str]]:
+    """Directories of a repository that hold skills and commands, the first that counts first."""
+    skills = [".teamwright/skills", *([".claude/skills"] if compat else []), ".agents/skills"]
+    commands = [".teamwright/commands", *([".claude/commands"] if compat else [])]
+    return [*(("skill", place) for place in skills), *(("command", place) for place in commands)]
+
+
+def _assets(root: Path, compat: bool) -> Iterator[TrustEntry]:
+    for kind, place in asset_places(compat):
+        base = root / place
+        with suppress(OSError):
+            for name in sorted(os.listdir(base))[:MAX_ENTRIES]:
+                yield _asset_entry(root, kind, place, base / name)
+
+
+def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEntry:
+    """The entry of a skill, a command, or a directory of commands. What it would run by itself is shown whole.
+
+    One that lies elsewhere is never used, and not looked at either.
+    """
+    inside = Path(os.path.realpath(path)).is_relative_to(root)
+    does = describe_effects(_texts(kind, path)) if inside else ""
+    summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
+    digest = asset_digest(path) if inside else _digest(["it leads out of the repository"])
+    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary, "allows: " in does)
+
+
+def _texts(kind: SkillKind, path: Path) -> Iterator[str]:
+    """What people wrote in it; a file that cannot be read says nothing, and is never used either."""
+    files = [skill_file(path) or path / SKILL_FILE] if kind == "skill" else [path]
+    if kind == "command" and path.is_dir():
+        files = sorted(islice(path.rglob("*.md"), MAX_FILES))
+    for file in files:
+        with suppress(OSError):
+            yield read_plain(file, MAX_FILE_BYTES).decode("utf-8", "replace")
+
+
+def asset_digest(path: Path) -> str:
+    """The digest of all that lies in a file or a directory; never the same twice where that cannot be told."""
+    return _tree_digest(path)
+
+
+def _tree_digest(path: Path) -> str:
+    # A link may lead to all of the disk: as many files are looked at as are used.
+    below = (p for p in path.rglob("*") if p.is_file())
+    files = [path] if path.is_file() else sorted(islice(below, MAX_FILES + 1))
+    if len(files) > MAX_FILES:
+        return _digest(["too many", os.urandom(8).hex()])
+    parts: list[str] = []
+    left = MAX_BYTES
+    for file in files:
+        try:
+            content = read_plain(file)
+        except OSError:
+            return _digest(["unreadable", os.urandom(8).hex()])
+        parts += [_relative(file, path.parent), hashlib.sha256(content).hexdigest()]
+        left -= len(content)
+        if left < 0:
+            return _digest(["too much", os.urandom(8).hex()])
+    return _digest(parts)
+
+
+def _git_entry(root: Path, found: GitEntry) -> TrustEntry:
+    summary = f"git could run a program, or read elsewhere: {_shortened(found.name)}"
+    return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary)
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _relative(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def _shortened(text: str) -> str:
+    plain = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return plain if len(plain) <= 100 else plain[:99] + "…"

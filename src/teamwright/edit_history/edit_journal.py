@@ -1,0 +1,221 @@
+"""The journal of a session's edits, read and added to: prompts, changes of files, undos.
+
+Knows the format (docs/formats/history.md) and which changes are still in effect. Reads no file but the journal, and
+refuses to know how a change is shown or taken back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import storage_error
+from teamwright.storage.jsonl import read_lines
+from teamwright.tools.files.edit_journal import JOURNAL, append_line
+
+USER = "user"
+"""Who changes a file when an undo does."""
+
+WORDS = 80
+"""Characters of a prompt that its line has."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptEntry:
+    """Words of a person to the lead. `number` counts from 1; 0 is what was before the first, or before there were lines
+    of prompts. `text` is how they began."""
+
+    number: int = 0
+    id: str = ""
+    at: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEntry:
+    """A change of one file. `before` and `after` name contents by hash; None: there was none, there is none.
+
+    `made` is the topmost directory that was made for a new file. `undo` is the id of the undo that did it.
+    """
+
+    at: str
+    member: str
+    path: str
+    before: str | None
+    after: str | None
+    call: str
+    prompt: int
+    made: str = ""
+    undo: str = ""
+
+    def is_by(self, members: Sequence[str]) -> bool:
+        """Whether one of these made it; none named: anybody did."""
+        return not members or self.member in members
+
+
+@dataclass(slots=True)
+class UndoEntry:
+    """An undo: of whose edits (`by`; empty: everybody's) of which prompt; `ended` says that all of it was done.
+
+    `paths` are those it was to take back, `left` those that it was told to leave.
+    """
+
+    id: str
+    at: str
+    prompt: int
+    by: tuple[str, ...]
+    paths: tuple[str, ...]
+    left: tuple[str, ...]
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class EditJournal:
+    """Everything that a journal says, in its order. `damaged` counts lines that cannot be read."""
+
+    prompts: list[PromptEntry] = field(default_factory=lambda: [PromptEntry()])
+    changes: dict[str, list[ChangeEntry]] = field(default_factory=dict[str, "list[ChangeEntry]"])
+    undos: dict[str, UndoEntry] = field(default_factory=dict[str, UndoEntry])
+    cut_off: UndoEntry | None = None
+    """The undo that a kill ended, as long as no prompt came after it."""
+    damaged: int = 0
+
+    @property
+    def members(self) -> list[str]:
+        """Who changed something, in the order of their first change; undos are nobody's."""
+        found = sorted((c for group in self.changes.values() for c in group if not c.undo), key=lambda c: c.at)
+        return list(dict.fromkeys(change.member for change in found))
+
+    def in_effect(self, path: str, now: Callable[[], str | None]) -> list[ChangeEntry]:
+        """The edits of a file that were neither taken back nor prevented, the oldest first.
+
+        A line without effect is known by what follows: the next one begins with what that one began with. `now` names
+        the file's content, and is only asked behind an undo that did not come to its end.
+        """
+        stack: list[ChangeEntry] = []
+        lines = self.changes.get(path, [])
+        for place, change in enumerate(lines):
+            undo = self.undos.get(change.undo)
+            if place + 1 < len(lines):
+                follows = lines[place + 1].before
+            else:
+                follows = now() if undo is not None and not undo.ended else change.after
+            if follows == change.before != change.after:
+                continue
+            if undo is None:
+                stack.append(change)
+            else:
+                stack = [one for one in stack if not _of(one, undo)]
+        return stack
+
+    def left_out(self, change: ChangeEntry) -> bool:
+        """Whether an undo of its prompt was told to leave this file as it is."""
+        return any(_of(change, undo) and change.path in undo.left for undo in self.undos.values())
+
+
+def _of(change: ChangeEntry, undo: UndoEntry) -> bool:
+    return change.prompt == undo.prompt and change.is_by(undo.by)
+
+
+def read_journal(history: Path) -> EditJournal:
+    """The journal as it is now; none is an empty one. Raises StorageError when the disk will not give it."""
+    made = EditJournal()
+    try:
+        for line in read_lines(history / JOURNAL):
+            _take(made, line)
+    except OSError as problem:
+        raise storage_error(problem, history / JOURNAL) from problem
+    return made
+
+
+def _take(edits: EditJournal, line: bytes) -> None:
+    try:
+        said = cast("dict[str, Any]", json.loads(line.decode("utf-8", "surrogateescape")))
+        if "path" in said:
+            _changed(edits, said)
+        elif "undo" in said:
+            _undo_begun(edits, said)
+        elif "undone" in said:
+            edits.undos[str(said["undone"])].ended, edits.cut_off = True, None
+        elif "prompt" in said and edits.prompts[-1].id != said["prompt"]:
+            words = str(said["at"]), str(said.get("text", ""))
+            edits.prompts.append(PromptEntry(len(edits.prompts), str(said["prompt"]), *words))
+            edits.cut_off = None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        edits.damaged += 1
+
+
+def _changed(edits: EditJournal, said: Mapping[str, Any]) -> None:
+    before, after = said["before"], said["after"]
+    change = ChangeEntry(
+        str(said["at"]),
+        str(said["member"]),
+        str(said["path"]),
+        None if before is None else str(before),
+        None if after is None else str(after),
+        str(said.get("call", "")),
+        edits.prompts[-1].number,
+        str(said.get("made", "")),
+        str(said.get("undo", "")),
+    )
+    edits.changes.setdefault(change.path, []).append(change)
+
+
+def _undo_begun(edits: EditJournal, said: Mapping[str, Any]) -> None:
+    number = next((prompt.number for prompt in edits.prompts if prompt.id == said["of"]), 0)
+    by, paths, left = (tuple(str(one) for one in said[key]) for key in ("by", "paths", "left"))
+    made = UndoEntry(str(said["undo"]), str(said["at"]), number, by, paths, left)
+    edits.undos[made.id] = edits.cut_off = made
+
+
+# ── what is added ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def record_prompt(history: Path, id: str, text: str) -> None:
+    """Edits belong to this prompt from now on. Raises StorageError."""
+    _append(history, {"at": iso_time(), "prompt": id, "text": " ".join(text[: 4 * WORDS].split())[:WORDS]})
+
+
+def record_undo(history: Path, undo: UndoEntry, of: str) -> None:
+    """An undo begins; `of` is the id of the prompt. Raises StorageError."""
+    _append(history, {"at": undo.at, "undo": undo.id, "of": of, "by": undo.by, "paths": undo.paths, "left": undo.left})
+
+
+def record_undone_file(history: Path, undo: str, path: str, before: str | None, after: str | None) -> None:
+    """This file is about to have `after` again. Raises StorageError."""
+    line = {"at": iso_time(), "member": USER, "path": path, "before": before, "after": after, "call": "", "undo": undo}
+    _append(history, line)
+
+
+def record_undo_done(history: Path, undo: str) -> None:
+    """All of an undo was done. Raises StorageError."""
+    _append(history, {"at": iso_time(), "undone": undo})
+
+
+def _append(history: Path, line: Mapping[str, object]) -> None:
+    try:
+        append_line(history, line)
+    except StorageError:
+        raise
+    except OSError as problem:
+        raise storage_error(problem, history / JOURNAL) from problem
+
+
+def count_by_member(changes: Sequence[ChangeEntry]) -> dict[str, int]:
+    """How many of these changes each member made, in the order of their first."""
+    counts: dict[str, int] = {}
+    for change in changes:
+        counts[change.member] = counts.get(change.member, 0) + 1
+    return counts
+
+
+def display_name(name: str) -> str:
+    """An agent's name as people read it."""
+    return LEAD_ALIAS if name == LEAD else name

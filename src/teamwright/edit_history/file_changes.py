@@ -1,0 +1,198 @@
+"""What a session changed in files: a unified diff for each, and who did it; one member's share, or one single edit.
+
+Made of kept contents alone, from the first known one to the last; what the file has now is told beside it. Work is
+bounded: large contents are counted, not compared. Knows the journal; does not know how a diff is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.edit_history.current_content import current_content, display_path
+from teamwright.edit_history.edit_journal import ChangeEntry, EditJournal, count_by_member, display_name
+from teamwright.protocol.values import dataclass
+from teamwright.tools.files.edit_journal import load_content
+from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
+
+COMPARED_MOST = 4 * 1024 * 1024
+"""Bytes of the largest content that is compared line by line."""
+
+_REPLACED = re.compile(r"^@@ (\d+) lines replaced by (\d+) from", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class EditShare:
+    """How many edits of a file, or of all, are an agent's. `of` is the member that a sub-agent works for."""
+
+    name: str
+    edits: int
+    of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file. `state` is created, changed or removed; `path` is as people read it, `file` whole.
+
+    `diff` is empty where there is none to show, and `note` says why then. `added` and `removed` count lines, None:
+    not known. `since` says in what the file differs now from the last edit that is known; `between` that something else
+    changed it between two edits.
+    """
+
+    path: str
+    file: str
+    state: str
+    members: tuple[EditShare, ...]
+    edits: int
+    added: int | None
+    removed: int | None
+    diff: str
+    note: str = ""
+    since: str = ""
+    between: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _ContentChange:
+    """From one content to another, in one go."""
+
+    before: str | None
+    after: str | None
+
+
+def file_changes(
+    edits: EditJournal, history: Path, cwd: str, by: Sequence[str] = (), owners: dict[str, str] | None = None
+) -> Iterator[FileChange]:
+    """The files that are not what they were, in the order of their first change: all of it, or these agents' share.
+
+    `owners` has the member that a sub-agent works for. Each file's contents are read when it is its turn.
+    """
+    for path, lines in edits.changes.items():
+        now = current_content(path)
+        own = [change for change in edits.in_effect(path, lambda now=now: now.digest) if not by or change.member in by]
+        if not own:
+            continue
+        spans = _runs(edits, path, own) if by else [_ContentChange(lines[0].before, lines[-1].after)]
+        spans = [span for span in spans if span.before != span.after]
+        if spans:
+            whose = owners or {}
+            shares = tuple(
+                EditShare(display_name(name), n, display_name(whose.get(name, "")))
+                for name, n in count_by_member(own).items()
+            )
+            made = _file(path, cwd, history, spans, shares)
+            yield replace(made, since=_since(lines, now.digest, now.why), between=_between(lines))
+
+
+def newest_edit_of_call(edits: EditJournal, history: Path, cwd: str, call: str) -> FileChange | None:
+    """The newest edit that was made by this call (`c7`); None when no edit was."""
+    found = [change for lines in edits.changes.values() for change in lines if change.call == call]
+    if not found:
+        return None
+    last = max(found, key=lambda change: change.at)
+    return _file(
+        last.path, cwd, history, [_ContentChange(last.before, last.after)], (EditShare(display_name(last.member), 1),)
+    )
+
+
+def count_reverted(edits: EditJournal) -> int:
+    """How many of the changed files are as they were before the session, as far as is known."""
+    return sum(lines[0].before == lines[-1].after for lines in edits.changes.values())
+
+
+def _runs(edits: EditJournal, path: str, own: Sequence[ChangeEntry]) -> list[_ContentChange]:
+    """Edits that follow each other without anything of others between them, as one span each."""
+    spans: list[_ContentChange] = []
+    for change in own:
+        if spans and spans[-1].after == change.before:
+            spans[-1] = _ContentChange(spans[-1].before, change.after)
+        else:
+            spans.append(_ContentChange(change.before, change.after))
+    return spans
+
+
+def _between(lines: Sequence[ChangeEntry]) -> bool:
+    """Whether a change begins with what no line before it left: something else was there."""
+    known = {lines[0].before, lines[0].after}
+    for change in lines[1:]:
+        if change.before not in known:
+            return True
+        known.add(change.after)
+    return False
+
+
+def _since(lines: Sequence[ChangeEntry], now: str | None, why: str) -> str:
+    last = lines[-1].after
+    if why:
+        return f"cannot be compared: {why}"
+    if now == last:
+        return ""
+    if now is None:
+        return "deleted since"
+    if now == lines[-1].before:
+        return "again what it was before the last edit"
+    return "changed since by something else"
+
+
+def _file(
+    path: str, cwd: str, history: Path, spans: Sequence[_ContentChange], shares: tuple[EditShare, ...]
+) -> FileChange:
+    name = display_path(path, cwd)
+    first, last = spans[0].before, spans[-1].after
+    state = "created" if first is None else "removed" if last is None else "changed"
+    made = [_compared(name, history, span) for span in spans]
+    heads = [
+        f"--- {'/dev/null' if first is None else f'a/{name}'}",
+        f"+++ {'/dev/null' if last is None else f'b/{name}'}",
+    ]
+    bodies = "".join(one.body for one in made)
+    known = all(one.added is not None for one in made)
+    return FileChange(
+        name,
+        path,
+        state,
+        shares,
+        sum(share.edits for share in shares),
+        sum(one.added or 0 for one in made) if known else None,
+        sum(one.removed or 0 for one in made) if known else None,
+        "\n".join([*heads, bodies]) if bodies else "",
+        "; ".join(dict.fromkeys(one.note for one in made if one.note)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Diff:
+    body: str = ""
+    added: int | None = None
+    removed: int | None = None
+    note: str = ""
+
+
+def _compared(name: str, history: Path, span: _ContentChange) -> _Diff:
+    sizes = [_size(history, content) for content in (span.before, span.after)]
+    if max(sizes) > COMPARED_MOST:
+        return _Diff(note=f"too large to compare: {sizes[0]:,} bytes, then {sizes[1]:,}")
+    old, new = (b"" if content is None else load_content(history, content) for content in (span.before, span.after))
+    if old is None or new is None:
+        which = "and".join(w for w, c in (("the former content ", old), (" the new content ", new)) if c is None)
+        return _Diff(note=f"{which.strip()} is missing or damaged in the session's history")
+    if is_binary(old) or is_binary(new):
+        return _Diff(note=f"binary: {len(old):,} bytes, then {len(new):,}")
+    diff = replace_surrogates(unified_diff(name, decode(old).text, decode(new).text))
+    if not diff:
+        empty = not old and not new
+        return _Diff(added=0, removed=0, note="empty" if empty else "only line ends or encoding differ")
+    body = diff.split("\n", 2)[2]
+    replaced = _REPLACED.match(body)
+    added, removed = (int(replaced[2]), int(replaced[1])) if replaced else count_changes(diff)
+    return _Diff(body, added, removed)
+
+
+def _size(history: Path, content: str | None) -> int:
+    try:
+        return 0 if content is None else os.stat(history / content).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,153 @@
+"""Whose edits, of which session: a directory on disk with its history, and names of agents in it.
+
+Knows where sessions lie and who started which sub-agent. Refuses to know what is done with the edits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.agent.transcript import read_header
+from teamwright.edit_history.edit_journal import EditJournal, display_name
+from teamwright.edit_history.undo import UndoRequest
+from teamwright.protocol.errors import UnknownMember, UsageError
+from teamwright.protocol.ids import LEAD, nearest
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_teams import all_teams
+from teamwright.session.session import Session
+from teamwright.storage.lease import lease_held
+from teamwright.storage.paths import Home
+from teamwright.teams.incarnation import LEASE, process_directory
+from teamwright.teams.subagents.run_journal import RunJournal
+from teamwright.views.log import event_name, find_log
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLocation:
+    """A session's files. `cwd` is where it works, as far as that is known; `team` may be empty.
+
+    `rooms` are the directories of members' own processes: a member that was adopted keeps that in its first session.
+    `beyond` are the members that another program runs: what they edit is noted nowhere here.
+    """
+
+    directory: Path
+    session: str
+    cwd: str
+    team: str = ""
+    rooms: tuple[Path, ...] = ()
+    beyond: tuple[str, ...] = ()
+
+    @property
+    def history(self) -> Path:
+        """The contents and the journal of edits."""
+        return self.directory / "history"
+
+    @property
+    def transcript(self) -> Path:
+        """The lead's conversation."""
+        return self.directory.with_name(f"{self.directory.name}.jsonl")
+
+
+def find_history(home: Home, cwd: Path, name: str | None) -> HistoryLocation:
+    """The session of a team (also of a deleted one), of that id, or the newest of this directory.
+
+    Raises TeamwrightError (`unknown-team`, `unknown-session`).
+    """
+    found = find_log(home, cwd, name)
+    directory = found.path.parent
+    header = read_header(directory.with_name(f"{directory.name}.jsonl")) or {}
+    return _with_rooms(
+        home, HistoryLocation(directory, found.session or directory.name, str(header.get("cwd", "")), found.team)
+    )
+
+
+def history_of_session(session: Session) -> HistoryLocation:
+    """That of a session that runs here."""
+    maker = session.maker
+    made = HistoryLocation(maker.home.session(maker.cwd, session.id), session.id, str(maker.cwd), session.team.name)
+    return _with_rooms(maker.home, made)
+
+
+def _with_rooms(home: Home, place: HistoryLocation) -> HistoryLocation:
+    """The place with the rooms in its directory and those of members of the team that it leads, and its strangers."""
+    rooms = dict.fromkeys(sorted((place.directory / "members").glob("*/")))
+    led = [team for team in all_teams(home) if team.file is not None and team.session == place.session]
+    lives = [
+        (name, life) for team in led if team.file is not None for name, life in team.file.incarnation_records.items()
+    ]
+    rooms |= dict.fromkeys(
+        process_directory(Path(life.transcript)) for _, life in lives if life.transcript and not life.command
+    )
+    beyond = tuple(name for name, life in lives if life.command)
+    team = place.team or next((team.name for team in led), "")
+    return replace(place, team=team, rooms=tuple(rooms), beyond=beyond)
+
+
+def subagent_owners(place: HistoryLocation) -> dict[str, str]:
+    """For each sub-agent the member that it works for, the lead or a teammate."""
+    direct = {
+        run.id: run.owner
+        for directory in (place.directory, *place.rooms)
+        for run in RunJournal(directory).runs.values()
+    }
+    return {id: _root(direct, id) for id in direct}
+
+
+def _root(direct: Mapping[str, str], id: str) -> str:
+    seen: set[str] = set()
+    while id in direct and id not in seen:
+        seen.add(id)
+        id = direct[id]
+    return id
+
+
+def agents_of_member(
+    place: HistoryLocation, edits: EditJournal, member: str | None, owners: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Whose edits a member's are: its own and its sub-agents'. None named: empty, which means everybody's.
+
+    Raises UnknownMember naming who changed something; UsageError for a member whose edits nobody noted.
+    """
+    if not member:
+        return ()
+    wanted = event_name(member)
+    changed = edits.members
+    own = [name for name in changed if wanted in (name.lower(), owners.get(name, "").lower())]
+    if own:
+        return tuple(own)
+    known = {LEAD, *changed, *owners.values(), *(path.stem for path in (place.directory / "agents").glob("*.jsonl"))}
+    if wanted in {name.lower() for name in known}:
+        return (wanted,)
+    if wanted in {name.lower() for name in place.beyond}:
+        raise UsageError(
+            "usage",
+            f"what {member[:80]} edited is not known here: another program runs it",
+            do=["git diff shows what changed in a repository, by whomever"],
+            note="nothing was changed",
+        )
+    names = [display_name(name) for name in dict.fromkeys([*changed, *sorted(known)])]
+    close = nearest(member, names)
+    raise UnknownMember(
+        "unknown-member",
+        f'"{member[:80]}" is not a member of this session',
+        looked_at=[("session", place.session), ("agents", ", ".join(names[:8]))],
+        do=[f"did you mean {close}?"] if close else [],
+        note="nothing was changed",
+    )
+
+
+def make_undo_request(
+    place: HistoryLocation, edits: EditJournal, member: str | None, left: tuple[str, ...], owners: Mapping[str, str]
+) -> UndoRequest:
+    """An undo as people say it. Files to leave are named from the session's directory. Raises UnknownMember."""
+    paths = tuple(os.path.realpath(os.path.join(place.cwd, os.path.expanduser(path))) for path in left)
+    by = agents_of_member(place, edits, member, owners)
+    return UndoRequest(by, paths, display_name(event_name(member)) if member else "")
+
+
+def running_members(place: HistoryLocation) -> list[str]:
+    """The members whose own processes live, by name."""
+    return [room.name for room in place.rooms if lease_held(room / LEASE)]

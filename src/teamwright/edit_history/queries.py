@@ -1,0 +1,179 @@
+"""What people ask of the way back, for all faces: what changed, and to take a prompt's edits back.
+
+In a session that runs here, or in one that nobody drives. Knows who is at work and how the lead is told; the edits
+themselves are known below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import quote
+
+from teamwright.agent.transcript import header_tag_key, queued_line, read_header
+from teamwright.edit_history.edit_journal import read_journal
+from teamwright.edit_history.file_changes import FileChange, count_reverted, file_changes, newest_edit_of_call
+from teamwright.edit_history.history_location import (
+    HistoryLocation,
+    agents_of_member,
+    history_of_session,
+    make_undo_request,
+    running_members,
+    subagent_owners,
+)
+from teamwright.edit_history.undo import UndoResult, apply_undo, require_plan
+from teamwright.edit_history.undo_plan import UndoPlan
+from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
+from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.protocol.message_xml import RuntimeTags
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_sessions import LEASE
+from teamwright.session.session import Session
+from teamwright.storage.jsonl import Journal
+from teamwright.storage.lease import Lease
+
+BY_UNDO = "the user's undo"
+"""Who changed a file last, as an agent is told that has an old reading of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChanges:
+    """What a session changed. `again` counts files that are as they were before; `cut_off` is when an undo began that
+    did not come to its end; `damaged` counts lines of the journal that cannot be read."""
+
+    place: HistoryLocation
+    member: str
+    files: Iterator[FileChange]
+    again: int = 0
+    cut_off: str = ""
+    damaged: int = 0
+
+
+def session_changes(place: HistoryLocation, member: str | None = None) -> SessionChanges:
+    """What changed since the session began: all of it, or a member's share with that of its sub-agents.
+
+    The files come one by one. Raises UnknownMember, StorageError.
+    """
+    edits, owners = read_journal(place.history), subagent_owners(place)
+    by = agents_of_member(place, edits, member, owners)
+    cut_off = edits.cut_off.at if edits.cut_off is not None else ""
+    files = file_changes(edits, place.history, place.cwd, by, owners)
+    return SessionChanges(place, member or "", files, 0 if by else count_reverted(edits), cut_off, edits.damaged)
+
+
+def edit_of_call(place: HistoryLocation, call: str) -> FileChange:
+    """What one call changed, `c7` or `7`. Raises UsageError when no edit was made by it."""
+    wanted = f"c{call.strip().lower().removeprefix('c')}"
+    edits = read_journal(place.history)
+    found = newest_edit_of_call(edits, place.history, place.cwd, wanted)
+    if found is None:
+        calls = [change.call for lines in edits.changes.values() for change in lines if change.call]
+        known = ", ".join(sorted(set(calls), key=lambda one: (len(one), one))[-8:])
+        raise UsageError("usage", f"{wanted[:40]} changed no file", looked_at=[("edits", known or "none")])
+    return found
+
+
+async def undo_in_session(
+    session: Session, member: str | None, left: tuple[str, ...], *, force: bool, agreed: UndoPlan | None = None
+) -> UndoResult:
+    """Take back the last prompt's edits in a session that runs here; the lead is told with its next turn.
+
+    `agreed` is what the person said yes to. Raises TeamwrightError (`undo-refused`) when there is nothing to take back
+    or something else than was agreed to, and while somebody works unless `force`; UnknownMember, UsageError,
+    StorageError.
+    """
+    place = history_of_session(session)
+    plan = undo_here_ahead(session, member, left, force=force)
+    _require_agreed(plan, agreed)
+    made = await apply_undo(place.history, place.cwd, plan, lambda id, text: session.lead.save_note(text, f"undo-{id}"))
+    for step in plan.steps:
+        session.maker.edits.by_path[step.path] = (BY_UNDO, step.after or "")
+    return made
+
+
+def undo_here_ahead(session: Session, member: str | None, left: tuple[str, ...], *, force: bool) -> UndoPlan:
+    """Return the plan of an undo in this session; nothing is changed. Raises as `undo_in_session`."""
+    plan = _planned(history_of_session(session), member, left)
+    if not force and (busy := _at_work(session)):
+        raise TeamwrightError(
+            "undo-refused",
+            f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} at work",
+            do=["wait for it, or end it: Ctrl-C, /interrupt NAME, /stop NAME", "all the same: /undo --force"],
+            note="nothing was changed",
+        )
+    return plan
+
+
+def preview_undo(place: HistoryLocation, member: str | None, left: tuple[str, ...]) -> UndoPlan:
+    """What an undo would do now; nothing is changed. Raises as `undo_on_disk`, but for who is at work."""
+    return _planned(place, member, left)
+
+
+async def undo_on_disk(
+    place: HistoryLocation, member: str | None, left: tuple[str, ...], *, force: bool, agreed: UndoPlan | None = None
+) -> UndoResult:
+    """Take back the last prompt's edits of a session that nobody drives; its lead reads of it when it is resumed.
+
+    `agreed` is what somebody said yes to. Raises CannotStart (`session-busy`) while a process drives it, and
+    TeamwrightError (`undo-refused`) for files that must not be touched, for members whose own processes live (unless
+    `force`), and when there is something else to take back than was agreed to.
+    """
+    lease = _lease(place)
+    try:
+        alive = running_members(place)
+        if alive and not force:
+            raise TeamwrightError(
+                "undo-refused",
+                f"{', '.join(alive)} {'has a process' if len(alive) == 1 else 'have processes'} and may be at work",
+                do=[f"end it: teamwright stop {quote(place.team)}", "all the same: add --force"],
+                note="nothing was changed",
+            )
+        plan = _planned(place, member, left)
+        _require_agreed(plan, agreed)
+        return await apply_undo(place.history, place.cwd, plan, lambda id, text: _leave_notice(place, id, text))
+    finally:
+        lease.release()
+
+
+def _planned(place: HistoryLocation, member: str | None, left: tuple[str, ...]) -> UndoPlan:
+    edits = read_journal(place.history)
+    wish = make_undo_request(place, edits, member, left, subagent_owners(place) if member else {})
+    return require_plan(edits, place.history, place.cwd, wish)
+
+
+def _require_agreed(plan: UndoPlan, agreed: UndoPlan | None) -> None:
+    if agreed is not None and plan != agreed:
+        what = "there is something else to take back now than was shown"
+        raise TeamwrightError("undo-refused", what, do=["look again"], note="nothing was changed")
+
+
+def _at_work(session: Session) -> list[str]:
+    """Who is in a turn, or on the way to one."""
+    agents = [run.name or run.id for run in session.agents.running_runs()]
+    return [*([LEAD_ALIAS] if session.lead.busy else []), *(mate.name for mate in session.team.busy_members()), *agents]
+
+
+def _lease(place: HistoryLocation) -> Lease:
+    try:
+        return Lease.take(place.directory / LEASE, f"undo in session {place.session}")
+    except CannotStart as problem:
+        held = [pair for pair in problem.looked_at if pair[0] != "lease"]
+        raise CannotStart(
+            "session-busy",
+            problem.what,
+            looked_at=[("session", place.session), *held],
+            do=["type /undo there", "end it, then undo"],
+            note="nothing was changed",
+        ) from None
+
+
+def _leave_notice(place: HistoryLocation, id: str, text: str) -> None:
+    """Leave the words in the lead's conversation: they go along with its next ones. Raises StorageError."""
+    header = read_header(place.transcript) if place.transcript.exists() else None
+    if header is None:
+        return
+    tags = RuntimeTags(header_tag_key(header))
+    transcript = Journal.open(place.transcript)
+    try:
+        transcript.append(queued_line(f"notice:undo-{id}", [tags.note(text)]))
+    finally:
+        transcript.close()

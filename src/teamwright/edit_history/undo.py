@@ -1,0 +1,258 @@
+"""An undo: all of a prompt's files or none, each through the lock that edits go through, noted before and after.
+
+A kill leaves each file old or new, and the undo can be completed. Knows the journal and files; does not know who is
+at work, and who is to be told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import Literal, TypeAlias
+
+from teamwright.edit_history.current_content import display_path
+from teamwright.edit_history.edit_journal import (
+    EditJournal,
+    UndoEntry,
+    record_undo,
+    record_undo_done,
+    record_undone_file,
+)
+from teamwright.edit_history.undo_plan import RefusedFile, UndoPlan, UndoStep, plan_undo
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.ids import message_id, nearest
+from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.values import dataclass
+from teamwright.tools.files.edit_journal import digest, load_content
+from teamwright.tools.files.replace_file import lock_file, read_all, write_file
+
+COMMANDS_STAY = "files that shell commands (Bash) changed are not covered"
+"""What an undo does not cover, in the words of all faces."""
+
+Did: TypeAlias = Literal["restored", "removed", "already", "kept"]
+"""What became of a file: it has its former content, it is gone, it was so already, it was left as it is."""
+
+CHANGED: frozenset[Did] = frozenset({"restored", "removed"})
+"""What became of files that are now another than before the undo."""
+
+_NAMED = 7
+"""Files that an error names; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneFile:
+    """One file of an undo: its path as people read it, what became of it, whose edits were taken back.
+
+    `why` is the reason when it was left without a request to leave it.
+    """
+
+    path: str
+    did: Did
+    members: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoResult:
+    """What an undo did. `prompt` is how the words began whose edits it took back, `at` when they were said.
+
+    `completed`: a kill had ended it before. `id` names it in the journal.
+    """
+
+    id: str
+    prompt: str
+    at: str
+    files: tuple[UndoneFile, ...]
+    completed: bool = False
+
+    @property
+    def changed(self) -> tuple[UndoneFile, ...]:
+        """The files that are not what they were before the undo."""
+        return tuple(file for file in self.files if file.did in CHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRequest:
+    """What is to be undone: of which agents (none named: of all), and which files to leave, by absolute path.
+
+    `who` says whose edits these are, for people; empty: everybody's.
+    """
+
+    by: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    who: str = ""
+
+
+def require_plan(edits: EditJournal, history: Path, cwd: str, wish: UndoRequest) -> UndoPlan:
+    """Return the plan; files that must not be touched are left, with the reason in `refused`.
+
+    Raises TeamwrightError (`undo-refused`) when no file is left to take back, UsageError for a file to leave that is
+    none of them, StorageError.
+    """
+    plan = plan_undo(edits, history, wish.by, wish.left)
+    if plan is None:
+        raise _nothing(edits, wish.who)
+    _require_known(plan, wish.left, cwd)
+    if plan.refused:
+        if not plan.steps:
+            raise _refusal(plan, cwd)
+        rest = plan_undo(edits, history, wish.by, {*wish.left, *(one.path for one in plan.refused)})
+        plan = plan if rest is None else replace(rest, refused=plan.refused)
+    if not plan.steps and plan.undo is None:
+        raise TeamwrightError("undo-refused", "every file is to be left as it is", note="nothing was changed")
+    return plan
+
+
+async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[str, str], None]) -> UndoResult:
+    """Do it. `tell` is given the id and the words for the lead, before the undo counts as done.
+
+    Raises StorageError, and TeamwrightError (`undo-refused`) when a file could not be changed after all: what is done
+    then stays done, and the same undo completes the rest.
+    """
+    undo = plan.undo
+    if undo is None:
+        paths = tuple(step.path for step in plan.steps)
+        undo = UndoEntry(message_id(), iso_time(), plan.prompt.number, plan.by, paths, plan.left)
+        record_undo(history, undo, plan.prompt.id)
+    elif set(plan.left) - set(undo.left):
+        record_undo(history, UndoEntry(undo.id, undo.at, undo.prompt, undo.by, undo.paths, plan.left), plan.prompt.id)
+    failed: list[RefusedFile] = []
+    files: list[UndoneFile] = []
+    for step in plan.steps:
+        if problem := await _take_back(history, undo.id, step):
+            failed.append(RefusedFile(step.path, problem))
+            continue
+        did: Did = "already" if step.already else "removed" if step.after is None else "restored"
+        files.append(UndoneFile(display_path(step.path, cwd), did, step.members))
+    if failed:
+        raise _stopped(failed, len(files), cwd)
+    files += _earlier(plan, undo, cwd)
+    why = {one.path: one.why for one in plan.refused}
+    files += [UndoneFile(display_path(path, cwd), "kept", why=why.get(path, "")) for path in plan.left]
+    made = UndoResult(undo.id, plan.prompt.text, plan.prompt.at, tuple(files), plan.undo is not None)
+    tell(undo.id, notice_text(made))
+    record_undo_done(history, undo.id)
+    return made
+
+
+def notice_text(undone: UndoResult) -> str:
+    """What the lead is told of an undo, on one line."""
+    names = [file.path for file in undone.changed]
+    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    prompt = f' of the prompt "{undone.prompt}"' if undone.prompt else ""
+    return escape_tags(
+        f"The user took back the edits{prompt}: {shown or 'no file'}. Read a file again before you change it."
+    )
+
+
+async def _take_back(history: Path, undo: str, step: UndoStep) -> str:
+    """Change one file, locked; why it could not be, or nothing."""
+    path = Path(step.path)
+    content = None if step.after is None else load_content(history, step.after)
+    if content is None and step.after is not None:
+        return "its former content is gone from the history"
+    try:
+        async with lock_file(path) as fd:
+            return _replace(history, undo, step, content, fd)
+    except FileExistsError:
+        return "it was created since"
+    except OSError as problem:
+        return problem.strerror or str(problem)
+
+
+def _replace(history: Path, undo: str, step: UndoStep, content: bytes | None, fd: int | None) -> str:
+    if (None if fd is None else digest(read_all(fd))) != step.before:
+        return "it changed at this moment"
+    record_undone_file(history, undo, step.path, step.before, step.after)
+    if step.before == step.after:
+        return ""
+    path = Path(step.path)
+    if content is not None:
+        write_file(path, content, fd)
+        return ""
+    path.unlink()
+    if step.made:
+        _remove_empty(path.parent, Path(step.made))
+    return ""
+
+
+def _remove_empty(directory: Path, top: Path) -> None:
+    """Remove the directories that an edit made, as far as nothing else is in them."""
+    with contextlib.suppress(OSError):
+        while directory.is_relative_to(top):
+            os.rmdir(directory)
+            directory = directory.parent
+
+
+def _earlier(plan: UndoPlan, undo: UndoEntry, cwd: str) -> list[UndoneFile]:
+    """Files that this undo had taken back before it was cut off."""
+    if plan.undo is None:
+        return []
+    now = {step.path for step in plan.steps} | set(plan.left)
+    done = [path for path in undo.paths if path not in now]
+    return [UndoneFile(display_path(path, cwd), "restored" if os.path.exists(path) else "removed") for path in done]
+
+
+# ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _nothing(edits: EditJournal, who: str) -> TeamwrightError:
+    whose = f"of {who} " if who else ""
+    if not edits.changes:
+        what = "no file was changed with Write, Edit or NotebookEdit in this session"
+    else:
+        what = f"no edit {whose}is left that could be taken back"
+    return TeamwrightError("undo-refused", what, do=["teamwright diff"], note=COMMANDS_STAY)
+
+
+def _refusal(plan: UndoPlan, cwd: str) -> TeamwrightError:
+    count = len(plan.refused)
+    return TeamwrightError(
+        "undo-refused",
+        f"{_files(count)} cannot be taken back",
+        looked_at=_named(plan.refused, cwd),
+        do=["look at it: teamwright diff"],
+        note=f"nothing was changed; {COMMANDS_STAY}",
+    )
+
+
+def _stopped(failed: Sequence[RefusedFile], done: int, cwd: str) -> TeamwrightError:
+    return TeamwrightError(
+        "undo-refused",
+        f"{_files(len(failed))} could not be taken back; {done} {'was' if done == 1 else 'were'}",
+        looked_at=_named(failed, cwd),
+        do=["make that possible and undo again: it continues with the rest", f"or leave it: {_except(failed, cwd)}"],
+    )
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def _named(refused: Sequence[RefusedFile], cwd: str) -> list[tuple[str, str]]:
+    rows = [("file", f"{display_path(one.path, cwd)}: {one.why}") for one in refused[:_NAMED]]
+    return [*rows, *([("", f"and {len(refused) - _NAMED} more")] if len(refused) > _NAMED else [])]
+
+
+def _except(refused: Sequence[RefusedFile], cwd: str) -> str:
+    words = [f"--except {quote(display_path(one.path, cwd))}" for one in refused[:_NAMED]]
+    return " ".join(words) + (" …" if len(refused) > _NAMED else "")
+
+
+def _require_known(plan: UndoPlan, left: Collection[str], cwd: str) -> None:
+    known = [step.path for step in plan.steps] + [one.path for one in plan.refused] + list(plan.left)
+    for path in left:
+        if path in plan.left:
+            continue
+        close = nearest(display_path(path, cwd), [display_path(one, cwd) for one in known])
+        raise UsageError(
+            "usage",
+            f"{display_path(path, cwd)} is no file that would be taken back",
+            do=[f"did you mean {close}?"] if close else ["leave --except out"],
+            note="nothing was changed",
+        )

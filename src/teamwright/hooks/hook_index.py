@@ -1,0 +1,250 @@
+"""The hooks that settings name, by event: which of them an event runs.
+
+Reads the ecosystem's form: events, groups with a matcher, hooks of type `command`. Whatever of it we cannot run is
+said with its file and is never run by half. Knows no process; whether a hook is trusted is decided above.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, cast
+
+from teamwright.protocol.ids import is_typo, nearest
+from teamwright.protocol.values import dataclass
+
+TIMEOUT_S = 60.0
+"""How long a hook may run that does not say."""
+
+END_TIMEOUT_S = 5.0
+"""The same for `SessionEnd`, which keeps a person at the prompt waiting."""
+
+MAX_TIMEOUT_S = 3_600.0
+
+SESSION_START, SESSION_END = "SessionStart", "SessionEnd"
+USER_PROMPT = "UserPromptSubmit"
+PRE_TOOL, POST_TOOL, PERMISSION = "PreToolUse", "PostToolUse", "PermissionRequest"
+TOOL_FAILURE = "PostToolUseFailure"
+STOP, SUBAGENT_START, SUBAGENT_STOP = "Stop", "SubagentStart", "SubagentStop"
+TEAMMATE_IDLE, TASK_CREATED, TASK_COMPLETED = "TeammateIdle", "TaskCreated", "TaskCompleted"
+PRE_COMPACT, POST_COMPACT, NOTIFICATION = "PreCompact", "PostCompact", "Notification"
+
+EVENTS: Mapping[str, str] = {
+    SESSION_START: "source",
+    SESSION_END: "reason",
+    USER_PROMPT: "",
+    PRE_TOOL: "tool_name",
+    POST_TOOL: "tool_name",
+    TOOL_FAILURE: "tool_name",
+    PERMISSION: "tool_name",
+    STOP: "",
+    SUBAGENT_START: "agent_type",
+    SUBAGENT_STOP: "agent_type",
+    TEAMMATE_IDLE: "",
+    TASK_CREATED: "",
+    TASK_COMPLETED: "",
+    PRE_COMPACT: "trigger",
+    POST_COMPACT: "trigger",
+    NOTIFICATION: "notification_type",
+}
+"""Every event, with the payload's key that matchers look at; empty: a matcher has no effect."""
+
+_PLAIN = re.compile(r"[\w\- |]*")
+_KNOWN_KEYS = frozenset({"type", "command", "timeout", "async", "statusMessage", "description", "name"})
+
+
+HookFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
+"""A hook of the program itself: it gets the payload and returns what a command would print as JSON, or None.
+
+It may be a coroutine function. It must not change the payload.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HookSpec:
+    """One command, or one function of the program, at one event. `timeout_s` in seconds; `source` is the file.
+
+    `detached`: nobody waits for it, and what it says counts for nothing. A function has its name for a command.
+    """
+
+    event: str
+    matcher: str
+    command: str
+    timeout_s: float = TIMEOUT_S
+    source: str = ""
+    detached: bool = False
+    function: HookFunction | None = None
+
+
+Matcher: TypeAlias = Callable[[str], bool]
+
+
+def compile_matcher(text: str) -> Matcher:
+    """What a matcher lets through: everything (`*` or empty), names (`Edit|Write`), else a regular expression.
+
+    Names match whole, an expression anywhere. Raises ValueError for an expression that is none.
+    """
+    if text in {"", "*"}:
+        return lambda _: True
+    if _PLAIN.fullmatch(text):
+        names = frozenset(part.strip() for part in text.split("|"))
+        return names.__contains__
+    try:
+        found = re.compile(text).search
+    except (re.error, OverflowError, RecursionError) as problem:
+        raise ValueError(str(problem)) from None
+    return lambda name: found(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedHook:
+    """One thing that a file says of hooks: a hook, or why it is none. `broken`: it is wrong, not only unknown to us.
+
+    `at` leads to it from the top of the hooks; `told` is the line for people.
+    """
+
+    event: str
+    path: tuple[str | int, ...]
+    value: Any = None
+    hook: HookSpec | None = None
+    reason: str = ""
+    warning: str = ""
+    is_broken: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in lists."""
+        command = self.hook.command if self.hook is not None else ""
+        return f"{self.event}{f': {command}' if command else ''}"
+
+
+class _UnusableHook(Exception):
+    """Why a hook is left out. `broken` as in Said."""
+
+    def __init__(self, why: str, *, broken: bool = True) -> None:
+        super().__init__(why)
+        self.is_broken = broken
+
+
+def parse_hooks(value: object, source: str) -> tuple[list[HookSpec], list[str]]:
+    """The hooks of one settings file, in their order, and a line for each that cannot be used. Never raises."""
+    said = parse_hook_entries(value)
+    hooks = [replace(one.hook, source=source) for one in said if one.hook is not None]
+    return hooks, [f"{source}: {one.warning}" for one in said if one.hook is None]
+
+
+def parse_hook_entries(value: object) -> list[ParsedHook]:
+    """All that is said of hooks, in its order, without their source. Never raises."""
+    if value is not None and not isinstance(value, dict):
+        return [_broken("", (), "hooks is not an object")]
+    found: list[ParsedHook] = []
+    for event, groups in cast("dict[str, Any]", value or {}).items():
+        if event not in EVENTS:
+            near = nearest(event, EVENTS)
+            why = "it is not an event of this program" + (f"; did you mean {near}?" if near else "")
+            told = f"hooks of the event {event[:60]} are not supported"
+            meant = next((known for known in EVENTS if is_typo(event, known)), None)
+            told += f"; did you mean {meant}?" if meant else ""
+            found.append(ParsedHook(event[:60], (event,), groups, reason=why, warning=told))
+            continue
+        for at, group in _items(event, (event,), groups, f"hooks.{event}", found):
+            found += _parse_group(event, at, group)
+    return found
+
+
+def _parse_group(event: str, at: tuple[str | int, ...], group: Mapping[str, Any]) -> list[ParsedHook]:
+    matcher = group.get("matcher", "")
+    found: list[ParsedHook] = []
+    try:
+        if not isinstance(matcher, str):
+            raise _UnusableHook("its matcher is not a text")
+        try:
+            compile_matcher(matcher)
+        except ValueError as problem:
+            raise _UnusableHook(f"its matcher {matcher[:60]!r} is no regular expression: {problem}") from None
+    except _UnusableHook as problem:
+        return [_unusable(event, at, group, problem)]
+    strange = sorted(set(group) - {"matcher", "hooks"})
+    for key in strange:
+        why = f"{key[:40]!r} beside its hooks is not used"
+        found.append(ParsedHook(event, (*at, key), reason=why, warning=f"a hook of {event}: {why}"))
+    for place, hook in _items(event, (*at, "hooks"), group.get("hooks"), f"a hook of {event}: hooks", found):
+        try:
+            found.append(ParsedHook(event, place, hook, _parse_hook(event, matcher, hook)))
+        except _UnusableHook as problem:
+            found.append(_unusable(event, place, hook, problem))
+    return found
+
+
+def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
+    """Raises _Unfit."""
+    kind, command = hook.get("type", "command"), hook.get("command")
+    if kind != "command":
+        raise _UnusableHook(f"the type {str(kind)[:40]!r} is not supported", broken=False)
+    if not isinstance(command, str) or not command.strip() or "\0" in command:
+        raise _UnusableHook("it has no command")
+    strange = sorted(set(hook) - _KNOWN_KEYS)
+    if strange:
+        # Run without its condition it would run too often: a hook that refuses would refuse everything.
+        raise _UnusableHook(f"{strange[0][:40]!r} is not supported", broken=False)
+    timeout = hook.get("timeout", END_TIMEOUT_S if event == SESSION_END else TIMEOUT_S)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+        raise _UnusableHook("its timeout is not a number of seconds")
+    return HookSpec(event, matcher, command, min(float(timeout), MAX_TIMEOUT_S), "", hook.get("async") is True)
+
+
+def _unusable(event: str, at: tuple[str | int, ...], value: object, problem: _UnusableHook) -> ParsedHook:
+    told = f"a hook of {event} is left out: {problem}"
+    return ParsedHook(event, at, value, reason=str(problem), warning=told, is_broken=problem.is_broken)
+
+
+def _broken(event: str, at: tuple[str | int, ...], what: str) -> ParsedHook:
+    return ParsedHook(event, at, reason=what, warning=what, is_broken=True)
+
+
+def _items(
+    event: str, at: tuple[str | int, ...], value: object, where: str, found: list[ParsedHook]
+) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
+    """The objects of a list, each with its place; what is none is noted."""
+    if not isinstance(value, list):
+        found.append(_broken(event, at, f"{where} is not a list"))
+        return
+    for number, part in enumerate(cast("list[Any]", value)):
+        if isinstance(part, dict):
+            yield (*at, number), cast("dict[str, Any]", part)
+        else:
+            found.append(_broken(event, (*at, number), f"{where} holds something that is not an object"))
+
+
+class HookIndex:
+    """The hooks of a session. An event that no hook is for costs a look into a dict."""
+
+    def __init__(self, hooks: Sequence[HookSpec] = ()) -> None:
+        self.hooks = tuple(hooks)
+        self._by_event: dict[str, list[tuple[Matcher, HookSpec]]] = {}
+        for hook in self.hooks:
+            self._by_event.setdefault(hook.event, []).append((compile_matcher(hook.matcher), hook))
+        self._found: dict[tuple[str, tuple[str, ...]], tuple[HookSpec, ...]] = {}
+
+    def has_hooks(self, *events: str) -> bool:
+        """Whether any hook is for one of these events, whatever its matcher."""
+        return any(event in self._by_event for event in events)
+
+    def matching_hooks(self, event: str, subjects: tuple[str, ...] = ("",)) -> tuple[HookSpec, ...]:
+        """The hooks of an event that concern one of these names (a tool's name and aliases); a command once."""
+        among = self._by_event.get(event)
+        if among is None:
+            return ()
+        key = event, subjects
+        found = self._found.get(key)
+        if found is None:
+            every = not EVENTS[event]
+            matching = [hook for fits, hook in among if every or any(map(fits, subjects))]
+            once: dict[object, HookSpec] = {}
+            for hook in matching:
+                once.setdefault(hook.function or hook.command, hook)
+            found = tuple(once.values())
+            if len(self._found) < 1_000:
+                self._found[key] = found
+        return found

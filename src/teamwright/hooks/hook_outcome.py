@@ -1,0 +1,174 @@
+"""What hooks said: exit code and output of one, and what those of an event come to together.
+
+Exit 0 with text or JSON, exit 2 refuses with what stands on stderr, anything else is a mistake of the hook and
+counts for nothing. Of several the stricter holds. Reads the ecosystem's JSON; garbage is never more than a warning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from teamwright.hooks.hook_index import PERMISSION, PRE_TOOL, SESSION_START, USER_PROMPT
+from teamwright.protocol.values import dataclass
+
+ALLOW, ASK, DENY = "allow", "ask", "deny"
+
+REFUSAL_EXIT_CODE = 2
+"""The exit code that refuses."""
+
+MAX_TEXT = 10_000
+"""Characters of a reason or a context that are used."""
+
+_STRICTNESS = ("", ALLOW, ASK, DENY)
+_OLD_DECISIONS = {"approve": ALLOW, "block": DENY}
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionReply:
+    """A hook's answer to a permission request: `allow`, with another input and grants on the wire's form, or not."""
+
+    allowed: bool
+    message: str = ""
+    input: Mapping[str, Any] | None = None
+    updates: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HookOutcome:
+    """What the hooks of one event come to.
+
+    `blocked` with `reason`: what was about to happen does not, or an end is none. `permission` is allow, ask, deny or
+    empty, for a tool call. `halted` with `halt_reason`: whoever it happened to is to stop. `contexts` are for the
+    model, `messages` for people; `trouble` says what went wrong with the hook itself.
+    """
+
+    blocked: bool = False
+    reason: str = ""
+    permission: str = ""
+    permission_reason: str = ""
+    input: Mapping[str, Any] | None = None
+    contexts: tuple[str, ...] = ()
+    halted: bool = False
+    halt_reason: str = ""
+    messages: tuple[str, ...] = ()
+    answer: PermissionReply | None = None
+    problem: str = ""
+
+
+NO_OUTCOME = HookOutcome()
+
+
+def read_outcome(event: str, exit_code: int, stdout: str, stderr: str) -> HookOutcome:
+    """What one hook said by its exit code and its output."""
+    if exit_code == REFUSAL_EXIT_CODE:
+        reason = _cut(stderr.strip()) or "a hook refused it and gave no reason"
+        denied = DENY if event == PRE_TOOL else ""
+        answer = PermissionReply(False, reason) if event == PERMISSION else None
+        return HookOutcome(True, reason, denied, reason if denied else "", answer=answer)
+    if exit_code != 0:
+        said = stderr.strip().split("\n", 1)[0][:200]
+        return HookOutcome(problem=f"exit code {exit_code}" + (f": {said}" if said else ""))
+    text = stdout.strip()
+    if not text.startswith("{"):
+        return HookOutcome(contexts=(_cut(text),)) if text and event in {SESSION_START, USER_PROMPT} else NO_OUTCOME
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return HookOutcome(problem="its output begins like JSON and is none")
+    return parse_returned(event, cast("dict[str, Any]", said))
+
+
+def parse_returned(event: str, said: object) -> HookOutcome:
+    """What a function said: None, or what a command would print as JSON, as a dict."""
+    if said is None:
+        return NO_OUTCOME
+    if not isinstance(said, Mapping):
+        return HookOutcome(problem=f"it returned {type(said).__name__}, not a dict or None")
+    return _from_json(event, dict(cast("Mapping[str, Any]", said)))
+
+
+def merge_outcomes(outcomes: Iterable[HookOutcome]) -> HookOutcome:
+    """What several hooks come to, in their order: the stricter verdict, all contexts, the last changed input."""
+    every = list(outcomes)
+    if len(every) == 1:
+        return every[0]
+    blocking = [one for one in every if one.blocked]
+    halting = [one for one in every if one.halted]
+    strictest = max((one.permission for one in every), key=_STRICTNESS.index, default="")
+    deciding = [one for one in every if one.permission == strictest] if strictest else []
+    answers = [one.answer for one in every if one.answer is not None]
+    return HookOutcome(
+        bool(blocking),
+        _join_texts(one.reason for one in blocking),
+        strictest,
+        _join_texts(one.permission_reason for one in deciding),
+        next((one.input for one in reversed(every) if one.input is not None), None),
+        tuple(context for one in every for context in one.contexts),
+        bool(halting),
+        _join_texts(one.halt_reason for one in halting),
+        tuple(message for one in every for message in one.messages),
+        next((answer for answer in answers if not answer.allowed), answers[0] if answers else None),
+        _join_texts(one.problem for one in every),
+    )
+
+
+def _from_json(event: str, said: dict[str, Any]) -> HookOutcome:
+    own = _object(said, "hookSpecificOutput") or {}
+    if own.get("hookEventName", event) != event:
+        return HookOutcome(problem=f"it answered for the event {str(own.get('hookEventName'))[:40]!r}")
+    decision = said.get("decision")
+    halted = said.get("continue") is False
+    reason = _text(said, "reason")
+    permission = ""
+    if event == PRE_TOOL:
+        permission = _OLD_DECISIONS.get(decision, "") if isinstance(decision, str) else ""
+        asked = own.get("permissionDecision")
+        permission = asked if isinstance(asked, str) and asked in _STRICTNESS[1:] else permission
+    blocked = decision == "block" or permission == DENY
+    why = _text(own, "permissionDecisionReason") or reason
+    context = _text(own, "additionalContext")
+    message = _text(said, "systemMessage")
+    return HookOutcome(
+        blocked,
+        (why or "a hook refused it and gave no reason") if blocked else "",
+        permission,
+        why if permission else "",
+        _object(own, "updatedInput") if event == PRE_TOOL else None,
+        (context,) if context else (),
+        halted,
+        (_text(said, "stopReason") or "a hook ended it") if halted else "",
+        (message,) if message else (),
+        _reply(own) if event == PERMISSION else None,
+    )
+
+
+def _reply(own: dict[str, Any]) -> PermissionReply | None:
+    decision = _object(own, "decision") or {}
+    if decision.get("behavior") == DENY:
+        return PermissionReply(False, _text(decision, "message") or "a hook refused it and gave no reason")
+    if decision.get("behavior") != ALLOW:
+        return None
+    updates: Any = decision.get("updatedPermissions")
+    listed = cast("list[Any]", updates) if isinstance(updates, list) else []
+    whole = tuple(cast("dict[str, Any]", one) for one in listed if isinstance(one, dict))
+    return PermissionReply(True, "", _object(decision, "updatedInput"), whole)
+
+
+def _object(said: Mapping[str, Any], key: str) -> dict[str, Any] | None:
+    value = said.get(key)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _text(said: Mapping[str, Any], key: str) -> str:
+    value = said.get(key)
+    return _cut(value.strip()) if isinstance(value, str) else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}\n[… {len(text):,} characters in all]"
+
+
+def _join_texts(texts: Iterable[str]) -> str:
+    return "\n".join(dict.fromkeys(text for text in texts if text))

@@ -1,0 +1,203 @@
+"""Firing: all hooks of an event run at once, and what they say is put together.
+
+A command is a process in a group of its own; a function of the program is called.
+
+A hook that fails, hangs, is missing or prints garbage is told once and counts for nothing; the work goes on. Knows
+the book, processes and how output is read. Does not know what an event means to whoever fires it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
+from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned, read_outcome
+from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
+from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
+from teamwright.protocol.values import dataclass
+
+INSIDE_VARIABLE = "TEAMWRIGHT_INSIDE_HOOKS"
+"""Variable with the marks of the hooks that a process runs inside of: a session that a hook starts runs all others."""
+
+MAX_OUTPUT = 200_000
+"""Characters of a hook's output that are read."""
+
+GRACE_S = 1.0
+"""How long a hook that is ended may take to wind up before it is killed."""
+
+CLOSE_S = 5.0
+"""How long the end of a session waits for hooks that nobody waits for."""
+
+
+@dataclass(slots=True)
+class _HookInput:
+    """What hooks of one event are told: as it is for functions, as JSON for commands, made when one is there."""
+
+    payload: Mapping[str, Any]
+    _content: bytes = b""
+
+    @property
+    def content(self) -> bytes:
+        if not self._content:
+            text = json.dumps(self.payload, ensure_ascii=False, default=str)
+            self._content = text.encode("utf-8", "replace")
+        return self._content
+
+
+@dataclass(frozen=True, slots=True)
+class HookEnvironment:
+    """Where hooks run: the project, the whole environment of a hook, the shell; `records` note what runs."""
+
+    project: Path
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    shell: str = "/bin/sh"
+    records: ProcessRecords | None = None
+
+
+def _ignore_notice(text: str, level: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(slots=True)
+class HookRunner:
+    """The hooks of one session. `tell` says something to people, with its level: info or warning."""
+
+    index: HookIndex
+    environment: HookEnvironment
+    notify: Callable[[str, str], None] = _ignore_notice
+    _notified: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    _detached: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    def wants(self, *events: str) -> bool:
+        """Whether any hook is for one of these events: without one nothing need be prepared."""
+        return self.index.has_hooks(*events)
+
+    async def fire(
+        self, event: str, payload: Mapping[str, Any], subjects: tuple[str, ...] = ("",), cwd: Path | None = None
+    ) -> HookOutcome:
+        """Run what matches and wait for it. Raises nothing but `CancelledError`; then no hook is left running."""
+        found = self.index.matching_hooks(event, subjects)
+        if not found:
+            return NO_OUTCOME
+        given = _HookInput({**payload, "hook_event_name": event})
+        if len(found) == 1 and not found[0].detached:
+            return self._report_messages(await self._run(found[0], given, cwd))
+        waited: list[HookSpec] = []
+        for hook in found:
+            if hook.detached:
+                self._start_detached(self._run_detached(hook, given, cwd), f"hook of {event}")
+            else:
+                waited.append(hook)
+        if not waited:
+            return NO_OUTCOME
+        async with asyncio.TaskGroup() as together:
+            running = [together.create_task(self._run(hook, given, cwd)) for hook in waited]
+        return self._report_messages(merge_outcomes(one.result() for one in running))
+
+    def _report_messages(self, outcome: HookOutcome) -> HookOutcome:
+        for message in outcome.messages:
+            self.notify(message, "info")
+        return outcome
+
+    def run_in_background(self, firing: Coroutine[Any, Any, object], what: str) -> None:
+        """Let something run that nobody waits for; the end of the session waits a little for it."""
+
+        async def alone() -> None:
+            await firing
+
+        self._start_detached(alone(), what)
+
+    async def close(self) -> None:
+        """Wait for what nobody waited for, then end it."""
+        if self._detached:
+            await asyncio.wait(self._detached, timeout=CLOSE_S)
+        for task in list(self._detached):
+            task.cancel()
+        if self._detached:
+            await asyncio.wait(self._detached, timeout=CLOSE_S)
+
+    def _start_detached(self, running: Coroutine[Any, Any, None], what: str) -> None:
+        task = asyncio.get_running_loop().create_task(running, name=what)
+        self._detached.add(task)
+        task.add_done_callback(self._finish_task)
+
+    def _finish_task(self, task: asyncio.Task[None]) -> None:
+        self._detached.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self.notify(f"{task.get_name()}: {type(problem).__name__}: {problem}", "warning")
+
+    async def _run_detached(self, hook: HookSpec, given: _HookInput, cwd: Path | None) -> None:
+        await self._run(hook, given, cwd)
+
+    async def _run(self, hook: HookSpec, given: _HookInput, cwd: Path | None) -> HookOutcome:
+        try:
+            if hook.function is not None:
+                outcome = await _call_function(hook, hook.function, given.payload)
+            else:
+                # What was trusted of a repository is what its command names from the root: it runs there.
+                theirs = Path(hook.source).is_relative_to(self.environment.project) if hook.source else False
+                place = cwd if cwd is not None and cwd.is_dir() and not theirs else self.environment.project
+                outcome = await self._run_process(hook, given.content, place)
+        except (OSError, ValueError) as problem:
+            outcome = HookOutcome(problem=f"it could not be started: {problem}")
+        if outcome.problem and (hook.event, hook.command) not in self._notified:
+            self._notified.add((hook.event, hook.command))
+            command = hook.command.split("\n", 1)[0][:100]
+            self.notify(f"a hook of {hook.event} counts for nothing ({command}): {outcome.problem}", "warning")
+        return outcome
+
+    async def _run_process(self, hook: HookSpec, given: bytes, cwd: Path) -> HookOutcome:
+        above, mark = self.environment.env.get(INSIDE_VARIABLE, ""), _hook_digest(hook)
+        if mark in above.split():
+            return HookOutcome(problem="it is what started this session, and is not run inside itself")
+        output, errors = ProcessOutput(MAX_OUTPUT), ProcessOutput(MAX_OUTPUT)
+        command = ProcessCommand(
+            (self.environment.shell, "-c", hook.command),
+            cwd,
+            {**self.environment.env, "PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()},
+            self.environment.records,
+            ProcessPurpose(call=f"hook {hook.event}"),
+            given,
+        )
+        process = Process.start(command, output, errors)
+        try:
+            in_time = await wait_or_terminate(process, timeout_s=hook.timeout_s, grace_s=GRACE_S)
+        finally:
+            process.close()
+        if not in_time:
+            return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
+        if output.is_cut:
+            return HookOutcome(problem=f"it printed {output.total:,} bytes, more than is read")
+        code = process.exit_code
+        return read_outcome(hook.event, -9 if code is None else code, output.text(), errors.text())
+
+
+async def _call_function(hook: HookSpec, function: HookFunction, payload: Mapping[str, Any]) -> HookOutcome:
+    """A function of the program; a mistake in it counts for nothing, like that of a command."""
+    try:
+        said = function(payload)
+        if inspect.isawaitable(said):
+            async with asyncio.timeout(hook.timeout_s):
+                said = await said
+    except TimeoutError:
+        return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
+    except Exception as problem:
+        return HookOutcome(problem=f"it raised {type(problem).__name__}: {problem}")
+    return parse_returned(hook.event, said)
+
+
+def _hook_digest(hook: HookSpec) -> str:
+    return hashlib.sha256(f"{hook.event} {hook.command}".encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def no_hook_runner() -> HookRunner:
+    """For whoever has none."""
+    return HookRunner(HookIndex(), HookEnvironment(Path()))

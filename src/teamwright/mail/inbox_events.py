@@ -1,0 +1,110 @@
+"""What of an inbox is not this process's doing: entries of others that arrive, and own ones that go unseen.
+
+Fed by the inbox with what it sends, reads and flags. Knows ids only; refuses to know who reads and who must hear of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from teamwright.mail.inbox_layout import InboxItem
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.values import dataclass
+
+MAX_OWN = 1_064
+"""So many own letters are remembered; more cannot lie unread, so the oldest are those that nobody will find."""
+
+MAX_PAST = 512
+"""So many ids of what was read are remembered, for other programs that put an old copy back."""
+
+OnArrival = Callable[[Sequence[InboxEntry]], None]
+OnLoss = Callable[[Sequence["LostEntry"]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LostEntry:
+    """A letter of this process that its reader never saw: another program removed it, or `flagged` it as read."""
+
+    msg_id: str
+    sender: str
+    summary: str
+    was_flagged: bool
+
+
+@dataclass(slots=True)
+class _OwnEntry:
+    """A letter of this process on its way to being seen. `there`: it is, or was, in the file for sure.
+
+    A `quiet` one may vanish without a word: a notice that a newer one replaces, or one whose fate is not known.
+    """
+
+    sender: str
+    summary: str
+    is_quiet: bool
+    is_in_file: bool = False
+
+
+class InboxEvents:
+    """One inbox. `known` are the ids of what lies unread in it at the beginning."""
+
+    def __init__(self, on_arrival: OnArrival, on_loss: OnLoss, known: set[str]) -> None:
+        self._on_arrival = on_arrival
+        self._on_loss = on_loss
+        self._known = known
+        self._seen_ids: dict[str, None] = {}
+        self._own_entries: dict[str, _OwnEntry] = {}
+
+    def note_sending(self, entry: InboxEntry, *, quiet: bool) -> None:
+        """The entry, which has its id, is about to be written."""
+        self._own_entries[entry.msg_id or ""] = _OwnEntry(entry.sender, entry.summary or "", quiet)
+        if len(self._own_entries) > MAX_OWN:
+            del self._own_entries[next(iter(self._own_entries))]
+
+    def note_sent(self, msg_id: str) -> None:
+        """It is in the file."""
+        if (own := self._own_entries.get(msg_id)) is not None:
+            own.is_in_file = True
+
+    def note_failed(self, msg_id: str, *, is_certain: bool) -> None:
+        """It is not in the file; or, not `surely`, nobody knows."""
+        own = self._own_entries.get(msg_id)
+        if own is not None and is_certain:
+            del self._own_entries[msg_id]
+        elif own is not None:
+            own.is_quiet = True
+
+    def note_seen(self, ids: Collection[str]) -> None:
+        """The reader has these, and is about to flag them.
+
+        A stranger that writes what it read before may put one back: it did not arrive anew.
+        """
+        self._seen_ids |= dict.fromkeys(ids)
+        while len(self._seen_ids) > MAX_PAST:
+            del self._seen_ids[next(iter(self._seen_ids))]
+        for msg_id in ids:
+            self._own_entries.pop(msg_id, None)
+
+    def compare(self, unread: Sequence[InboxEntry], items: Sequence[InboxItem]) -> None:
+        """The file was read: these wait in it, and `items` is all that is there, or its beginning."""
+        more = bool(items) and items[-1].is_rest
+        ids = {entry.msg_id for entry in unread if entry.msg_id}
+        known = (self._known, self._seen_ids, self._own_entries)
+        fresh = [e for e in unread if e.msg_id and not any(e.msg_id in one for one in known)]
+        self._known = ids
+        lost: list[LostEntry] = []
+        for msg_id, own in list(self._own_entries.items()):
+            if msg_id in ids:
+                own.is_in_file = True
+            elif own.is_in_file and not more:  # else it may lie behind what was parsed
+                del self._own_entries[msg_id]
+                if not own.is_quiet:
+                    lost.append(LostEntry(msg_id, own.sender, own.summary, _is_in(msg_id, items)))
+        if fresh:
+            self._on_arrival(fresh)
+        if lost:
+            self._on_loss(lost)
+
+
+def _is_in(msg_id: str, items: Sequence[InboxItem]) -> bool:
+    wanted = msg_id.encode()
+    return any(wanted in item.raw for item in items if item.is_consumed)

@@ -1,0 +1,269 @@
+"""The inbox array, element by element, with the bytes of each: what we do not change goes back as it came.
+
+Our own layout (one element a line) is read without parsing what is consumed; any other is parsed. Knows the keys
+`msg_id` and `read`; the rest of an element is its sender's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+from teamwright.protocol.mail import InboxEntry, parse_entry
+from teamwright.storage.json_array import NotAnArray
+
+READ_ENDINGS = (b'"read":true }', b'"read":true}')
+"""How the line of a consumed element ends in our layout."""
+
+_DROP_AFTER = 64
+"""After so many lines that were parsed, those that were not met since the last time are dropped."""
+_SHORT = 2_048
+"""Lines up to so many bytes are not parsed again when their file is read again."""
+
+MAX_UNREAD = 1_000
+MAX_RUNTIME_UNREAD = 64
+"""So many entries of ours may lie unread, the runtime's own notices included. Other programs may write more."""
+
+_MAX_PARSED = MAX_UNREAD + MAX_RUNTIME_UNREAD
+_MAX_PARSED_BYTES = 2_000_000
+_LARGE = 1_000_000
+"""Of an array larger than this only so many unread elements are parsed at a time; the others wait."""
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_decode = json.JSONDecoder().raw_decode
+
+
+class InboxItem:
+    """One element. `value` is None for a consumed one that nobody needed to parse; it is shared, never changed."""
+
+    __slots__ = ("_raw", "is_consumed", "is_rest", "is_unread", "offset", "value")
+
+    def __init__(self, raw: bytes | None, value: object, offset: int = -1) -> None:
+        self._raw = raw
+        self.value = value
+        self.offset = offset
+        """Where it begins in the file; -1 when its layout is not ours."""
+        self.is_rest = False
+        """Whether it stands for all elements from here on, which were not parsed: `raw` is theirs."""
+        if isinstance(value, dict):
+            self.is_consumed = cast("dict[str, Any]", value).get("read") is True
+            """Whether it is flagged as read."""
+            self.is_unread = not self.is_consumed
+            """Whether it waits for its reader. Elements that are no objects are neither."""
+        else:
+            self.is_consumed = raw is not None and value is None
+            self.is_unread = False
+
+    @property
+    def raw(self) -> bytes:
+        """The element on one line."""
+        if self._raw is None:
+            self._raw = encode_item(self.value)
+        return self._raw
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Its keys; a consumed element is parsed now. Raises NotAnArray when that fails."""
+        if self.value is None:
+            try:
+                self.value = json.loads(self.raw)
+            except ValueError:
+                raise NotAnArray from None
+        return cast("dict[str, Any]", self.value)
+
+    @property
+    def entry(self) -> InboxEntry:
+        """The element as an entry. Raises NotAnArray for a consumed one that is none."""
+        raw = self._raw
+        return _parsed_lines.entry(raw) if self.is_unread and raw and len(raw) <= _SHORT else parse_entry(self.fields)
+
+    @property
+    def msg_id(self) -> str | None:
+        """The element's id, None when a stranger wrote it without one."""
+        found = self.fields.get("msg_id")
+        return found if isinstance(found, str) and found else None
+
+    def read_flag_patch(self) -> tuple[int, bytes] | None:
+        """Where to write what, to flag it in place; None when the flag does not stand beside the id."""
+        ending = b'"msg_id":"%s","read":false}' % (self.msg_id or "").encode("utf-8", "replace")
+        if self.offset < 0 or not self.raw.endswith(ending):
+            return None
+        return self.offset + len(self.raw) - 6, b"true "
+
+    def with_read_flag(self) -> InboxItem:
+        """The element with its flag set; keys and their order are kept."""
+        if self.raw.endswith(b'"read":false}'):
+            return InboxItem(self.raw[:-6] + b"true }", None)
+        return InboxItem(None, self.fields | {"read": True})
+
+    def with_id(self, msg_id: str) -> InboxItem:
+        """The element with an id, put right before the flag; keys and their order are kept otherwise."""
+        out = {key: value for key, value in self.fields.items() if key != "msg_id"}
+        if "read" not in out:
+            return InboxItem(None, out | {"msg_id": msg_id, "read": False})
+        made: dict[str, Any] = {}
+        for key, value in out.items():
+            if key == "read":
+                made["msg_id"] = msg_id
+            made[key] = value
+        return InboxItem(None, made)
+
+
+def split_array(content: bytes, *, whole: bool = False) -> list[InboxItem]:
+    """The elements of the array. Raises NotAnArray for what is not one.
+
+    A large array is parsed up to its first 1,064 unread elements, unless the `whole` is wanted: the last item is then
+    the `rest` of the array.
+    """
+    try:
+        found = _split_beginning(content) if len(content) > _LARGE and not whole else _split_lines(content)
+    except (ValueError, RecursionError):
+        found = None
+    if found is not None:
+        return found
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError):
+        raise NotAnArray from None
+    if not isinstance(values, list):
+        raise NotAnArray
+    return [InboxItem(None, value) for value in cast("list[object]", values)]
+
+
+def _split_beginning(content: bytes) -> list[InboxItem] | None:
+    """The first elements of a large array; None for what does not look like an array."""
+    try:
+        return _split_first_lines(content) or _split_first_values(content)
+    except ValueError:
+        return _split_first_values(content)
+
+
+def _split_first_lines(content: bytes) -> list[InboxItem] | None:
+    """The first elements when the layout is ours, else None. Raises ValueError for other layouts too."""
+    if content[:4] != b'[\n{"' or content[-3:] != b"}\n]":
+        return None
+    items: list[InboxItem] = []
+    offset, end, unread, size = 2, len(content) - 2, 0, 0
+    while offset < end:
+        if _is_enough(unread, size):
+            return [*items, _rest_item(content[offset:end])]
+        stop = content.find(b",\n", offset, end)
+        raw = content[offset : stop if stop >= 0 else end]
+        if raw[:2] != b'{"' or raw[-1:] != b"}" or b"\n" in raw:
+            return None
+        if raw.endswith(READ_ENDINGS):
+            items.append(InboxItem(raw, None, offset))
+        else:
+            items.append(InboxItem(raw, json.loads(raw), offset))
+            unread, size = unread + items[-1].is_unread, size + len(raw)
+        offset += len(raw) + 2
+    return items
+
+
+def _split_first_values(content: bytes) -> list[InboxItem] | None:
+    """The first elements in any layout; None for what does not look like an array."""
+    text = content.decode().strip()
+    if text[:1] != "[" or text[-1:] != "]":
+        return None
+    items: list[InboxItem] = []
+    at, end, unread, size = _after_blanks(text, 1), len(text) - 1, 0, 0
+    while at < end:
+        if _is_enough(unread, size):
+            return [*items, _rest_item(text[at:end].rstrip().encode())]
+        value, stop = _decode(text, at)
+        items.append(InboxItem(None, value))
+        unread, size = unread + items[-1].is_unread, size + stop - at
+        at = _after_blanks(text, stop)
+        if at < end:
+            if text[at] != ",":
+                return None
+            at = _after_blanks(text, at + 1)
+    return items
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found is not None else at
+
+
+def _is_enough(unread: int, size: int) -> bool:
+    return unread >= _MAX_PARSED or size > _MAX_PARSED_BYTES
+
+
+def _rest_item(raw: bytes) -> InboxItem:
+    item = InboxItem(raw, raw)
+    item.is_rest = True
+    return item
+
+
+def encode_item(value: object) -> bytes:
+    """A value on one line; half characters, which UTF-8 cannot hold, stay escaped as they came."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _split_lines(content: bytes) -> list[InboxItem] | None:
+    """The elements when the layout is ours, else None. A raw newline never stands inside a JSON string."""
+    if content[:4] != b'[\n{"' or content[-3:] != b"}\n]":
+        return None
+    lines = content[2:-2].split(b",\n")
+    if content.count(b"\n") != len(lines) + 1:
+        return None
+    items: list[InboxItem] = []
+    offset = 2
+    _parsed_lines.start_reading()
+    for raw in lines:
+        if raw[:2] != b'{"' or raw[-1:] != b"}":
+            return None
+        if raw.endswith(READ_ENDINGS):
+            items.append(InboxItem(raw, None, offset))
+        else:
+            items.append(InboxItem(raw, _parsed_lines.value(raw) if len(raw) <= _SHORT else json.loads(raw), offset))
+        offset += len(raw) + 2
+    return items
+
+
+class _ParsedLines:
+    """Unread lines that were parsed lately: each is read again with every later one.
+
+    Two generations: what no reading of the last ones met is dropped, so consumed mail stays in memory of no process.
+    """
+
+    def __init__(self) -> None:
+        self._new: dict[bytes, tuple[object, InboxEntry | None]] = {}
+        self._old: dict[bytes, tuple[object, InboxEntry | None]] = {}
+        self._missed = 0
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._old)
+
+    def start_reading(self) -> None:
+        """An array is about to be read: its lines are met again, or dropped at the next turn."""
+        if self._missed >= _DROP_AFTER:
+            self._old, self._new, self._missed = self._new, {}, 0
+
+    def value(self, raw: bytes) -> object:
+        """The line's value. Raises ValueError."""
+        found = self._new.get(raw)
+        if found is None:
+            found = self._old.pop(raw, None)
+            if found is None:
+                found = (json.loads(raw), None)
+                self._missed += 1
+            self._new[raw] = found
+        return found[0]
+
+    def entry(self, raw: bytes) -> InboxEntry:
+        """The line as an entry."""
+        value = self.value(raw)
+        entry = self._new[raw][1]
+        if entry is None:
+            entry = parse_entry(cast("dict[str, Any]", value))
+            self._new[raw] = (value, entry)
+        return entry
+
+
+_parsed_lines = _ParsedLines()

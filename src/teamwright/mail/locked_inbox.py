@@ -1,0 +1,112 @@
+"""One inbox file and its lock: changes are plain code, run on the array while the lock is held.
+
+Here, and only here, a file is judged damaged: under the lock, after waiting for a stranger who may be writing.
+Knows `layout` and `salvage_entries`; does not know who writes to whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from teamwright.mail.inbox_layout import InboxItem, encode_item, split_array
+from teamwright.protocol.errors import LockLost
+from teamwright.storage.atomic import storage_error
+from teamwright.storage.damaged_file import keep_damaged_copy, salvage_entries
+from teamwright.storage.file_lock import FileLock, LockHold, lock_for
+from teamwright.storage.json_array import ArrayFile, FileStamp, NotAnArray, encode_array, read_with_stamp
+
+R = TypeVar("R")
+
+RETRIES = 3
+RETRY_S = 0.002
+
+OnDamage = Callable[[Path, Path, int], None]
+"""Told after a repair: the inbox, the copy of its damaged bytes, and how many entries were saved."""
+
+
+class LockedInbox:
+    """An inbox file with its lock."""
+
+    __slots__ = ("_guard", "_inbox_directory", "_lock", "on_damage", "path")
+
+    def __init__(self, path: Path, guard: Path, on_damage: OnDamage | None) -> None:
+        self.path = path
+        self._inbox_directory = str(path.parent)
+        self._guard = guard
+        self._lock: FileLock | None = None
+        self.on_damage = on_damage
+
+    async def change(self, work: Callable[[ArrayFile], R]) -> R:
+        """Run `work` on the array under the lock and give its result.
+
+        When `work` meets what is no array it is run again three times, 2 ms apart; then the file is repaired first.
+        Raises LockTimeout, LockLost, StorageError.
+        """
+        for _ in range(RETRIES):
+            try:
+                async with self._hold() as held:
+                    return self._run(work, held)
+            except NotAnArray:
+                await asyncio.sleep(RETRY_S)
+        async with self._hold() as held:
+            return self._run_repairing(work, held)
+
+    async def change_with_retry(self, work: Callable[[ArrayFile], R]) -> R:
+        """`change` for work that may be done twice: when the lock is lost it is run again. Raises StorageError."""
+        for _ in range(RETRIES):
+            with contextlib.suppress(LockLost):
+                return await self.change(work)
+        return await self.change(work)
+
+    async def read(self) -> tuple[FileStamp | None, list[InboxItem]]:
+        """State and elements, read without the lock; under it when what was read is no array."""
+        for left in range(RETRIES, -1, -1):
+            found = read_with_stamp(self.path)
+            if found is None:
+                return None, []
+            try:
+                return found[0], split_array(found[1])
+            except NotAnArray:
+                if left:
+                    await asyncio.sleep(RETRY_S)
+        return await self.change_with_retry(lambda file: (file.stamp, split_array(file.read()) if file.stamp else []))
+
+    def _hold(self) -> LockHold:
+        """The first letter makes the directory of inboxes; nothing makes that of a team that was removed."""
+        if not os.path.exists(self._inbox_directory):
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.mkdir(self._inbox_directory, 0o700)
+                os.chmod(self._inbox_directory, 0o700)  # whatever the umask
+        if self._lock is None:
+            self._lock = lock_for(self.path, self._guard)
+        return self._lock.hold()
+
+    def _run(self, work: Callable[[ArrayFile], R], held: LockHold) -> R:
+        try:
+            with ArrayFile(self.path, held) as file:
+                if held.recovered and file.stamp is not None:
+                    split_array(file.read(), whole=True)  # its writer was killed: look before building on it
+                return work(file)
+        except OSError as problem:
+            raise storage_error(problem, self.path) from problem
+
+    def _run_repairing(self, work: Callable[[ArrayFile], R], held: LockHold) -> R:
+        try:
+            return self._run(work, held)
+        except NotAnArray:
+            with ArrayFile(self.path, held) as file:
+                self._repair(file)
+                return work(file)
+
+    def _repair(self, file: ArrayFile) -> None:
+        content = file.read()
+        copy = keep_damaged_copy(self.path, content)
+        saved = salvage_entries(content)
+        file.replace(encode_array([encode_item(entry) for entry in saved]))
+        if self.on_damage is not None:
+            self.on_damage(self.path, copy, len(saved))

@@ -1,0 +1,221 @@
+"""The sending side of one inbox: what several senders of a process give in together is committed together.
+
+Each letter has its own outcome. A send that cannot know whether it reached the file looks for its id there before
+it writes again. Knows the limits of an inbox; does not know who may write to whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from teamwright.mail.inbox_layout import InboxItem, split_array
+from teamwright.mail.locked_inbox import RETRIES, LockedInbox
+from teamwright.mail.unread_quota import UnreadQuota, measure_unread
+from teamwright.protocol.errors import LockLost, StorageError
+from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
+from teamwright.storage.json_array import ArrayFile, FileStamp, encode_array
+
+OnCommit = Callable[[FileStamp | None, FileStamp, Sequence["OutgoingEntry"]], None]
+"""Told after letters were appended: the file's state before and after."""
+
+OnReplaced = Callable[[Sequence[str]], None]
+"""Told the ids of notices that newer ones of the same sender replaced in a full inbox."""
+
+
+class OutgoingEntry:
+    """An entry on its way. `runtime` marks the runtime's own notices, for which some room is kept.
+
+    `notice` is an idle notification, `idle` one that says nothing else.
+    """
+
+    __slots__ = ("_waiter", "entry", "is_contentless", "is_idle_notice", "problem", "raw", "runtime", "settled")
+
+    def __init__(self, entry: InboxEntry, raw: bytes, *, runtime: bool) -> None:
+        self.entry = entry
+        self.raw = raw
+        self.runtime = runtime
+        found = _idle_notice(entry.text)
+        self.is_idle_notice = found is not None
+        self.is_contentless = found is not None and found.is_contentless
+        self.settled = False
+        self.problem: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether its sender was cancelled while it waited."""
+        return self._waiter is not None and self._waiter.cancelled()
+
+    async def wait_for_commit(self) -> None:
+        """Until another sender's commit took it along."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def settle(self, problem: Exception | None) -> None:
+        """Its outcome: in the file, or not and why."""
+        self.settled = True
+        self.problem = problem
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Outbox:
+    """All sends of this process to one inbox."""
+
+    __slots__ = ("_box", "_busy", "_committed_in_tick", "_drain_task", "_on_commit", "_on_replaced", "_queue", "_quota")
+
+    def __init__(self, box: LockedInbox, on_commit: OnCommit, on_replaced: OnReplaced) -> None:
+        self._box = box
+        self._on_commit = on_commit
+        self._on_replaced = on_replaced
+        self._queue: list[OutgoingEntry] = []
+        self._busy = False
+        self._committed_in_tick = False
+        self._quota: UnreadQuota | None = None
+        self._drain_task: asyncio.Task[None] | None = None
+
+    async def send(self, letter: OutgoingEntry) -> None:
+        """Return when the letter is in the file. Raises InboxFull, LockTimeout, LockLost, StorageError."""
+        self._queue.append(letter)
+        if self._busy:
+            await letter.wait_for_commit()
+        else:
+            self._busy = True
+            try:
+                await self._lead_commits()
+            finally:
+                self._hand_over(letter)
+        if letter.problem is not None:
+            raise letter.problem
+
+    async def _lead_commits(self) -> None:
+        """Commit for all that wait. A second commit in one tick of the loop lets the others of the tick join."""
+        if self._committed_in_tick:
+            await asyncio.sleep(0)
+        else:
+            self._committed_in_tick = True
+            asyncio.get_running_loop().call_soon(self._end_tick)
+        await self._commit_waiting()
+
+    def _end_tick(self) -> None:
+        self._committed_in_tick = False
+
+    def _hand_over(self, letter: OutgoingEntry) -> None:
+        """End leading: a cancelled leader takes its letter along, and somebody serves those who came meanwhile."""
+        if not letter.settled and letter in self._queue:
+            self._queue.remove(letter)
+        if self._queue:
+            self._drain_task = asyncio.get_running_loop().create_task(self._drain())
+        else:
+            self._busy = False
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                await self._commit_waiting()
+        except Exception as problem:  # whatever it is, those who wait must hear of it
+            for letter in self._queue:
+                letter.settle(problem)
+            self._forget_settled()
+        finally:
+            self._busy = False
+
+    async def _commit_waiting(self) -> None:
+        """One commit of all that wait; a failure is the outcome of those who waited from its beginning."""
+        first = tuple(self._queue)
+        in_doubt = False
+        problem: StorageError | None = None
+        for _ in range(1 + RETRIES):
+            try:
+                await self._box.change(partial(self._commit, in_doubt=in_doubt))
+                return
+            except LockLost as lost:
+                problem, in_doubt = lost, True
+            except StorageError as refused:
+                problem = refused
+                break
+        for letter in first:
+            if not letter.settled:
+                letter.settle(problem)
+        self._forget_settled()
+
+    def _commit(self, file: ArrayFile, *, in_doubt: bool) -> None:
+        batch = [letter for letter in self._queue if not letter.is_abandoned]
+        if in_doubt:
+            batch = _not_in_file(file, batch)
+        before = file.stamp
+        tally = measure_unread(file, self._quota, sum(len(letter.raw) for letter in batch), len(batch))
+        refused = {letter: problem for letter in batch if (problem := tally.add(letter.raw, runtime=letter.runtime))}
+        accepted = [letter for letter in batch if letter not in refused] if refused else batch
+        if accepted:
+            appended = self._write(file, accepted)
+            after = file.final_stamp()
+            self._quota = tally.after_write(after, accepted[-1].raw, exact=appended)
+            if appended:
+                self._on_commit(before, after, accepted)
+        elif tally.is_exact:
+            self._quota = tally  # the next send is refused without a look at the whole file
+        for letter in [letter for letter in refused if letter.is_idle_notice]:
+            if self._replace(file, letter):
+                del refused[letter]
+        for letter in batch:
+            letter.settle(refused.get(letter))
+        self._forget_settled()
+
+    def _replace(self, file: ArrayFile, letter: OutgoingEntry) -> bool:
+        """Put a notice in the place of its sender's oldest unread one: the inbox is full. False when there is none."""
+        items = split_array(file.read()) if file.stamp is not None else []
+        old = next((item for item in items if _is_notice(item, letter.entry.sender)), None)
+        if old is None:
+            return False
+        file.replace(encode_array([*(item.raw for item in items if item is not old), letter.raw]))
+        file.final_stamp()
+        self._quota = None
+        self._on_replaced([old.msg_id] if old.msg_id else [])
+        return True
+
+    def _forget_settled(self) -> None:
+        self._queue = [letter for letter in self._queue if not (letter.settled or letter.is_abandoned)]
+
+    def _write(self, file: ArrayFile, letters: Sequence[OutgoingEntry]) -> bool:
+        """Put the letters into the file; False when older notices made room for them."""
+        idle = {letter.entry.sender for letter in letters if letter.is_contentless}
+        if idle and file.stamp is not None:
+            items = split_array(file.read())
+            kept = [item for item in items if not _is_outdated_notice(item, idle)]
+            if len(kept) != len(items):
+                file.replace(encode_array([*(item.raw for item in kept), *(letter.raw for letter in letters)]))
+                return False
+        file.append([letter.raw for letter in letters])
+        return True
+
+
+def _not_in_file(file: ArrayFile, letters: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
+    """Those whose id is not in the file; the others arrived, and are told so."""
+    content = file.read()
+    for letter in letters:
+        if (letter.entry.msg_id or "").encode() in content:
+            letter.settle(None)
+    return [letter for letter in letters if not letter.settled]
+
+
+def _idle_notice(text: object) -> IdleNotification | None:
+    if not isinstance(text, str) or "idle_notification" not in text:
+        return None
+    message = parse_protocol(text)
+    return message if isinstance(message, IdleNotification) else None
+
+
+def _is_outdated_notice(item: InboxItem, senders: set[str]) -> bool:
+    """An unread notice that says nothing but idle, of a member that says so again."""
+    if not item.is_unread or item.fields.get("from") not in senders:
+        return False
+    notice = _idle_notice(item.fields.get("text"))
+    return notice is not None and notice.is_contentless
+
+
+def _is_notice(item: InboxItem, sender: str) -> bool:
+    """An unread idle notification of this sender."""
+    return item.is_unread and item.fields.get("from") == sender and _idle_notice(item.fields.get("text")) is not None

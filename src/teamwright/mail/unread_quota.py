@@ -1,0 +1,131 @@
+"""How much lies unread in an inbox, known without parsing it at each send.
+
+What others appended is read from where our last write ended. The count may be too high, when others flagged
+entries since, never too low; at the limit the file is counted anew, and parsed only where that could make a
+difference. Does not know why an entry is sent.
+"""
+
+from __future__ import annotations
+
+from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD, READ_ENDINGS, split_array
+from teamwright.protocol.errors import InboxFull
+from teamwright.protocol.values import dataclass
+from teamwright.storage.json_array import TAIL_BYTES, ArrayFile, FileStamp
+
+MAX_UNREAD_BYTES = 1_000_000
+MAX_RUNTIME_BYTES = 256_000
+"""Limits of what may lie unread, and the room beyond them that is kept for the runtime's own notices."""
+
+_LARGE = 4_000_000
+"""A larger file is counted up to what fills the inbox."""
+
+
+@dataclass(slots=True)
+class UnreadQuota:
+    """Unread entries of one state of the file and their bytes; `tail` are the state's last bytes."""
+
+    reader: str
+    stamp: FileStamp | None
+    tail: bytes
+    unread: int = 0
+    size: int = 0
+    is_exact: bool = True
+
+    def add(self, raw: bytes, *, runtime: bool) -> InboxFull | None:
+        """Count one more entry, or refuse it, naming who does not read."""
+        most = MAX_UNREAD + (MAX_RUNTIME_UNREAD if runtime else 0)
+        most_bytes = MAX_UNREAD_BYTES + (MAX_RUNTIME_BYTES if runtime else 0)
+        if self.unread + 1 > most or self.size + len(raw) > most_bytes:
+            return InboxFull(
+                "inbox-full",
+                f"{self.reader} is not reading its mail: {self.unread} messages ({self.size // 1000} kB) wait",
+                looked_at=[("most", f"{MAX_UNREAD} messages or {MAX_UNREAD_BYTES // 1000} kB unread")],
+                do=[f"wait until {self.reader} has read some", f"ask the lead what {self.reader} is doing"],
+                note="nothing was sent",
+            )
+        self.unread += 1
+        self.size += len(raw)
+        return None
+
+    def has_room(self, size: int, count: int) -> bool:
+        """Whether that much more may lie unread."""
+        return self.unread + count <= MAX_UNREAD and self.size + size <= MAX_UNREAD_BYTES
+
+    def after_write(self, stamp: FileStamp, last: bytes, *, exact: bool) -> UnreadQuota:
+        """The same count for the file as it is after our write, which ends with the element `last`."""
+        return UnreadQuota(
+            self.reader, stamp, (last + b"\n]")[-TAIL_BYTES:], self.unread, self.size, is_exact=self.is_exact and exact
+        )
+
+
+def measure_unread(file: ArrayFile, known: UnreadQuota | None, size: int, count: int) -> UnreadQuota:
+    """A tally of the open file, built on what was known where it still holds. Raises NotAnArray.
+
+    It is exact whenever `count` more entries of `size` bytes would not fit, and when nothing was known.
+    """
+    if file.stamp is None:
+        return UnreadQuota(file.path.stem, None, b"")
+    if known is None:
+        return _count(file, file.read())
+    found = _copy(known, file.stamp, known.tail) if file.stamp == known.stamp else _known_and_appended(file, known)
+    if found is None or not (found.is_exact or found.has_room(size, count)):
+        content = file.read()
+        found = _estimate(file, content) if len(content) < _LARGE else None
+        if found is None or not found.has_room(size, count):
+            found = _count(file, content)
+    return found
+
+
+def _copy(known: UnreadQuota, stamp: FileStamp | None, tail: bytes) -> UnreadQuota:
+    return UnreadQuota(known.reader, stamp, tail, known.unread, known.size, known.is_exact)
+
+
+def _known_and_appended(file: ArrayFile, known: UnreadQuota) -> UnreadQuota | None:
+    """The known tally and what was appended since; None when the file is not the known one, only longer.
+
+    The last known element, which has an id of its own, must stand where it stood; it may be flagged by now.
+    """
+    if known.stamp is None:
+        return None
+    start = known.stamp.size - len(known.tail)
+    grown = file.read(start) if start >= 0 else b""
+    last = known.tail[:-2]
+    if len(grown) < len(known.tail) or _without_read_flag(grown[: len(last)]) != _without_read_flag(last):
+        return None
+    made = _copy(known, file.stamp, grown[-TAIL_BYTES:])
+    made.is_exact = False
+    added = grown[len(last) :]
+    if added == b"\n]":
+        return made
+    found = _max_unread(b"[" + added[1:]) if added.startswith(b",\n") else None
+    if found is None:
+        return None
+    made.unread += found[0]
+    made.size += found[1]
+    return made
+
+
+def _without_read_flag(end: bytes) -> bytes:
+    return end[:-6] if end.endswith((b'"read":false}', b'"read":true }')) else end
+
+
+def _estimate(file: ArrayFile, content: bytes) -> UnreadQuota | None:
+    """At most so much lies unread in the file. None when its layout is not ours."""
+    found = _max_unread(content)
+    return found and UnreadQuota(file.path.stem, file.stamp, content[-TAIL_BYTES:], *found, is_exact=False)
+
+
+def _max_unread(content: bytes) -> tuple[int, int] | None:
+    """How many elements, of how many bytes, may be unread: all lines but those that end as consumed ones do."""
+    lines = content.count(b"\n") - 1
+    ours = content[:4] == b'[\n{"' and content[-3:] == b"}\n]"
+    if not ours or content.count(b'\n{"') != lines or content.count(b"},\n") != lines - 1:
+        return None
+    consumed = sum(content.count(end + b",\n") + content.endswith(end + b"\n]") for end in READ_ENDINGS)
+    return lines - consumed, len(content) if consumed < lines else 0
+
+
+def _count(file: ArrayFile, content: bytes) -> UnreadQuota:
+    unread = [item for item in split_array(content) if item.is_unread]
+    size = sum(len(item.raw) for item in unread)
+    return UnreadQuota(file.path.stem, file.stamp, content[-TAIL_BYTES:], len(unread), size)

@@ -1,0 +1,220 @@
+"""A server behind an address: streamable HTTP, a POST for each message, the answer as JSON or as a stream of events.
+
+No redirect is followed, because headers may hold a secret. What arrives is bounded. The only file of the room that
+knows httpx2; knows no method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from teamwright.mcp.json_rpc import JsonRpcPeer, Message
+from teamwright.mcp.server_config import ServerConfig
+from teamwright.storage.sse import EventDataReader
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+MAX_ANSWER = 16 * 1024 * 1024
+"""Bytes of one message."""
+
+MAX_STREAM = 64 * 1024 * 1024
+"""Bytes of the stream of one answer, with all that comes before it."""
+
+CONNECT_S = 10.0
+_WRITE_S = 60.0
+_DELETE_SESSION_S = 2.0
+_ORDER_S = 5.0
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+SESSION_HEADER = "mcp-session-id"
+VERSION_HEADER = "mcp-protocol-version"
+_OWN_HEADERS = (
+    "accept",
+    "content-type",
+    "content-length",
+    "host",
+    SESSION_HEADER,
+    VERSION_HEADER,
+    "mcp-method",
+    "mcp-name",
+)
+"""Headers that no configuration sets."""
+
+
+def new_client(url: str) -> AsyncClient:
+    """A client for one address. Proxies of the environment are used, but never for this machine itself."""
+    import httpx2
+
+    for name in ("httpcore2", "httpx2"):
+        # Their lines quote headers and addresses.
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
+    parts = urlsplit(url)
+    here = (parts.hostname or "") in _LOOPBACK
+    return httpx2.AsyncClient(
+        verify=parts.scheme == "https",
+        trust_env=not here,
+        follow_redirects=False,
+        timeout=httpx2.Timeout(None, connect=CONNECT_S, write=_WRITE_S),
+    )
+
+
+class HttpTransport:
+    """The transport. `version` is set once the server has said which it speaks."""
+
+    def __init__(self, config: ServerConfig, peer: JsonRpcPeer) -> None:
+        self.version = ""
+        self.without_handshake = False
+        """Whether requests say in headers what they are, as servers without a handshake want it."""
+        self._config = config
+        self._peer = peer
+        self._client = new_client(config.url)
+        self._session = ""
+        self._running: dict[int | None, set[asyncio.Task[None]]] = {}
+        self._closed = False
+        peer.transport = self
+
+    def send(self, message: Message) -> None:
+        """Begin the POST of a message; what comes of it is told to the peer."""
+        if self._closed:
+            return
+        number = message["id"] if "method" in message and "id" in message else None
+        task = asyncio.create_task(self._exchange(message, number), name=f"mcp {self._config.key}")
+        self._running.setdefault(number, set()).add(task)
+        task.add_done_callback(lambda done: self._request_done(number, done))
+
+    def cancel(self, request: int) -> None:
+        """Stop reading the answer of a request."""
+        for task in self._running.get(request, ()):
+            task.cancel()
+
+    async def close(self) -> None:
+        """End what runs, and tell the server that the session is over."""
+        if self._closed:
+            return
+        self._closed = True
+        tasks = [task for group in self._running.values() for task in group]
+        for task in tasks:
+            task.cancel()
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+            if self._session:
+                await self._delete_session()
+        finally:
+            await self._client.aclose()
+
+    def _request_done(self, number: int | None, task: asyncio.Task[None]) -> None:
+        group = self._running.get(number, set())
+        group.discard(task)
+        if not group:
+            self._running.pop(number, None)
+
+    async def _delete_session(self) -> None:
+        with contextlib.suppress(Exception):  # the server may be gone: nothing depends on it
+            async with asyncio.timeout(_DELETE_SESSION_S):
+                await self._client.delete(self._config.url, headers=self._headers({}))
+
+    def _headers(self, message: Message) -> dict[str, str]:
+        own = {name: value for name, value in self._config.headers.items() if name.lower() not in _OWN_HEADERS}
+        made = {**own, "accept": "application/json, text/event-stream", "content-type": "application/json"}
+        if self._session:
+            made[SESSION_HEADER] = self._session
+        if self.version:
+            made[VERSION_HEADER] = self.version
+        if self.without_handshake and "method" in message:
+            made["mcp-method"] = message["method"]
+            name: Any = message.get("params", {}).get("name")
+            if isinstance(name, str) and name.isascii() and name.isprintable():
+                made["mcp-name"] = name
+        return made
+
+    async def _exchange(self, message: Message, number: int | None) -> None:
+        import httpx2
+
+        try:
+            if number is not None and (before := self._running.get(None)):
+                await asyncio.wait(set(before), timeout=_ORDER_S)  # what was told first arrives first
+            content = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+            url, headers = self._config.url, self._headers(message)
+            async with self._client.stream("POST", url, content=content, headers=headers) as response:
+                await self._read_answer(response, number)
+        except httpx2.ConnectError:
+            self._peer.fail("cannot be reached")
+        except httpx2.HTTPError as problem:
+            self._fail(f"broke off the exchange ({type(problem).__name__})", number)
+        except (httpx2.InvalidURL, httpx2.StreamError, ValueError) as problem:
+            self._fail(f"could not be asked ({type(problem).__name__})", number)
+
+    async def _read_answer(self, response: Response, number: int | None) -> None:
+        session = response.headers.get(SESSION_HEADER, "")
+        if session and session.isascii() and session.isprintable() and len(session) <= 1_000:
+            self._session = session
+        status, kind = response.status_code, response.headers.get("content-type", "")
+        if status == 404 and self._session:
+            self._session_lost()
+        elif status in {401, 403}:
+            self._fail(f"wants a login (HTTP {status}): give its entry the headers that it asks for", number)
+        elif 300 <= status < 400:
+            self._fail(f"has moved (HTTP {status}): give the address that it moved to", number)
+        elif kind.startswith("text/event-stream") and status < 300:
+            await self._read_events(response, number)
+        else:
+            await self._read_json(response, number)
+
+    async def _read_json(self, response: Response, number: int | None) -> None:
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MAX_ANSWER:
+                self._fail(f"sent a message of more than {MAX_ANSWER // 1_000_000} MB", number)
+                return
+        if response.status_code == 400 and self._session and _is_about_a_session(bytes(body)):
+            self._session_lost()
+            return
+        answered = bool(body.strip()) and self._deliver(bytes(body))
+        if number is not None and not answered:
+            self._fail(f"answered with HTTP {response.status_code} and no message", number)
+
+    async def _read_events(self, response: Response, number: int | None) -> None:
+        events, size = EventDataReader(), 0
+        async for chunk in response.aiter_bytes():
+            size += len(chunk)
+            found = events.feed(chunk)
+            if events.held_bytes > MAX_ANSWER or size > MAX_STREAM:
+                self._fail("sent more than its answer may hold", number)
+                return
+            answers = [self._deliver(data) for data in found]
+            if any(answers) and number is not None:
+                return
+        if number is not None:
+            self._fail("ended its stream without an answer", number)
+
+    def _session_lost(self) -> None:
+        self._session = ""
+        self._peer.fail("has forgotten the session")
+
+    def _deliver(self, data: bytes) -> bool:
+        try:
+            return self._peer.deliver(json.loads(data))
+        except (ValueError, RecursionError):
+            return False
+
+    def _fail(self, why: str, number: int | None) -> None:
+        if number is not None:
+            self._peer.fail(why, number)
+
+
+def _is_about_a_session(body: bytes) -> bool:
+    """Whether an error complains of the session: many servers say so with 400, where the protocol has 404."""
+    try:
+        said: Any = json.loads(body)
+        return "session" in str(said["error"]["message"]).lower()
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False

@@ -1,0 +1,202 @@
+"""JSON-RPC with one server: requests and their answers, whatever carries them.
+
+Every request ends: with its answer, by its clock, by the caller's cancellation, or when the transport breaks. What
+the server sends that nobody asked for is told to a listener or dropped. Knows no transport and no method but `ping`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Any, Protocol, TypeAlias, cast
+
+from teamwright.mcp.errors import METHOD_NOT_FOUND, McpRequestError, McpServerError, plain_line
+from teamwright.protocol.values import dataclass
+
+Message: TypeAlias = dict[str, Any]
+OnNotification: TypeAlias = Callable[[str, Mapping[str, Any]], None]
+"""Told of every notification: method and parameters."""
+
+MAX_BATCH = 1_000
+
+_LARGEST = 1e18
+"""Progress beyond it is no number that people read, and may be more than a float holds."""
+
+
+class Transport(Protocol):
+    """Carries messages. What arrives goes to `Peer.deliver`, what breaks to `Peer.broke`."""
+
+    def send(self, message: Message) -> None:
+        """Send a message, without waiting. Never raises: what goes wrong is told to the peer."""
+        ...
+
+    def cancel(self, request: int) -> None:
+        """Nobody waits for the answer of this request any more."""
+        ...
+
+    async def close(self) -> None:
+        """End it and everything behind it. May be called twice."""
+        ...
+
+
+@dataclass(slots=True)
+class CallDeadline:
+    """How long an answer may take, in seconds: between signs of it, and in all. `told` is the last progress."""
+
+    max_silence_s: float
+    max_total_s: float
+    last_progress: str = ""
+    _timeout: asyncio.Timeout | None = None
+    _end: float = 0.0
+
+    def start(self) -> asyncio.Timeout:
+        """The timeout around the wait."""
+        now = asyncio.get_running_loop().time()
+        self._end = now + self.max_total_s
+        self._timeout = asyncio.timeout_at(min(now + self.max_silence_s, self._end))
+        return self._timeout
+
+    def note_progress(self, params: Mapping[str, Any]) -> None:
+        """The server is still at it."""
+        done, total, message = params.get("progress"), params.get("total"), params.get("message")
+        parts = [f"{done:g}" if _number(done) else "", f" of {total:g}" if _number(total) else ""]
+        text = f": {message}" if isinstance(message, str) and message else ""
+        self.last_progress = plain_line("".join(parts) + text, 200)
+        if self._timeout is not None and not self._timeout.expired():
+            now = asyncio.get_running_loop().time()
+            self._timeout.reschedule(min(now + self.max_silence_s, self._end))
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
+
+
+@dataclass(slots=True)
+class JsonRpcPeer:
+    """One conversation. `transport` is set before the first request; `on_broken` is told once."""
+
+    on_notification: OnNotification
+    on_broken: Callable[[str], None]
+    transport: Transport | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What goes with every request, for servers without a handshake."""
+    broken_reason: str = ""
+    _waiting: dict[int, tuple[asyncio.Future[Message], CallDeadline]] = field(
+        default_factory=dict[int, "tuple[asyncio.Future[Message], CallDeadline]"]
+    )
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    async def request(
+        self, method: str, params: Mapping[str, Any], deadline: CallDeadline, *, progress: bool = False
+    ) -> Message:
+        """The result of a request. Raises McpServerError, Refused; cancelled, the server is told."""
+        if self.broken_reason or self.transport is None:
+            raise McpServerError(self.broken_reason or "is not connected", dead=True)
+        number = next(self._numbers)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = (answer, deadline)
+        meta = {**self.meta, **({"progressToken": number} if progress else {})}
+        message: Message = {"jsonrpc": "2.0", "id": number, "method": method}
+        message["params"] = {**params, "_meta": meta} if meta else dict(params)
+        try:
+            self.transport.send(message)
+            async with deadline.start():
+                return await answer
+        except TimeoutError:
+            self._cancel(number, method, "it took too long")
+            at = f"; it was at {deadline.last_progress}" if deadline.last_progress else ""
+            raise McpServerError(
+                f"gave no answer in {min(deadline.max_silence_s, deadline.max_total_s):g} s{at}"
+            ) from None
+        except asyncio.CancelledError:
+            self._cancel(number, method, "it is not wanted any more")
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification."""
+        if self.transport is not None and not self.broken_reason:
+            self.transport.send({"jsonrpc": "2.0", "method": method, "params": dict(params)})
+
+    def deliver(self, message: object) -> bool:
+        """Take what arrived; whether somebody had asked for it. Never raises for what it holds."""
+        if isinstance(message, list):
+            batch = cast("list[object]", message)[:MAX_BATCH]
+            answers = [self.deliver(part) for part in batch if not isinstance(part, list)]
+            return any(answers)
+        if not isinstance(message, dict):
+            return False
+        said = cast("Message", message)
+        method, number = said.get("method"), said.get("id")
+        if isinstance(method, str):
+            self._take_unrequested(method, said)
+            return False
+        # Some servers give a number back as text.
+        number = int(number) if isinstance(number, str) and number.isdecimal() and len(number) < 18 else number
+        if isinstance(number, bool) or not isinstance(number, int) or number not in self._waiting:
+            return False
+        self._answer(number, said)
+        return True
+
+    def fail(self, why: str, number: int | None = None) -> None:
+        """The transport can do no more for this request, or, without a number, at all."""
+        if number is not None:
+            self._fail(number, McpServerError(why))
+            return
+        if self.broken_reason:
+            return
+        self.broken_reason = why
+        for one in list(self._waiting):
+            self._fail(one, McpServerError(why, dead=True))
+        self.on_broken(why)
+
+    def _answer(self, number: int, said: Message) -> None:
+        error, result = said.get("error"), said.get("result")
+        if isinstance(error, dict):
+            told = cast("Message", error)
+            code = told.get("code")
+            self._fail(number, McpRequestError(code if isinstance(code, int) else 0, str(told.get("message", ""))))
+        elif isinstance(result, dict):
+            answer, _ = self._waiting[number]
+            if not answer.done():
+                answer.set_result(cast("Message", result))
+        else:
+            self._fail(number, McpServerError("gave an answer that is none"))
+
+    def _fail(self, number: int, problem: McpServerError) -> None:
+        answer, _ = self._waiting.get(number, (None, None))
+        if answer is not None and not answer.done():
+            answer.set_exception(problem)
+
+    def _take_unrequested(self, method: str, said: Message) -> None:
+        params = said.get("params")
+        given = cast("Message", params) if isinstance(params, dict) else Message()
+        number = said.get("id")
+        if number is not None:
+            self._reply(method, number)
+        elif method == "notifications/progress":
+            token = given.get("progressToken")
+            _, clock = self._waiting.get(token, (None, None)) if isinstance(token, int) else (None, None)
+            if clock is not None:
+                clock.note_progress(given)
+        else:
+            self.on_notification(method, given)
+
+    def _reply(self, method: str, number: object) -> None:
+        if self.transport is None or self.broken_reason or not isinstance(number, int | str):
+            return
+        reply: Message = {"jsonrpc": "2.0", "id": number}
+        if method == "ping":
+            reply["result"] = {}
+        else:
+            reply["error"] = {"code": METHOD_NOT_FOUND, "message": "this client does not do that"}
+        self.transport.send(reply)
+
+    def _cancel(self, number: int, method: str, why: str) -> None:
+        if self.transport is not None:
+            self.transport.cancel(number)
+        if method != "initialize":
+            self.notify("notifications/cancelled", {"requestId": number, "reason": why})

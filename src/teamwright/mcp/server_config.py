@@ -1,0 +1,249 @@
+"""Which servers there are: the ecosystem's `mcpServers`, read with `${VAR}` and `${VAR:-default}`.
+
+What cannot be used is left out with a line that says why, and is never used by half. Whether an entry is trusted is
+decided above. Starts nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from teamwright.mcp.tool_listing import server_key
+from teamwright.protocol.values import dataclass
+
+TransportKind: TypeAlias = Literal["stdio", "http"]
+
+MAX_SERVERS = 50
+"""Servers of one file that are looked at."""
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HTTP = frozenset({"http", "streamable-http", "streamableHttp"})
+_KNOWN_KEYS = frozenset({"type", "command", "args", "env", "cwd", "url", "headers", "timeout", "disabled"})
+_SHORTEST_SECRET = 6
+"""Letters from which on a value that was given in `env` or `headers` is kept out of what we say."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One server. `key` is its part in names of tools; `source` the file that says it.
+
+    `call_s` is how long a call may be silent, in seconds; None as the settings say. `digest` is of what the file
+    says, without values of variables: what is known of the server is kept by it.
+    """
+
+    name: str
+    key: str
+    kind: TransportKind
+    source: str
+    digest: str
+    cwd: Path
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    call_timeout_s: float | None = None
+
+    @property
+    def display_text(self) -> str:
+        """What runs or is asked, for people: a program, or an address without anything that may be a secret."""
+        if self.kind == "stdio":
+            return self.argv[0]
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+    def mask_secrets(self, text: str) -> str:
+        """The text without values that the server was given in its environment, headers or address."""
+        query = urlsplit(self.url).query
+        values = [value for value in (*self.env.values(), *self.headers.values(), query) if value]
+        parts = {part for value in values for part in (value, value.rpartition(" ")[2])}
+        for secret in sorted(parts, key=len, reverse=True):
+            if len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, "****")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """How a file is read: where it says so, in which directory its servers run, and the variables it may name.
+
+    `withheld` are variables that its entries do not get: credentials of ours, where the file is a repository's.
+    """
+
+    source: str
+    cwd: Path
+    variables: Mapping[str, str]
+    withheld: Collection[str] = ()
+
+
+class _UnusableEntry(Exception):
+    """Why an entry is left out. `broken`: it is wrong, not only unknown to us or without its variable."""
+
+    def __init__(self, why: str, *, broken: bool = True) -> None:
+        super().__init__(why)
+        self.is_broken = broken
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedServer:
+    """One entry as it was read: a server, or why it is left out; `strange` is a key of it that is not used."""
+
+    config: ServerConfig | None
+    reason: str = ""
+    is_broken: bool = False
+    unknown_key: str = ""
+
+
+def parse_entry(name: str, entry: object, source: ConfigSource) -> ParsedServer:
+    """One entry of an `mcpServers` object. Never raises."""
+    try:
+        made = parse_server(name, entry, source)
+    except _UnusableEntry as problem:
+        return ParsedServer(None, str(problem), problem.is_broken)
+    if made is None:
+        return ParsedServer(None, "it says that it is disabled")
+    strange = sorted(set(cast("dict[str, Any]", entry)) - _KNOWN_KEYS)
+    return ParsedServer(made, unknown_key=f"{_quote(strange[0])} is not used" if strange else "")
+
+
+def parse_servers(value: object, source: ConfigSource) -> tuple[list[ServerConfig], list[str]]:
+    """The servers of an `mcpServers` object, in their order, and a line for each that is left out. Never raises."""
+    if not isinstance(value, dict):
+        return [], [f"{source.source}: mcpServers is not an object"]
+    found: list[ServerConfig] = []
+    warnings: list[str] = []
+    entries = cast("dict[str, Any]", value)
+    for name, entry in list(entries.items())[:MAX_SERVERS]:
+        where = f"{source.source}: the MCP server {_quote(name)}"
+        read = parse_entry(name, entry, source)
+        if read.config is not None:
+            found.append(read.config)
+            warnings += [f"{where}: {read.unknown_key}"] if read.unknown_key else []
+        elif not _is_disabled(entry):
+            warnings.append(f"{where} is left out: {read.reason}")
+    if len(entries) > MAX_SERVERS:
+        warnings.append(f"{source.source}: only the first {MAX_SERVERS} MCP servers are used")
+    return found, warnings
+
+
+def _is_disabled(entry: object) -> bool:
+    return isinstance(entry, dict) and cast("dict[str, Any]", entry).get("disabled") is True
+
+
+def parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfig | None:
+    """One entry; None for one that says it is disabled."""
+    key = server_key(name)
+    if not key or len(key) > 40 or not name.isprintable():
+        raise _UnusableEntry("its name cannot stand in a tool's name")
+    if not isinstance(entry, dict):
+        raise _UnusableEntry("it is not an object")
+    said = cast("dict[str, Any]", entry)
+    if _is_disabled(said):
+        return None
+    kind = said.get("type", "http" if "url" in said and "command" not in said else "stdio")
+    digest = _digest(said, source.cwd)
+    call_s = _seconds(said.get("timeout"))
+    fill = _VariableExpansion(source)
+    cwd = source.cwd
+    if kind == "stdio":
+        argv = (fill.text(said.get("command"), "command"), *fill.texts(said.get("args", []), "args"))
+        env = fill.map(said.get("env", {}), "env")
+        cwd = cwd / fill.text(said.get("cwd", "."), "cwd")
+        return ServerConfig(name, key, "stdio", source.source, digest, cwd, argv, env, call_timeout_s=call_s)
+    if kind in _HTTP:
+        url = _address(fill.text(said.get("url"), "url"))
+        headers = _headers(fill.map(said.get("headers", {}), "headers"))
+        return ServerConfig(
+            name, key, "http", source.source, digest, cwd, url=url, headers=headers, call_timeout_s=call_s
+        )
+    if kind == "sse":
+        why = 'the old transport "sse" is not supported; most such servers also have an "http" address'
+        raise _UnusableEntry(why, broken=False)
+    raise _UnusableEntry(f"the type {_quote(str(kind))} is not supported", broken=False)
+
+
+class _VariableExpansion:
+    """Texts of an entry with their variables filled in."""
+
+    def __init__(self, reading: ConfigSource) -> None:
+        self._reading = reading
+
+    def text(self, value: object, name: str) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise _UnusableEntry(f"its {name} is not a text")
+        return self._expand(value, name)
+
+    def texts(self, value: object, name: str) -> list[str]:
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in cast("list[Any]", value)):
+            raise _UnusableEntry(f"its {name} is not a list of texts")
+        return [self._expand(part, name) for part in cast("list[str]", value)]
+
+    def map(self, value: object, name: str) -> dict[str, str]:
+        if not isinstance(value, dict):
+            raise _UnusableEntry(f"its {name} is not an object")
+        parts = cast("dict[str, Any]", value)
+        if not all(isinstance(part, str) for part in parts.values()):
+            raise _UnusableEntry(f"its {name} holds something that is not a text")
+        if any(not key or "=" in key or "\0" in key for key in parts):
+            raise _UnusableEntry(f"its {name} has a name that cannot be one")
+        return {key: self._expand(part, name) for key, part in parts.items()}
+
+    def _expand(self, text: str, name: str) -> str:
+        made = _VARIABLE.sub(self._value, text)
+        if "\0" in made:
+            raise _UnusableEntry(f"its {name} holds a NUL character")
+        return made
+
+    def _value(self, match: re.Match[str]) -> str:
+        name, otherwise = match[1], cast("str | None", match[2])
+        if name in self._reading.withheld:
+            raise _UnusableEntry(f"the variable {name} is not given to servers of a repository", broken=False)
+        value = self._reading.variables.get(name)
+        if value:
+            return value
+        if otherwise is None:
+            raise _UnusableEntry(f"the variable {name} is not set", broken=False)
+        return otherwise
+
+
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good or any(c.isspace() or not c.isprintable() for c in url):
+        raise _UnusableEntry("its url is not an http address")
+    return url
+
+
+def _headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name) or not value.isprintable() or not value.isascii():
+            raise _UnusableEntry(f"its header {_quote(name)} cannot be sent")
+    return headers
+
+
+def _seconds(milliseconds: object) -> float | None:
+    if milliseconds is None:
+        return None
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not 0 < milliseconds < 1e10:
+        raise _UnusableEntry("its timeout is not a number of milliseconds")
+    return milliseconds / 1000
+
+
+def _digest(said: Mapping[str, Any], cwd: Path) -> str:
+    text = json.dumps([said, str(cwd)], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _quote(name: str) -> str:
+    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return repr(plain if len(plain) <= 60 else plain[:59] + "…")

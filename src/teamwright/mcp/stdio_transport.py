@@ -1,0 +1,186 @@
+"""A server as a process of ours: messages are lines on its stdin and stdout, stderr goes to a bounded log.
+
+The process has a group of its own and a record on disk. What it writes is bounded, whatever it writes: lines,
+garbage, floods. Knows processes; knows no method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from teamwright.mcp.errors import McpServerError, plain_line
+from teamwright.mcp.json_rpc import JsonRpcPeer, Message
+from teamwright.mcp.server_config import ServerConfig
+from teamwright.processes.process_group import DRAIN_S, Process, ProcessCommand
+from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
+from teamwright.protocol.values import dataclass
+
+MAX_LINE = 16 * 1024 * 1024
+"""Bytes of one message."""
+
+MAX_UNASKED = 32 * 1024 * 1024
+"""Bytes that a server may send between two answers without being asked for them."""
+
+MAX_UNREAD = 32 * 1024 * 1024
+"""Bytes that wait for a server to read them."""
+
+LOG_CAP = 1_000_000
+"""Bytes of a server's stderr that are kept."""
+
+_LOG_TAIL = 1_000
+_HANG_UP_S = 1.0
+"""How long a server may take to end by itself once its stdin is closed."""
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEnvironment:
+    """What a process of a server gets: the environment without credentials of ours, records, a place for its log."""
+
+    env: Mapping[str, str]
+    records: ProcessRecords | None
+    logs: Path
+
+
+class LineReader:
+    """Cuts what a process writes into lines: a sink. `over` is told once when it must be read no more."""
+
+    def __init__(self, line: Callable[[bytes], bool], on_overflow: Callable[[str], None]) -> None:
+        self._line = line
+        self._on_overflow = on_overflow
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._unasked = 0
+        self._stopped = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Take more bytes; each whole line goes to the listener, which says whether it was an answer."""
+        if self._stopped:
+            return
+        self._unasked += len(chunk)
+        *whole, rest = chunk.split(b"\n")
+        for part in whole:
+            line = b"".join([*self._parts, part])
+            self._parts, self._size = [], 0
+            if line.strip() and self._line(line):
+                self._unasked = 0
+        if rest:
+            self._parts.append(rest)
+            self._size += len(rest)
+        if self._size > MAX_LINE:
+            self._stop(f"sent a message of more than {MAX_LINE // 1_000_000} MB")
+        elif self._unasked > MAX_UNASKED + MAX_LINE:
+            self._stop(f"sent more than {(MAX_UNASKED + MAX_LINE) // 1_000_000} MB that were not requested")
+
+    def _stop(self, why: str) -> None:
+        self._stopped, self._parts = True, []
+        self._on_overflow(why)
+
+
+class StdioTransport:
+    """The transport. Made by `start`, inside a running loop."""
+
+    def __init__(self, process: Process, log: ProcessOutput, peer: JsonRpcPeer, config: ServerConfig) -> None:
+        self._process = process
+        self._log = log
+        self._peer = peer
+        self._config = config
+        self._watcher = asyncio.create_task(self._watch(), name=f"mcp {config.key}")
+        self._closed = False
+
+    @classmethod
+    def start(
+        cls, config: ServerConfig, environment: ServerEnvironment, peer: JsonRpcPeer, on_garbage: Callable[[str], None]
+    ) -> StdioTransport:
+        """Start the process. `garbage` is told of the first line that is no message.
+
+        Raises McpServerError when it cannot be started.
+        """
+        path = environment.logs / f"{config.key}-{config.digest[:6]}.log"
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        log = ProcessOutput(_LOG_TAIL, path, writes_at_once=True, file_cap=LOG_CAP)
+        lines = LineReader(_Reader(peer, log, on_garbage).line, peer.fail)
+        env = {**environment.env, **config.env}
+        purpose = ProcessPurpose(output=str(path))
+        command = ProcessCommand(config.argv, config.cwd, env, environment.records, purpose, keeps_stdin_open=True)
+        try:
+            process = Process.start(command, lines, log)
+        except (OSError, ValueError) as problem:
+            log.close()
+            why = (problem.strerror if isinstance(problem, OSError) else "") or str(problem)
+            raise McpServerError(f"could not be started: {config.argv[0]}: {why}", dead=True) from None
+        made = cls(process, log, peer, config)
+        peer.transport = made
+        return made
+
+    @property
+    def pid(self) -> int:
+        """The number of the process, and of its group."""
+        return self._process.pid
+
+    def send(self, message: Message) -> None:
+        """Write a line; a server that does not read is over."""
+        if self._closed:
+            return
+        content = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        if self._process.write(content + b"\n") > MAX_UNREAD:
+            self._peer.fail("does not read what it is sent")
+
+    def cancel(self, request: int) -> None:
+        """The answer may come all the same; it is dropped then."""
+
+    async def close(self) -> None:
+        """Close its stdin, and end what does not end by itself. Cancelled, it kills."""
+        if self._closed:
+            return
+        self._closed = True
+        self._watcher.cancel()
+        try:
+            self._process.close_stdin()
+            if not self._peer.broken_reason:
+                await self._close_process()
+            await self._process.terminate(_GRACE_S)
+        finally:
+            self._process.close()
+            self._log.close()
+
+    async def _close_process(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HANG_UP_S):
+                await self._process.exited.wait()
+
+    async def _watch(self) -> None:
+        await self._process.exited.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await self._process.wait_until_silent()
+        code = self._process.exit_code
+        last = plain_line(self._config.mask_secrets(self._log.text())[-400:])
+        said = f"; its last words: {last}" if last else ""
+        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        self._peer.fail(f"ended ({how}){said}")
+
+
+class _Reader:
+    """Reads a server's stdout line by line."""
+
+    def __init__(self, peer: JsonRpcPeer, log: ProcessOutput, garbage: Callable[[str], None]) -> None:
+        self._peer = peer
+        self._log = log
+        self._garbage = garbage
+
+    def line(self, content: bytes) -> bool:
+        """Whether the line was an answer that somebody waits for."""
+        try:
+            message: object = json.loads(content)
+        except (ValueError, RecursionError):
+            self._log.feed(b"[stdout] " + content[:10_000] + b"\n")
+            self._garbage(plain_line(content[:400].decode("utf-8", "replace"), 100))
+            return False
+        return self._peer.deliver(message)

@@ -1,0 +1,301 @@
+"""The tools of a server as they are offered, and kept on disk by what the server's configuration says.
+
+A listing comes from a stranger: names, texts and schemas are checked and bounded, whether it comes from the server or
+from the disk. Format of the files: docs/formats/mcp.md. Knows no transport.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.paths import make_private
+from teamwright.storage.read_bounded import read_plain
+
+PREFIX = "mcp__"
+
+MAX_LENGTH = 64
+"""Letters of a tool's name that services of models take."""
+
+_STRANGE = re.compile(r"[^A-Za-z0-9_-]")
+_RUNS = re.compile(r"_{2,}")
+
+
+def server_key(name: str) -> str:
+    """A server's name as it stands in names of tools; empty when nothing of it can."""
+    return _RUNS.sub("_", _STRANGE.sub("_", name)).strip("_")
+
+
+def tool_name(key: str, tool: str) -> str:
+    """The full name of a server's tool; longer than LONGEST it cannot be offered to a model."""
+    return f"{PREFIX}{key}__{_STRANGE.sub('_', tool)}"
+
+
+def parse_server_key(name: str) -> str:
+    """The server's part of a full name; empty for a name that is none."""
+    if not name.startswith(PREFIX):
+        return ""
+    key, between, tool = name.removeprefix(PREFIX).partition("__")
+    return key if between and tool else ""
+
+
+Schema: TypeAlias = dict[str, Any]
+
+MAX_SCHEMA = 64_000
+"""Characters of one schema."""
+
+_DEEPEST = 24
+_LARGEST = 1e300
+"""Greater numbers are none for many readers of JSON."""
+
+_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref")
+"""What services of models do not take around an input."""
+_DROPPED_KEYWORDS = frozenset(
+    {
+        *("$schema", "$id", "$comment", "title", "examples", "$anchor", "$vocabulary", "$dynamicRef", "$dynamicAnchor"),
+        *("$recursiveRef", "$recursiveAnchor", "dependencies"),
+    }
+)
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+
+_NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
+"""Keywords whose keys are names that somebody chose, and whose values are schemas."""
+_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_INNER = frozenset(
+    {
+        *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    }
+)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and isinstance(value, int) and value >= 0
+
+
+def _is_names(value: Any) -> bool:
+    every = cast("list[Any]", value) if isinstance(value, list) else [None]
+    return all(isinstance(name, str) for name in every) and len(set(every)) == len(every)
+
+
+def _is_type(value: Any) -> bool:
+    return value in _TYPES if isinstance(value, str) else bool(value) and _is_names(value) and set(value) <= _TYPES
+
+
+def _is_dependency_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_names, cast("Schema", value).values()))
+
+
+_Fits: TypeAlias = Callable[[Any], bool]
+_KEYWORDS_BY_CHECK: Mapping[_Fits, tuple[str, ...]] = {
+    _is_type: ("type",),
+    _is_names: ("required",),
+    _is_dependency_map: ("dependentRequired",),
+    _is_number: ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    _is_count: (
+        *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+        *("minContains", "maxContains"),
+    ),
+    lambda value: _is_number(value) and value > 0: ("multipleOf",),
+    lambda value: isinstance(value, bool): ("uniqueItems", "deprecated", "readOnly", "writeOnly"),
+    lambda value: isinstance(value, str): (
+        *("description", "pattern", "format", "$ref"),
+        *("contentEncoding", "contentMediaType"),
+    ),
+    lambda value: isinstance(value, list): ("enum",),
+}
+_CHECK_BY_KEYWORD: Mapping[str, _Fits] = {word: fits for fits, words in _KEYWORDS_BY_CHECK.items() for word in words}
+"""What the value of a keyword must be; a keyword with another value is left out."""
+
+
+def clean_schema(schema: Schema) -> Schema:
+    """The schema of an input, an object with named parameters. Raises ValueError for one that cannot be used."""
+    made = _schema(schema, 0)
+    for word in _NOT_AT_THE_TOP:
+        made.pop(word, None)
+    if made.get("type", "object") != "object":
+        raise ValueError("it is not of an object")
+    properties: Schema = made.get("properties", {})
+    if not all(map(_PARAMETER.fullmatch, properties)):
+        raise ValueError("a parameter's name cannot be one")
+    names = [name for name in cast("list[str]", made.get("required", [])) if name in properties]
+    rest = {word: value for word, value in made.items() if word not in {"type", "properties", "required"}}
+    whole: Schema = {"type": "object", "properties": properties, **({"required": names} if names else {}), **rest}
+    if len(json.dumps(whole, ensure_ascii=False)) > MAX_SCHEMA:
+        raise ValueError(f"it has more than {MAX_SCHEMA:,} letters")
+    return whole
+
+
+def _schema(said: Schema, depth: int) -> Schema:
+    made: Schema = {}
+    for word, value in said.items():
+        if word == "items" and isinstance(value, list):
+            word = "prefixItems"  # as older versions of the language say it
+        kept = None if word in _DROPPED_KEYWORDS else _clean_value(word, value, depth)
+        if kept is not None:
+            made[word] = kept
+    return made
+
+
+def _clean_value(word: str, value: Any, depth: int) -> Any:
+    """The value of a keyword as it may stand; None for one that is left out."""
+    if depth > _DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if word in _NAMED:
+        if not isinstance(value, dict):
+            return None
+        return {name: _clean_inner(part, depth + 2) for name, part in cast("Schema", value).items()}
+    if word in _LISTS:
+        parts = [_clean_inner(part, depth + 2) for part in cast("list[Any]", value)] if isinstance(value, list) else []
+        return parts or None
+    if word in _INNER:
+        return _clean_inner(value, depth + 1) if isinstance(value, dict | bool) else None
+    fits = _CHECK_BY_KEYWORD.get(word)
+    return value if _is_data(value, depth) and (fits is None or fits(value)) else None
+
+
+def _clean_inner(part: Any, depth: int) -> Any:
+    """A schema inside another; where there is none, one that everything fits."""
+    if isinstance(part, bool):
+        return part
+    return _schema(cast("Schema", part), depth) if isinstance(part, dict) else {}
+
+
+def _is_data(value: Any, depth: int) -> bool:
+    """Whether it can be written as JSON. Raises ValueError for what is nested too deeply."""
+    if depth > _DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, dict):
+        return all(_is_data(part, depth + 1) for part in cast("Schema", value).values())
+    if isinstance(value, list):
+        return all(_is_data(part, depth + 1) for part in cast("list[Any]", value))
+    return value is None or isinstance(value, str | bool) or _is_number(value)
+
+
+VERSION = 1
+
+MAX_TOOLS = 500
+"""Tools of one server that are looked at."""
+
+MAX_DESCRIPTION = 2_000
+MAX_FILE_BYTES = 8_000_000
+MAX_STORED = 200
+"""Files of listings; beyond them the oldest go."""
+
+
+@dataclass(frozen=True)
+class ServedTool:
+    """One tool: `wire` as its server calls it, `name` as ours is called."""
+
+    remote_name: str
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(repr=False)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes that it costs in a prefix."""
+        told = {"name": self.name, "description": self.description, "input_schema": self.schema}
+        return len(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+
+    @property
+    def required_parameters(self) -> list[str]:
+        """The parameters that a call must have."""
+        return list(self.schema.get("required", ()))
+
+    @property
+    def one_line(self) -> str:
+        """The name and the beginning of the description."""
+        first = self.description.strip().split("\n", 1)[0]
+        return f"{self.remote_name}: {first if len(first) <= 120 else first[:119] + '…'}"
+
+
+def parse_tools(key: str, raw: Iterable[object]) -> tuple[tuple[ServedTool, ...], list[str]]:
+    """The usable tools of a listing, and a line for each that is not."""
+    found: dict[str, ServedTool] = {}
+    refused: list[str] = []
+    for entry in raw:
+        made = _tool(key, entry)
+        if isinstance(made, str):
+            refused.append(made)
+        elif made.name in found:
+            refused.append(f"{made.remote_name[:60]!r} has the same name as {found[made.name].remote_name[:60]!r}")
+        else:
+            found[made.name] = made
+    return tuple(found.values()), refused
+
+
+def _tool(key: str, entry: object) -> ServedTool | str:
+    if not isinstance(entry, dict):
+        return "an entry that is not an object"
+    said = cast("Schema", entry)
+    wire, text, schema = said.get("name"), said.get("description", ""), said.get("inputSchema", {})
+    if not isinstance(wire, str) or not wire or not wire.isprintable():
+        return "a tool without a name"
+    name = tool_name(key, wire)
+    if len(name) > MAX_LENGTH:
+        return f"{wire[:60]!r} has a name that is too long"
+    if not isinstance(schema, dict):
+        return f"{wire!r} has no schema"
+    try:
+        made = clean_schema(cast("Schema", schema))
+    except (ValueError, RecursionError) as problem:
+        return f"{wire!r} has a schema that cannot be used: {problem}"
+    return ServedTool(wire, name, _plain(text if isinstance(text, str) else ""), made)
+
+
+def _plain(text: str) -> str:
+    kept = "".join(c for c in text[: 2 * MAX_DESCRIPTION] if c.isprintable() or c in "\n\t").strip()
+    return kept if len(kept) <= MAX_DESCRIPTION else kept[: MAX_DESCRIPTION - 1] + "…"
+
+
+class ListingStore:
+    """The files of a home: one a configuration. What cannot be read or written is as if it had never been kept."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def load(self, digest: str, key: str) -> tuple[ServedTool, ...] | None:
+        """What the server of that configuration listed last; None when nobody knows."""
+        try:
+            read: Any = json.loads(read_plain(self._path(digest), MAX_FILE_BYTES))
+            if read["v"] != VERSION or not isinstance(read["tools"], list):
+                return None
+            return parse_tools(key, cast("list[object]", read["tools"])[:MAX_TOOLS])[0]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def save(self, digest: str, server: str, tools: Iterable[ServedTool]) -> None:
+        """Keep a listing."""
+        listed = [
+            {"name": tool.remote_name, "description": tool.description, "inputSchema": tool.schema} for tool in tools
+        ]
+        body = json.dumps({"v": VERSION, "server": server, "tools": listed}, ensure_ascii=False)
+        with contextlib.suppress(OSError, StorageError):
+            make_private(self._directory)
+            write_atomic(self._path(digest), body.encode("utf-8", "replace"))
+            self._prune()
+
+    def _path(self, digest: str) -> Path:
+        return self._directory / f"{digest}.json"
+
+    def _prune(self) -> None:
+        kept = list(self._directory.glob("*.json"))
+        if len(kept) > MAX_STORED:
+            kept.sort(key=lambda path: path.stat().st_mtime)
+            for path in kept[:-MAX_STORED]:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,180 @@
+"""An answer put together from the events of the Messages API's stream.
+
+Blocks and keys that we do not know are kept as they came, unknown events and deltas are passed over. Knows no
+HTTP; what is not a whole answer is never given out as one. Format:
+https://platform.claude.com/docs/en/build-with-claude/streaming
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from teamwright.models.arguments import object_of, parse_arguments, safe_id, safe_name
+from teamwright.models.model import TextPart, ThinkingPart, UsagePart
+from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block
+from teamwright.protocol.usage import Usage
+
+CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
+"""Stop reasons after which the last block may be a torso."""
+
+_GROWING = {"text_delta": "text", "thinking_delta": "thinking"}
+
+MAX_TOKENS = 1e9
+"""A count of tokens that is larger was not counted by anybody."""
+
+
+def join_surrogates(text: str) -> str:
+    """The text with surrogate pairs joined that came in two events; a lone half becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+class _OpenBlock:
+    """One block while its deltas come in: pieces are joined once."""
+
+    __slots__ = ("block", "json", "pieces")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.pieces: dict[str, list[str]] = {}
+        self.json: list[str] | None = None
+
+    def add(self, delta: dict[str, Any]) -> None:
+        kind = delta.get("type")
+        if kind in _GROWING:
+            key = _GROWING[kind]
+            self.pieces.setdefault(key, []).append(str(delta.get(key) or ""))
+        elif kind == "input_json_delta":
+            self.json = self.json or []
+            self.json.append(str(delta.get("partial_json") or ""))
+        elif kind == "signature_delta":
+            self.block["signature"] = delta.get("signature", "")
+        elif kind == "citations_delta":
+            citations = cast("list[Any] | None", self.block.get("citations"))
+            self.block["citations"] = [*(citations or []), delta.get("citation")]
+
+    def finish(self, *, may_be_cut: bool) -> Block | None:
+        """The block, or None if nothing of it may be kept. `torso`: it may have been cut off."""
+        for key, pieces in self.pieces.items():
+            self.block[key] = join_surrogates(str(self.block.get(key) or "") + "".join(pieces))
+        if self.block.get("type") == "text":
+            return self.block if str(self.block.get("text") or "").strip() else None
+        if self.block.get("type") == "tool_use":
+            self.block |= {"id": safe_id(self.block.get("id")), "name": safe_name(self.block.get("name"))}
+            self.block.setdefault("input", {})
+        if "input" not in self.block:
+            return self.block
+        return self._call("".join(self.json or ()), torso=may_be_cut)
+
+    def _call(self, text: str, *, torso: bool) -> Block | None:
+        """A call with its arguments. Broken JSON of a weak model is kept as text, for the toolbox to explain."""
+        if not text.strip():
+            if torso and not self.block["input"]:
+                return None
+            self.block["input"] = object_of(self.block["input"])
+            return self.block
+        given = parse_arguments(text, repair=not torso)
+        if torso and UNPARSED_ARGUMENTS in given:
+            return None
+        self.block["input"] = _whole_pairs(given)
+        return self.block
+
+
+def _whole_pairs(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.loads(join_surrogates(json.dumps(value, ensure_ascii=False)))
+    return value
+
+
+class AnswerAssembly:
+    """Takes events in order; `whole` is true from `message_stop` on and never before."""
+
+    __slots__ = ("_blocks", "_usage", "id", "is_whole", "model", "stop_reason")
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _OpenBlock] = {}
+        self._usage: dict[str, Any] = {}
+        self.id = ""
+        self.model = ""
+        self.stop_reason = ""
+        self.is_whole = False
+
+    def add_event(self, event: dict[str, Any]) -> TextPart | ThinkingPart | UsagePart | None:
+        """One event. Returns what a surface may show of it at once, or the counts so far."""
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            return self._delta(event)
+        if kind == "content_block_start":
+            return self._start(event)
+        if kind == "message_start":
+            message = cast("dict[str, Any]", event.get("message") or {})
+            self.model = str(message.get("model") or "")
+            self.id = str(message.get("id") or "")
+            self._count(message.get("usage"))
+            return UsagePart(self.usage())
+        elif kind == "message_delta":
+            delta = cast("dict[str, Any]", event.get("delta") or {})
+            self.stop_reason = str(delta.get("stop_reason") or self.stop_reason)
+            self._count(event.get("usage"))
+            return UsagePart(self.usage())
+        elif kind == "message_stop":
+            self.is_whole = True
+        return None
+
+    def _start(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
+        block = cast("Block", dict(event.get("content_block") or {}))
+        self._blocks[int(event.get("index", len(self._blocks)))] = _OpenBlock(block)
+        return _stream_part(str(block.get("type")), str(block.get("text") or block.get("thinking") or ""))
+
+    def _delta(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
+        growing = self._blocks.get(int(event.get("index", -1)))
+        delta = cast("dict[str, Any]", event.get("delta") or {})
+        if growing is None:
+            return None
+        growing.add(delta)
+        key = _GROWING.get(str(delta.get("type")))
+        return _stream_part(key, str(delta.get(key) or "")) if key else None
+
+    def _count(self, usage: object) -> None:
+        """Counts are totals so far: a later one replaces an earlier one, an absent one does not."""
+        if isinstance(usage, dict):
+            counts = cast("dict[str, Any]", usage)
+            self._usage.update({key: value for key, value in counts.items() if value is not None})
+
+    def content(self) -> list[Block]:
+        """The blocks in order: empty text and calls that were cut off are left out."""
+        growing = [self._blocks[index] for index in sorted(self._blocks)]
+        cut = self.stop_reason in CUT_OFF_REASONS
+        last = len(growing) - 1
+        blocks = [g.finish(may_be_cut=cut and place == last) for place, g in enumerate(growing)]
+        return [block for block in blocks if block is not None]
+
+    def usage(self) -> Usage:
+        """What the request used; money is not known here. What is no number of tokens counts nothing."""
+
+        def count(key: str, counts_of: Mapping[str, Any] = self._usage) -> int:
+            value = counts_of.get(key, 0)
+            counts = isinstance(value, int | float) and 0 <= value < MAX_TOKENS
+            return int(value) if counts else 0
+
+        written, kinds = count("cache_creation_input_tokens"), self._usage.get("cache_creation")
+        hour = count("ephemeral_1h_input_tokens", cast("Mapping[str, Any]", kinds)) if isinstance(kinds, dict) else 0
+        read = count("cache_read_input_tokens")
+        return Usage(
+            count("input_tokens"), count("output_tokens"), read, written, 1, cache_write_hour=min(hour, written)
+        )
+
+
+def _stream_part(kind: str | None, text: str) -> TextPart | ThinkingPart | None:
+    if not text:
+        return None
+    if kind == "text":
+        return TextPart(text)
+    return ThinkingPart(text) if kind == "thinking" else None

@@ -1,0 +1,180 @@
+"""What runs on this machine: local model servers, what they serve, how large their windows are.
+
+Asked for error texts and for `doctor`; never to choose one. The answer
+of a port is not trusted: it is bounded in time and size, and only plain names are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from teamwright.models.endpoint import is_loopback
+from teamwright.models.provider_table import PROVIDERS, Provider, find_base_url
+from teamwright.protocol.values import dataclass
+
+RECOMMENDED_WINDOW = 65_536
+"""The window that is asked for, in tokens: a team needs about as much."""
+
+_SERVE = {
+    "ollama": "OLLAMA_CONTEXT_LENGTH={room} ollama serve",
+    "llamacpp": "llama-server -m FILE.gguf --jinja -c {room}",
+    "vllm": "vllm serve {model} --max-model-len {room} --enable-auto-tool-choice --tool-call-parser NAME",
+    "sglang": "sglang serve --model-path {model} --context-length {room} --tool-call-parser NAME",
+    "lmstudio": "lms server start",
+}
+_WIDEN = {**_SERVE, "lmstudio": "lms load {model} --context-length {room}"}
+_GET = {
+    "ollama": "ollama pull {model}",
+    "lmstudio": "lms get {model}",
+    "llamacpp": _SERVE["llamacpp"],
+    "vllm": _SERVE["vllm"],
+    "sglang": _SERVE["sglang"],
+}
+_FIRST = {
+    "ollama": "stop the one that runs first; ",
+    "llamacpp": "stop the one that runs first; ",
+    "vllm": "stop the one that runs first; ",
+    "sglang": "stop the one that runs first; ",
+}
+
+
+def start_command(provider: str, model: str = "MODEL") -> str:
+    """The command that starts a server of that kind; empty for one that we do not know."""
+    return _SERVE.get(provider, "").format(room=RECOMMENDED_WINDOW, model=model)
+
+
+def get_command(provider: str, model: str = "MODEL") -> str:
+    """The command that gives it a model; empty for one that we do not know."""
+    return _GET.get(provider, "").format(room=RECOMMENDED_WINDOW, model=model)
+
+
+def widen_command(provider: str, model: str, tokens: int) -> str:
+    """What gives it a window for a conversation of so many tokens, with what is to be done before."""
+    room = max(RECOMMENDED_WINDOW, 2 ** (tokens * 2 - 1).bit_length())
+    known = _WIDEN.get(provider)
+    do = known.format(room=room, model=model) if known else f"give the server a window of {room:,} tokens"
+    return f"{do}          ({_FIRST.get(provider, '')}64k or more for a team)"
+
+
+PROBE_S = 0.3
+"""How long all local servers together may take to answer."""
+MAX_BODY = 512 * 1024
+"""Bytes of an answer that are read."""
+_NAME = re.compile(r"[\w][\w.:/@+-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model that a server lists; its window in tokens, where the server tells."""
+
+    id: str
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A local server that answers."""
+
+    provider: str
+    title: str
+    display_address: str
+    models: tuple[LocalModel, ...]
+
+    def __str__(self) -> str:
+        """One line for people."""
+        shown = [m.id + (f" (window {m.window // 1000}k)" if m.window else "") for m in self.models[:3]]
+        more = f" and {len(self.models) - 3} more" if len(self.models) > 3 else ""
+        return f"{self.title} on {self.display_address}: {', '.join(shown) or 'no models'}{more}"
+
+
+def find_local_servers(env: Mapping[str, str], *, within_s: float = PROBE_S) -> list[LocalServer]:
+    """The preset local servers that answer on this machine, at most `within_s` seconds in all. Blocking."""
+    deadline = time.monotonic() + within_s
+    found: list[LocalServer] = []
+    for provider in PROVIDERS.values():
+        base_url = find_base_url(provider, env)
+        if provider.is_local and is_loopback(urlsplit(base_url).hostname or ""):
+            models = _ask(provider, base_url, deadline)
+            if models is not None:
+                found.append(LocalServer(provider.id, provider.title, urlsplit(base_url).netloc, models))
+    return found
+
+
+def _ask(provider: Provider, base_url: str, deadline: float) -> tuple[LocalModel, ...] | None:
+    parsed = _get_json(base_url, provider.models_path, deadline)
+    if parsed is None or not isinstance(parsed.get("data", 0), list | None):
+        return None
+    windows = _windows(provider.id, base_url, deadline)
+    names = _names(parsed)
+    listed = listed_windows(parsed or {})
+    return tuple(LocalModel(name, windows.get(name) or windows.get("") or listed.get(name)) for name in names)
+
+
+def _names(listing: Mapping[str, Any]) -> list[str]:
+    """The plain names in a list of models. Ollama without a model says null for an empty list."""
+    rows = cast("list[Any]", listing.get("data") or [])
+    names = [str(cast("dict[str, Any]", row).get("id")) for row in rows if isinstance(row, dict)]
+    return [name for name in names if _NAME.fullmatch(name)]
+
+
+def _get_json(base_url: str, path: str, deadline: float) -> dict[str, Any] | None:
+    """A JSON object of a loopback server, or None for whatever else."""
+    import http.client
+
+    parts = urlsplit(base_url)
+    left = deadline - time.monotonic()
+    if left <= 0 or parts.scheme != "http":
+        return None
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=left)
+    try:
+        connection.request("GET", parts.path + path, headers={"accept": "application/json"})
+        response = connection.getresponse()
+        body = response.read(MAX_BODY)
+        parsed: object = json.loads(body) if response.status == 200 else None
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else None
+
+
+def listed_windows(listing: Mapping[str, Any]) -> dict[str, int]:
+    """Windows that stand in a list of models itself: vLLM and SGLang (`max_model_len`), the Claude API."""
+    rows = cast("list[Any]", listing.get("data") or [])
+    windows: dict[str, int] = {}
+    for row in rows:
+        fields = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+        window = fields.get("max_model_len") or fields.get("max_input_tokens")
+        if isinstance(window, int) and window > 0:
+            windows[str(fields.get("id"))] = window
+    return windows
+
+
+def _windows(provider: str, base_url: str, deadline: float) -> dict[str, int]:
+    """Windows that a server tells on a path of its own, by model; the key `""` holds for all."""
+    if provider == "ollama":
+        return _rows(_get_json(base_url, "/api/ps", deadline), "models", "name", "context_length")
+    if provider == "lmstudio":
+        return _rows(_get_json(base_url, "/api/v0/models", deadline), "data", "id", "loaded_context_length")
+    if provider == "llamacpp":
+        props = _get_json(base_url, "/props", deadline) or {}
+        settings: object = props.get("default_generation_settings")
+        window = cast("dict[str, Any]", settings).get("n_ctx") if isinstance(settings, dict) else None
+        return {"": window} if isinstance(window, int) and window > 0 else {}
+    return {}
+
+
+def _rows(parsed: dict[str, Any] | None, rows_key: str, name_key: str, window_key: str) -> dict[str, int]:
+    rows: object = (parsed or {}).get(rows_key)
+    windows: dict[str, int] = {}
+    for row in cast("list[Any]", rows) if isinstance(rows, list) else []:
+        fields = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+        window = fields.get(window_key)
+        if isinstance(window, int) and window > 0:
+            windows[str(fields.get(name_key))] = window
+    return windows

@@ -1,0 +1,216 @@
+"""From a name to a model: which provider, which key, what is known. Nothing is chosen by chance.
+
+A name is an alias (`sonnet`), a vendor's id (`claude-…`) or `provider/model`. Keys come from the environment
+that is handed in. Raises `CannotStart` in the form that a person can act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamwright.models.catalog import DEFAULT_MODEL, aliases, known_ids, model_card
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.local_servers import get_command, start_command
+from teamwright.models.model import ModelCard
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.naming import is_claude, meant_name, moved_by, without_provider
+from teamwright.models.provider_table import (
+    OFFICIAL_HOST,
+    PROVIDERS,
+    Provider,
+    custom_provider,
+    header_variables,
+    make_endpoint,
+    preset_with,
+)
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.ids import nearest
+
+if TYPE_CHECKING:
+    from teamwright.models.local_servers import LocalServer
+
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY")
+"""What is looked at when no model is named."""
+
+OTHER_KEYS = {
+    "OPENROUTER_API_KEY": "openrouter",
+    "OPENAI_API_KEY": "openai",
+    "GEMINI_API_KEY": "google",
+    "GOOGLE_API_KEY": "google",
+    "AWS_BEARER_TOKEN_BEDROCK": "bedrock",
+}
+"""Keys that do not choose a model by being there, and whose they are."""
+MAX_OTHERS = 2
+"""How many of them are told of."""
+
+
+def resolve_model(name: str | None, env: Mapping[str, str], settings: ModelSettings) -> tuple[ModelCard, Endpoint]:
+    """The card and the endpoint of a name. Raises `CannotStart` (`no-model`, `unknown-model`)."""
+    wanted = (name or settings.model or "").strip()
+    provider, wire = split_name(wanted or DEFAULT_MODEL, settings)
+    wanted = meant_name(wanted)
+    _require_named(provider, wire, wanted, env, settings)
+    endpoint = make_endpoint(provider, env)
+    require_key(provider, endpoint, wanted, env, settings)
+    found = model_card(provider, wire, settings)
+    return replace(found, hour_cache=_caches_an_hour(provider, endpoint, settings)), endpoint
+
+
+def _caches_an_hour(provider: Provider, endpoint: Endpoint, settings: ModelSettings) -> bool:
+    """Return True when breakpoints for an hour may be set: at Anthropic's own address, or as the settings say."""
+    if not provider.caching or provider.api != "messages":
+        return False
+    official = provider.id == "anthropic" and endpoint.display_address.startswith(OFFICIAL_HOST)
+    return official if settings.cache_hour == "auto" else settings.cache_hour == "on"
+
+
+def _require_named(provider: Provider, wire: str, wanted: str, env: Mapping[str, str], settings: ModelSettings) -> None:
+    """Raises `CannotStart` (`unknown-model`) for a name without a provider that Anthropic has not."""
+    if provider.id != "anthropic" or "/" in wanted or not wanted or is_claude(wire) or moved_by(env):
+        return
+    said = {name.partition("/")[2] for name in (*settings.prices, *settings.models)} | set(settings.models)
+    if wire in aliases() or wire in said or provider.base_url != PROVIDERS["anthropic"].base_url:
+        return
+    from teamwright.models.local_servers import find_local_servers
+
+    served = [
+        f"{one.provider}/{model.id}"
+        for one in find_local_servers(env)
+        for model in one.models
+        if _is_same_model(wire, model.id)
+    ]
+    own = [name for name in settings.custom if name not in PROVIDERS]
+    raise without_provider(wire, served[:2], own, nearest(wire, aliases()))
+
+
+NO_SETTINGS = ModelSettings()
+
+
+def require_key(
+    provider: Provider,
+    endpoint: Endpoint,
+    wanted: str,
+    env: Mapping[str, str],
+    settings: ModelSettings = NO_SETTINGS,
+) -> None:
+    """Raises `CannotStart` (`no-model`) where there is nothing to show to the service that `wanted` names."""
+    if provider.key_needed and not endpoint.has_key:
+        raise no_model_error(provider, wanted, env, settings)
+    if provider.api == "bedrock":
+        from teamwright.models.providers.aws import require_signing
+
+        require_signing(endpoint)
+
+
+def known_providers(settings: ModelSettings) -> dict[str, Provider]:
+    """The presets and the user's own, by name. A preset keeps its API; the user may give it other values."""
+    said = settings.custom
+    own = {name: custom_provider(name, row) for name, row in said.items() if name not in PROVIDERS}
+    return {**own, **{name: preset_with(row, said[name]) if name in said else row for name, row in PROVIDERS.items()}}
+
+
+def key_variables(settings: ModelSettings) -> tuple[str, ...]:
+    """Names of all variables that may hold a key: kept out of the environment of agents' commands."""
+    rows = known_providers(settings).values()
+    return tuple(name for row in rows for name in (*(key.name for key in row.keys), *header_variables(row)))
+
+
+def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
+    """The provider and its own id of the model. Without a provider it is Anthropic's."""
+    name = meant_name(name)
+    first, slash, rest = name.partition("/")
+    known = known_providers(settings)
+    if not slash and first not in known:
+        return known["anthropic"], first
+    if first in known and rest:
+        return known[first], rest
+    raise _no_such_name(name, known)
+
+
+def _no_such_name(name: str, known: Mapping[str, Provider]) -> CannotStart:
+    """The error for a name without its model, or of a provider that there is not."""
+    first, _, rest = name.partition("/")
+    close = nearest(first, known) if first not in known else None
+    ways = [f"did you mean {close}/{rest}?"] if close and rest else []
+    if first in known:
+        ways.append(f"teamwright models {first}   (what it lists; then --model {first}/MODEL)")
+    else:
+        ways.append("teamwright models")
+    return CannotStart(
+        "unknown-model",
+        f'"{first}" is not a provider' if rest and first not in known else f'"{name}" names no model',
+        looked_at=[("providers", ", ".join(known))],
+        do=[*ways, "write provider/model, or an alias such as sonnet"],
+    )
+
+
+def no_model_error(provider: Provider, wanted: str, env: Mapping[str, str], settings: ModelSettings) -> CannotStart:
+    """The error for a model without a key: what was looked at, what is there, what to do."""
+    from teamwright.models.local_servers import find_local_servers
+
+    servers = find_local_servers(env)
+    there = {name: id for name, id in OTHER_KEYS.items() if env.get(name, "").strip()}
+    others = {} if wanted else dict(list(there.items())[:MAX_OTHERS])
+    looked = [name for name in KEY_VARIABLES if name not in others]
+    names = looked if not wanted else tuple(key.name for key in reversed(provider.keys))
+    if wanted and provider.api == "bedrock":
+        names = (*names, "AWS_ACCESS_KEY_ID", "AWS_PROFILE")
+    looked_at = [
+        ("looked at", ", ".join(names) + ("" if wanted else f', "model" in {_settings(settings.files)}') + ": none set")
+    ]
+    looked_at += [("not read", slip) for slip in settings.slips[:MAX_OTHERS]]
+    found = [str(server) for server in servers[:3]] + _others(env, others)
+    looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
+    what = f"no key for {provider.title}, which {wanted} needs" if wanted else "no model to talk to"
+    ways = [*_likely_names(wanted, servers), *_suggestions(provider, servers, others)]
+    short = aliases()
+    if wanted and wanted not in short and (meant := nearest(wanted, short)):
+        ways.insert(0, f"did you mean {meant}?")
+    return CannotStart("no-model", what, looked_at=looked_at, do=ways)
+
+
+def _likely_names(wanted: str, servers: list[LocalServer]) -> list[str]:
+    """What a name without its provider may have meant: a model of a server that answers."""
+    same = [f"{one.provider}/{model.id}" for one in servers for model in one.models if _is_same_model(wanted, model.id)]
+    return [f"did you mean {name}?" for name in same[:2]]
+
+
+def _is_same_model(wanted: str, served: str) -> bool:
+    return bool(wanted) and wanted.lower() in {served.lower(), served.lower().partition(":")[0]}
+
+
+def _settings(files: int) -> str:
+    return f"{files} settings file{'s' if files > 1 else ''}" if files else "the settings"
+
+
+def _others(env: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
+    """What else is there that people expect to be used."""
+    found = [f"{name}: name a model to use it" for name in keys]
+    if list(keys) == ["OPENAI_API_KEY"]:
+        found = [
+            "OPENAI_API_KEY: it works when a model is named; so do OpenRouter with its key, a gateway of "
+            "yours (providers in the settings), or an open model with Ollama"
+        ]
+    if env.get("HOME") and (Path(env["HOME"]) / ".claude").is_dir():
+        found.append("a Claude Code login, perhaps: it works in Claude Code only, other programs may not use it")
+    return found
+
+
+def _suggestions(provider: Provider, servers: list[LocalServer], keys: Mapping[str, str]) -> list[str]:
+    ways = [
+        f"teamwright --model {id}/{next(iter(known_ids(id)), 'MODEL')}   (teamwright models {id} lists them)"
+        for id in dict.fromkeys(keys.values())
+    ][:MAX_OTHERS]
+    if provider.keys:
+        ways.append(f"export {provider.keys[-1].name}=…")
+    usable = [server for server in servers if server.models]
+    ways += [f"teamwright --model {server.provider}/{server.models[0].id}" for server in usable[:2]]
+    if servers and not usable:
+        ways.append(f"{get_command(servers[0].provider)}, then teamwright --model {servers[0].provider}/MODEL")
+    if not servers:
+        ways.append(f"{start_command('ollama')}, then teamwright --model ollama/MODEL")
+    ways.append("teamwright demo                                   (needs no model)")
+    return ways

@@ -1,0 +1,147 @@
+"""What an answer of another API means, said in events of the Messages API: blocks that open and grow, counts, an end.
+
+Translators say what they hear to a `Telling`; one assembly makes blocks of it. Also the ids of calls: weak servers
+leave them out, repeat them, or count from 0 in every answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from teamwright.models.arguments import arguments_text, safe_id
+from teamwright.models.providers.api_format import Event
+
+SURE_LENGTH = 16
+"""An id that is as long as this is not looked for in the history: nobody counts that far."""
+
+
+class CallIds:
+    """Ids for the calls of one answer: those that came, where all services take them and no other call has them."""
+
+    __slots__ = ("_given", "_items")
+
+    def __init__(self, items: Sequence[bytes]) -> None:
+        self._items = items
+        self._given: set[str] = set()
+
+    def id_for(self, came: object) -> str:
+        """The id that came with a call, or one of our own."""
+        id = safe_id(came)
+        if id in self._given or (len(id) < SURE_LENGTH and self._known(id)):
+            id = safe_id(None)
+        self._given.add(id)
+        return id
+
+    def _known(self, id: str) -> bool:
+        mark = f'"id":"{id}"'.encode()
+        return any(mark in item for item in self._items)
+
+
+class AnswerEvents:
+    """Collects events. A block is known by a key of the translator's choice; what has no block yet gets one."""
+
+    __slots__ = ("_blocks", "_events", "calls", "has_ended")
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._blocks: dict[object, int] = {}
+        self.calls = 0
+        self.has_ended = False
+
+    def take_events(self) -> list[Event]:
+        """What was told since the last time."""
+        events, self._events = self._events, []
+        return events
+
+    def has(self, key: object) -> bool:
+        """Whether there is a block of this key."""
+        return key in self._blocks
+
+    def begin(self, model: object) -> None:
+        """Which model answers."""
+        self._events.append({"type": "message_start", "message": {"model": model or ""}})
+
+    def open(self, key: object, block: Event) -> None:
+        """A block begins, with what is known of it."""
+        index = self._blocks[key] = len(self._blocks)
+        self.calls += block["type"] == "tool_use"
+        self._events.append({"type": "content_block_start", "index": index, "content_block": block})
+
+    def text(self, key: object, text: str) -> None:
+        """Text grows."""
+        if text:
+            self._ensure(key, {"type": "text", "text": ""})
+            self._grow(key, {"type": "text_delta", "text": text})
+
+    def thinking(self, key: object, text: str, by: str) -> None:
+        """Thinking grows."""
+        if text:
+            self._ensure(key, thinking_block(by))
+            self._grow(key, {"type": "thinking_delta", "thinking": text})
+
+    def signature(self, key: object, signature: str, by: str) -> None:
+        """What proves the thinking of a block to the service that thought it."""
+        self._ensure(key, thinking_block(by))
+        self._grow(key, {"type": "signature_delta", "signature": signature})
+
+    def call(self, key: object, id: str, name: object) -> None:
+        """A call begins."""
+        self.open(key, {"type": "tool_use", "id": id, "name": name, "input": {}})
+
+    def arguments(self, key: object, given: object) -> None:
+        """The arguments of a call grow: JSON in pieces, or all of them as a value."""
+        if text := given_text(given):
+            self._grow(key, {"type": "input_json_delta", "partial_json": text})
+
+    def count(self, fresh: object, out: object, read: object = 0, write: object = 0) -> None:
+        """What was used, so far. `fresh` is what was neither read from a cache nor written to one."""
+        usage = {
+            "input_tokens": fresh,
+            "output_tokens": out,
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": write,
+        }
+        self._events.append({"type": "message_delta", "delta": {}, "usage": usage})
+
+    def end(self, stop_reason: str) -> None:
+        """The answer is whole."""
+        self.has_ended = True
+        self._events += [{"type": "message_delta", "delta": {"stop_reason": stop_reason}}, {"type": "message_stop"}]
+
+    def _ensure(self, key: object, block: Event) -> None:
+        if key not in self._blocks:
+            self.open(key, block)
+
+    def _grow(self, key: object, delta: Event) -> None:
+        self._events.append({"type": "content_block_delta", "index": self._blocks[key], "delta": delta})
+
+
+def thinking_block(by: str) -> Event:
+    """An empty thinking block of this API's."""
+    return {"type": "thinking", "thinking": "", "signature": "", "by": by}
+
+
+def given_text(given: object) -> str:
+    """Return a piece of arguments as text: services that know no better send the value itself."""
+    return given if isinstance(given, str) else "" if given is None else arguments_text(given)
+
+
+def object_field(event: Event, key: str) -> Event:
+    """An object in an event; an empty one where there is none."""
+    found: object = event.get(key)
+    return cast("Event", found) if isinstance(found, dict) else {}
+
+
+def object_list(event: Event, key: str) -> list[Event]:
+    """The objects of a list in an event; none where there is no list."""
+    found: object = event.get(key)
+    rows = cast("list[object]", found) if isinstance(found, list) else []
+    return [cast("Event", row) for row in rows if isinstance(row, dict)]
+
+
+def count_field(counts: object, *path: str) -> int:
+    """A count out of nested objects; 0 where it is not told."""
+    for key in path:
+        counts = cast("dict[str, Any]", counts).get(key) if isinstance(counts, dict) else None
+    return counts if isinstance(counts, int) else 0

@@ -1,0 +1,310 @@
+"""Bedrock's Converse: one form for all models that are served there, signed requests, binary event streams.
+
+Format: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html (seen 2026-11-21)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from binascii import crc32
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import quote
+
+from teamwright.models.answer_end import CONTENT_FILTER
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.model import Prefix
+from teamwright.models.providers.answer_events import AnswerEvents, CallIds, count_field, object_field
+from teamwright.models.providers.api_format import Event, OutgoingRequest
+from teamwright.models.providers.aws import endpoint_keys, sign_request
+from teamwright.models.providers.canonical_request import (
+    PROVIDER_KEY,
+    ConversionCache,
+    DecodedMessage,
+    EncodedMessage,
+    PrefixFields,
+    has_breakpoint,
+    merge_messages,
+    result_blocks,
+)
+from teamwright.models.service_error import ServiceError
+from teamwright.protocol.messages import Block, encode
+
+PRELUDE = 12
+"""Bytes before the headers: length of the frame, length of the headers, and their check."""
+MAX_FRAME = 24 * 1024 * 1024
+"""Bytes of a frame at most."""
+_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""Bytes of a header's value by its kind, where they are fixed."""
+_BYTES, _STRING = 6, 7
+
+
+class EventStreamReader:
+    """Feed it bytes; it gives each event as `{"NAME": payload}`, and exceptions named `error`."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
+        """The events that these bytes complete. Raises `ServiceError` for what is no event stream."""
+        self._held += chunk
+        events: list[tuple[str, bytes]] = []
+        while (frame := self._frame()) is not None:
+            events.append(_frame_event(*frame))
+        return events
+
+    def _frame(self) -> tuple[dict[str, str], bytes] | None:
+        if len(self._held) < PRELUDE:
+            return None
+        whole, headers, check = struct.unpack_from(">III", self._held)
+        if check != crc32(self._held[:8]) or not PRELUDE + headers + 4 <= whole <= MAX_FRAME:
+            raise ServiceError("broken", "a frame of the event stream is damaged")
+        if len(self._held) < whole:
+            return None
+        frame = bytes(self._held[:whole])
+        del self._held[:whole]
+        if crc32(frame[:-4]) != struct.unpack(">I", frame[-4:])[0]:
+            raise ServiceError("broken", "a frame of the event stream is damaged")
+        end = PRELUDE + headers
+        try:
+            return _frame_headers(frame[PRELUDE:end]), frame[end:-4]
+        except (struct.error, IndexError, KeyError, ValueError):
+            raise ServiceError("broken", "a frame of the event stream is damaged") from None
+
+
+def _frame_headers(raw: bytes) -> dict[str, str]:
+    """The headers that are strings; the others are passed over."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(raw):
+        length = raw[at]
+        name = raw[at + 1 : at + 1 + length].decode()
+        kind = raw[at + 1 + length]
+        at += 2 + length
+        if kind in (_BYTES, _STRING):
+            (size,) = struct.unpack_from(">H", raw, at)
+            at += 2
+            if kind == _STRING:
+                found[name] = raw[at : at + size].decode()
+        else:
+            size = _SIZES[kind]
+        at += size
+    return found
+
+
+def _frame_event(headers: dict[str, str], payload: bytes) -> tuple[str, bytes]:
+    kind = headers.get(":message-type", "event")
+    if kind == "event":
+        name = headers.get(":event-type", "")
+        return name, b'{"%s":%s}' % (name.encode(), payload or b"{}")
+    name = headers.get(":exception-type") or headers.get(":error-code", "error")
+    message = headers.get(":error-message", "") or _error_message(payload)
+    return "error", json.dumps({"error": {"type": name, "message": message}}).encode()
+
+
+def _error_message(payload: bytes) -> str:
+    try:
+        said: object = json.loads(payload)
+    except ValueError:
+        return payload[:400].decode("utf-8", "replace")
+    return str(cast("dict[str, Any]", said).get("message") or "") if isinstance(said, dict) else ""
+
+
+API_NAME = "bedrock"
+MARKED_MESSAGES = 2
+"""How many of the newest user messages carry a cache point."""
+
+_POINT: Event = {"cachePoint": {"type": "default"}}
+_STOPS = {"guardrail_intervened": CONTENT_FILTER, "content_filtered": CONTENT_FILTER}
+_PARAMETERS = {"temperature": "temperature", "top_p": "topP"}
+_UNREADABLE = frozenset({"malformed_model_output", "malformed_tool_use"})
+_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+
+
+class Bedrock:
+    """See `Dialect`. `caches`: whether the model takes cache points wherever we set them."""
+
+    def __init__(self, endpoint: Endpoint, model: str, *, caching: bool) -> None:
+        self._endpoint = endpoint
+        self._url = endpoint.url(f"/model/{quote(model, safe='')}/converse-stream")
+        self._caching = caching and "anthropic.claude" in model
+        self._conversions = ConversionCache(self._head, _pieces)
+
+    async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
+        """The request, joined of parts that were encoded before, and signed where the key signs."""
+        pieces = self._conversions.pieces(items)
+        messages = merge_messages(_with_cache_points(pieces) if self._caching else pieces, b"content")
+        body = b"".join((self._conversions.head(prefix), messages, b"]}"))
+        return OutgoingRequest(self._url, await self._headers(body), body)
+
+    def reader(self) -> EventStreamReader:
+        """Binary frames."""
+        return EventStreamReader()
+
+    def translator(self, items: Sequence[bytes]) -> BedrockAnswer:
+        """For one answer."""
+        return BedrockAnswer(CallIds(items))
+
+    async def _headers(self, body: bytes) -> list[tuple[str, str]]:
+        endpoint = self._endpoint
+        if endpoint.signing is None:
+            return endpoint.headers()
+        stays = not endpoint.signing.profile
+        keys = endpoint_keys(endpoint) if stays else await asyncio.to_thread(endpoint_keys, endpoint)
+        return sign_request(OutgoingRequest(self._url, endpoint.headers(), body), keys, endpoint.signing.region)
+
+    def _head(self, head: PrefixFields) -> bytes:
+        fields: dict[str, Any] = {}
+        config: dict[str, Any] = {"maxTokens": head.max_tokens} if head.max_tokens else {}
+        config |= {_PARAMETERS[name]: value for name, value in head.sampling.items() if name in _PARAMETERS}
+        if config:
+            fields["inferenceConfig"] = config
+        if own := {name: value for name, value in head.sampling.items() if name not in _PARAMETERS}:
+            fields["additionalModelRequestFields"] = own
+        if head.effort:
+            fields["outputConfig"] = {"effort": head.effort}
+        if head.system:
+            fields["system"] = self._add_cache_points(head.system, [{"text": part["text"]} for part in head.system])
+        if head.tools:
+            tools: dict[str, Any] = {"tools": self._add_cache_points(head.tools, [_tool(tool) for tool in head.tools])}
+            fields["toolConfig"] = tools | _choice(head.tool_choice)
+        return (encode(fields)[:-1] + b"," if fields else b"{") + b'"messages":['
+
+    def _add_cache_points(self, parts: Sequence[Mapping[str, Any]], made: list[Event]) -> list[Event]:
+        """The parts with a cache point after each that has a breakpoint."""
+        pairs = [
+            (one, _POINT) if self._caching and has_breakpoint(part) else (one,)
+            for part, one in zip(parts, made, strict=True)
+        ]
+        return [one for pair in pairs for one in pair]
+
+
+def _tool(tool: Mapping[str, Any]) -> Event:
+    about = {"name": tool["name"], "description": tool.get("description") or tool["name"]}
+    return {"toolSpec": {**about, "inputSchema": {"json": tool.get("input_schema") or {"type": "object"}}}}
+
+
+def _choice(choice: Mapping[str, Any]) -> Event:
+    kind = choice.get("type")
+    if kind == "tool":
+        return {"toolChoice": {"tool": {"name": choice["name"]}}}
+    return {"toolChoice": {kind: {}}} if kind in ("auto", "any") else {}
+
+
+def _with_cache_points(pieces: Sequence[EncodedMessage]) -> list[EncodedMessage]:
+    """The pieces with a cache point behind the newest user messages."""
+    points = list(pieces)
+    left = MARKED_MESSAGES
+    for place in range(len(points) - 1, -1, -1):
+        last_of_message = place + 1 == len(points) or points[place + 1].role != points[place].role
+        if points[place].role == "user" and last_of_message and left:
+            points[place] = EncodedMessage("user", points[place].encoded + b"," + encode(_POINT))
+            left -= 1
+    return points
+
+
+def _pieces(message: DecodedMessage) -> Iterable[EncodedMessage]:
+    parts = [part for block in message.blocks if (part := _part(block)) is not None]
+    if parts:
+        yield EncodedMessage(message.role, b",".join(map(encode, parts)))
+
+
+def _part(block: Block) -> Event | None:
+    kind = block.get("type")
+    if kind == "text":
+        return {"text": block["text"]}
+    if kind == "image":
+        return _image(block)
+    if kind == "tool_use":
+        return {"toolUse": {"toolUseId": block["id"], "name": block["name"], "input": object_field(block, "input")}}
+    if kind == "tool_result":
+        return {"toolResult": _result(block)}
+    if block.get(PROVIDER_KEY) != API_NAME:
+        return None
+    if kind == "redacted_thinking":
+        return {"reasoningContent": {"redactedContent": block["data"]}}
+    if kind == "thinking" and block.get("signature"):
+        return {"reasoningContent": {"reasoningText": {"text": block["thinking"], "signature": block["signature"]}}}
+    return None
+
+
+def _image(block: Block) -> Event | None:
+    source: Mapping[str, Any] = block["source"]
+    form = _FORMATS.get(str(source.get("media_type")))
+    return {"image": {"format": form, "source": {"bytes": source["data"]}}} if form and "data" in source else None
+
+
+def _result(block: Block) -> Event:
+    parts = [part for each in result_blocks(block) if (part := _part(each)) is not None]
+    result: Event = {"toolUseId": block["tool_use_id"], "content": parts}
+    return result | ({"status": "error"} if block.get("is_error") else {})
+
+
+class BedrockAnswer:
+    """What one event stream means."""
+
+    def __init__(self, ids: CallIds) -> None:
+        self._ids = ids
+        self._events = AnswerEvents()
+        self._counted = self._unreadable = False
+
+    @property
+    def has_trailing(self) -> bool:
+        """The usage comes behind the end."""
+        return not self._counted
+
+    def translate(self, event: Event) -> Iterable[Event]:
+        """One event: an object with its name as only key."""
+        for name, said in event.items():
+            if name in _HANDLERS:
+                _HANDLERS[name](self, said)
+        return self._events.take_events()
+
+    def block(self, said: Event) -> None:
+        """A call begins; what else begins does with its first piece."""
+        if use := object_field(object_field(said, "start"), "toolUse"):
+            self._events.call(said["contentBlockIndex"], self._ids.id_for(use.get("toolUseId")), use.get("name"))
+
+    def delta(self, said: Event) -> None:
+        """A block grows."""
+        place, delta = said["contentBlockIndex"], object_field(said, "delta")
+        self._events.text(place, str(delta.get("text") or ""))
+        self._events.arguments(place, object_field(delta, "toolUse").get("input"))
+        thought = object_field(delta, "reasoningContent")
+        self._events.thinking(place, str(thought.get("text") or ""), API_NAME)
+        if thought.get("signature"):
+            self._events.signature(place, thought["signature"], API_NAME)
+        if thought.get("redactedContent") and not self._events.has(place):
+            self._events.open(
+                place, {"type": "redacted_thinking", "data": thought["redactedContent"], PROVIDER_KEY: API_NAME}
+            )
+
+    def stop(self, said: Event) -> None:
+        """The answer is whole. Raises `ServiceError` for one that the service could not read itself."""
+        reason = str(said.get("stopReason") or "")
+        if reason in _UNREADABLE:
+            self._unreadable = True  # the counts come after it
+            return
+        self._events.end(_STOPS.get(reason, reason))
+
+    def metadata(self, said: Event) -> None:
+        """What was used."""
+        usage = object_field(said, "usage")
+        self._counted = True
+        read, write = count_field(usage, "cacheReadInputTokens"), count_field(usage, "cacheWriteInputTokens")
+        self._events.count(count_field(usage, "inputTokens"), count_field(usage, "outputTokens"), read, write)
+        if self._unreadable:
+            trouble = ServiceError("broken", "the model wrote a call that cannot be read")
+            trouble.events = self._events.take_events()
+            raise trouble
+
+
+_HANDLERS: dict[str, Callable[[BedrockAnswer, Event], None]] = {
+    "contentBlockStart": BedrockAnswer.block,
+    "contentBlockDelta": BedrockAnswer.delta,
+    "messageStop": BedrockAnswer.stop,
+    "metadata": BedrockAnswer.metadata,
+}
+"""Which of its events say something; the others are signs of progress."""

@@ -1,0 +1,119 @@
+"""The Messages API as a dialect: our own form, sent byte for byte, and events that need no translation.
+
+Only what another service thought is left out: its proof is worth nothing here, and the API refuses keys it does not
+know. A conversation may have been with several services.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.model import Prefix
+from teamwright.models.providers.answer_events import object_list
+from teamwright.models.providers.api_format import Event, OutgoingRequest
+from teamwright.models.providers.canonical_request import PROVIDER_KEY
+from teamwright.protocol.messages import encode, text_block
+from teamwright.storage.sse import SseReader
+
+_USER = b'{"role":"user"'
+_ITEM_END = b"}]}"
+_KIND = b'"cache_control":{"type":"ephemeral"'
+_HOUR = _KIND + b',"ttl":"1h"'
+_MARK = b"," + _KIND + b"}"
+_HOUR_MARK = b"," + _HOUR + b"}"
+MARKED_ITEMS = 2
+
+
+def request_body(prefix: Prefix, items: Sequence[bytes], *, caching: bool) -> bytes:
+    """The body of a streaming request, put together with one copy of what may be long."""
+    parts = list(with_breakpoints(items, _HOUR_MARK if prefix.wants_hour_cache else _MARK) if caching else items) or [
+        b""
+    ]
+    # Quotes inside a text are escaped: what looks like a breakpoint is one.
+    head = prefix.head.replace(_KIND, _HOUR) if caching and prefix.wants_hour_cache else prefix.head
+    parts[0] = b"".join((b"{", head, b',"messages":[', parts[0]))
+    parts[-1] += b'],"stream":true}'
+    return b",".join(parts)
+
+
+def with_breakpoints(items: Sequence[bytes], mark: bytes = _MARK) -> Sequence[bytes]:
+    """The items with a cache breakpoint on the last block of the last two user items."""
+    marked = list(items)
+    left = MARKED_ITEMS
+    for place in range(len(marked) - 1, -1, -1):
+        item = marked[place]
+        if item.startswith(_USER) and item.endswith(_ITEM_END):
+            marked[place] = b"".join((item[: -len(_ITEM_END)], mark, _ITEM_END))
+            left -= 1
+            if not left:
+                break
+    return marked
+
+
+CHECKED_BYTES = 32 * 1024 * 1024
+"""Bytes of messages that are known to hold nothing foreign; beyond it all are looked at again."""
+EMPTY_TEXT = "(no words)"
+"""What stands for an answer of which nothing is left."""
+_FOREIGN = f'"{PROVIDER_KEY}":"'.encode()
+
+
+class NoTranslation:
+    """A translator that has nothing to do."""
+
+    has_trailing = False
+
+    def translate(self, event: Event) -> Iterable[Event]:
+        """The event."""
+        return (event,)
+
+
+_NO_TRANSLATION = NoTranslation()
+
+
+class MessagesFormat:
+    """See `Dialect`. `caching`: breakpoints are set."""
+
+    def __init__(self, endpoint: Endpoint, *, caching: bool) -> None:
+        self._endpoint = endpoint
+        self._caching = caching
+        self._checked: dict[bytes, bytes] = {}
+        self._bytes = 0
+
+    async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
+        """The prefix and the messages, joined."""
+        body = request_body(prefix, self._own_messages(items), caching=self._caching)
+        return OutgoingRequest(self._endpoint.url(), self._endpoint.headers(prefix.betas), body)
+
+    def reader(self) -> SseReader:
+        """Server-sent events."""
+        return SseReader()
+
+    def translator(self, items: Sequence[bytes]) -> NoTranslation:
+        """Nothing to translate."""
+        return _NO_TRANSLATION
+
+    def _own_messages(self, items: Sequence[bytes]) -> list[bytes]:
+        """The messages without what other services thought. Each is looked at once; a look-up costs nothing."""
+        known = self._checked
+        return [found if (found := known.get(item)) is not None else self._strip_foreign(item) for item in items]
+
+    def _strip_foreign(self, item: bytes) -> bytes:
+        if self._bytes > CHECKED_BYTES:
+            self._checked.clear()
+            self._bytes = 0
+        own = self._checked[item] = without_foreign_thinking(item) if _FOREIGN in item else item
+        self._bytes += len(item)
+        return own
+
+
+def without_foreign_thinking(item: bytes) -> bytes:
+    """A message without the blocks that are another service's own."""
+    message: dict[str, Any] = json.loads(item)
+    blocks = object_list(message, "content")
+    own = [block for block in blocks if PROVIDER_KEY not in block]
+    if len(own) == len(blocks):
+        return item  # somebody wrote of it
+    return encode({**message, "content": own or [text_block(EMPTY_TEXT)]})

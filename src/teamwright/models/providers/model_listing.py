@@ -1,0 +1,96 @@
+"""What a service lists: its models, page by page, by each API's own way of saying so.
+
+Asked for people (`teamwright models PROVIDER`), never to choose a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.http_exchange import Timeouts, get_json
+from teamwright.models.provider_table import Provider
+from teamwright.models.providers.answer_events import object_list as rows_of
+from teamwright.models.providers.api_format import Event, OutgoingRequest
+
+MAX_PAGES = 20
+"""Pages of a list of models that are read."""
+PAGE_SIZE = 1000
+"""Models that are asked for at once, where one may say so."""
+
+
+async def list_model_ids(provider: Provider, endpoint: Endpoint, clocks: Timeouts) -> list[str]:
+    """The ids that a provider lists, in its order. Raises `ServiceError`."""
+    if endpoint.api == "bedrock":
+        return await _list_bedrock(provider, endpoint, clocks)
+    if endpoint.api == "gemini":
+        return await _pages(endpoint, provider.models_path, f"pageSize={PAGE_SIZE}", _read_gemini_page, clocks)
+    query = f"limit={PAGE_SIZE}" if provider.id == "anthropic" else ""
+    return await _pages(endpoint, provider.models_path, query, _read_data_page, clocks)
+
+
+async def _pages(
+    endpoint: Endpoint, path: str, query: str, read: Callable[[Event], tuple[list[str], str]], clocks: Timeouts
+) -> list[str]:
+    """The ids of all pages. `read` gives those of one, and what the query for the next one adds, or nothing."""
+    ids: list[str] = []
+    more = ""
+    for _ in range(MAX_PAGES):
+        asked = "&".join(part for part in (query, more) if part)
+        page = await _page(endpoint, f"{path}?{asked}" if asked else path, clocks)
+        found, more = read(page)
+        ids += found
+        if not more:
+            break
+    return ids
+
+
+async def _page(endpoint: Endpoint, path: str, clocks: Timeouts) -> dict[str, Any]:
+    if endpoint.signing is None:
+        return await get_json(endpoint, path, clocks)
+    from teamwright.models.providers.aws import endpoint_keys, sign_request
+
+    keys = await asyncio.to_thread(endpoint_keys, endpoint)
+    outgoing = OutgoingRequest(endpoint.url(path), endpoint.headers(), b"")
+    headers = sign_request(outgoing, keys, endpoint.signing.region, method="GET")
+    return await get_json(endpoint, path, clocks, headers)
+
+
+def _read_data_page(page: Event) -> tuple[list[str], str]:
+    """The Messages API, and all that has OpenAI's shape."""
+    ids = [str(row["id"]) for row in rows_of(page, "data") if "id" in row]
+    more = page.get("has_more") and page.get("last_id")
+    return ids, f"after_id={page['last_id']}" if more else ""
+
+
+def _read_gemini_page(page: Event) -> tuple[list[str], str]:
+    """Those that answer; embeddings and the like do not."""
+    ids = [
+        str(row["name"]).removeprefix("models/")
+        for row in rows_of(page, "models")
+        if "name" in row and "generateContent" in (row.get("supportedGenerationMethods") or ["generateContent"])
+    ]
+    token = page.get("nextPageToken")
+    return ids, f"pageToken={quote(str(token), safe='')}" if token else ""
+
+
+async def _list_bedrock(provider: Provider, endpoint: Endpoint, clocks: Timeouts) -> list[str]:
+    """Inference profiles, by which newer models are called, and what is served by its own id."""
+    control = replace(endpoint, base_url=endpoint.base_url.replace("//bedrock-runtime.", "//bedrock."))
+    profiles = await _pages(control, "/inference-profiles", f"maxResults={PAGE_SIZE}", _read_profiles_page, clocks)
+    query = "byInferenceType=ON_DEMAND&byOutputModality=TEXT"
+    return profiles + await _pages(control, provider.models_path, query, _read_foundation_page, clocks)
+
+
+def _read_profiles_page(page: Event) -> tuple[list[str], str]:
+    ids = [str(row["inferenceProfileId"]) for row in rows_of(page, "inferenceProfileSummaries")]
+    token = page.get("nextToken")
+    return ids, f"nextToken={quote(str(token), safe='')}" if token else ""
+
+
+def _read_foundation_page(page: Event) -> tuple[list[str], str]:
+    return [str(row["modelId"]) for row in rows_of(page, "modelSummaries")], ""

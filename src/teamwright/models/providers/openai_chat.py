@@ -1,0 +1,287 @@
+"""Chat Completions: what most servers speak that do not speak the Messages API.
+
+Servers differ in what they leave out; what one of them may not know is not sent. Format:
+https://developers.openai.com/api/reference/resources/chat (seen 2026-11-21)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from teamwright.models.answer_end import CONTENT_FILTER
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.model import Prefix
+from teamwright.models.providers.answer_events import (
+    AnswerEvents,
+    CallIds,
+    count_field,
+    given_text,
+    object_field,
+    object_list,
+)
+from teamwright.models.providers.api_format import Event, OutgoingRequest
+from teamwright.models.providers.canonical_request import (
+    ConversionCache,
+    DecodedMessage,
+    EncodedMessage,
+    PrefixFields,
+    call_arguments,
+    data_url,
+    message_images,
+    result_images,
+    result_text,
+)
+from teamwright.protocol.messages import Block, encode
+from teamwright.storage.sse import SseReader
+
+API_NAME = "openai-chat"
+NEWER_HOSTS = (".openai.com", ".azure.com")
+"""Who refuses `max_tokens`, which everybody else knows."""
+
+REASONING_HOSTS = (".deepseek.com",)
+"""Services that refuse a call in the history without `reasoning_content`, be it empty.
+https://api-docs.deepseek.com/guides/thinking_mode (seen 2026-11-23)"""
+
+_STOPS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "content_filter": CONTENT_FILTER,
+    # other servers' own words
+    "eos_token": "end_turn",
+    "model_length": "max_tokens",
+    "sensitive": CONTENT_FILTER,
+}
+_CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
+
+
+class OpenAiChat:
+    """See `Dialect`."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        host = urlsplit(endpoint.base_url).hostname or ""
+        self._limit = "max_completion_tokens" if host.endswith(NEWER_HOSTS) else "max_tokens"
+        self._by = f"{API_NAME}:{endpoint.provider}"
+        self._demands = host.endswith(REASONING_HOSTS)
+        self._conversions = ConversionCache(self._head, self._pieces)
+
+    async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
+        """The request, joined of parts that were encoded before."""
+        head, messages = self._conversions.head(prefix), self._conversions.pieces(items)
+        body = b"".join((head, b",".join(piece.encoded for piece in messages), b"]}"))
+        return OutgoingRequest(self._endpoint.url(self._endpoint.facts.path), self._endpoint.headers(), body)
+
+    def reader(self) -> SseReader:
+        """Server-sent events."""
+        return SseReader()
+
+    def translator(self, items: Sequence[bytes]) -> ChatAnswer:
+        """For one answer."""
+        return ChatAnswer(CallIds(items), self._by)
+
+    def _pieces(self, message: DecodedMessage) -> Iterable[EncodedMessage]:
+        if message.role != "assistant":
+            return _user_messages(message.blocks)
+        own = [block["thinking"] for block in message.blocks if block.get("by") == self._by]
+        return _assistant_messages(message.blocks, "".join(own) if own or self._demands else None)
+
+    def _head(self, head: PrefixFields) -> bytes:
+        fields: dict[str, Any] = {"model": head.model, "stream": True, "stream_options": {"include_usage": True}}
+        if head.max_tokens:
+            fields[self._limit] = head.max_tokens
+        if head.effort:
+            fields["reasoning_effort"] = head.effort
+        if head.tools:
+            fields["tools"] = [_tool(tool) for tool in head.tools]
+            fields |= _choice(head.tool_choice)
+        fields |= head.sampling
+        begin = encode(fields)[:-1] + b',"messages":['
+        system = head.instructions
+        return begin + encode({"role": "system", "content": system}) + b"," if system else begin
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    about = {"name": tool["name"], "description": tool.get("description", "")}
+    return {"type": "function", "function": {**about, "parameters": tool.get("input_schema") or {"type": "object"}}}
+
+
+def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
+    kind = str(choice.get("type"))
+    if kind == "tool":
+        said: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
+    else:
+        said = {"tool_choice": _CHOICES[kind]} if kind in _CHOICES else {}
+    if choice.get("disable_parallel_tool_use"):
+        said["parallel_tool_calls"] = False
+    return said
+
+
+def _user_messages(blocks: list[Block]) -> Iterable[EncodedMessage]:
+    """Results first, each a message of its own; then the texts, and images of both."""
+    seen: list[Block] = []
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            found = result_images(block)
+            seen += found
+            yield _message({"role": "tool", "tool_call_id": block["tool_use_id"], "content": _result(block, found)})
+    texts = [block["text"] for block in blocks if block.get("type") == "text"]
+    seen += message_images(blocks)
+    if seen:
+        parts: list[Event] = [{"type": "text", "text": text} for text in texts]
+        parts += [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in seen]
+        yield _message({"role": "user", "content": parts})
+    elif texts:
+        yield _message({"role": "user", "content": "\n\n".join(texts)})
+
+
+def _result(block: Block, found: list[Block]) -> str:
+    text = result_text(block)
+    if found:
+        text = f"{text}\n(its {'image follows' if len(found) == 1 else 'images follow'})".strip()
+    return f"[failed] {text}" if block.get("is_error") else text
+
+
+def _assistant_messages(blocks: list[Block], thought: str | None) -> Iterable[EncodedMessage]:
+    """An answer. `thought` is this service's own, and goes back with calls: some refuse calls without it."""
+    text = "\n\n".join(block["text"] for block in blocks if block.get("type") == "text")
+    calls = [
+        {
+            "id": block["id"],
+            "type": "function",
+            "function": {"name": block["name"], "arguments": call_arguments(block)},
+        }
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+    if calls:
+        reasoning = {} if thought is None else {"reasoning_content": thought}
+        yield _message({"role": "assistant", "content": text or None, **reasoning, "tool_calls": calls})
+    elif text:
+        yield _message({"role": "assistant", "content": text})
+
+
+def _message(message: Event) -> EncodedMessage:
+    return EncodedMessage(message["role"], encode(message))
+
+
+class ChatAnswer:
+    """What one stream of chunks means."""
+
+    def __init__(self, ids: CallIds, by: str = API_NAME) -> None:
+        self._ids = ids
+        self._by = by
+        self._events = AnswerEvents()
+        self._begun = self._refused = self._counted = False
+        self._calls: dict[object, _OpenCall] = {}
+        self._newest: _OpenCall | None = None
+
+    @property
+    def has_trailing(self) -> bool:
+        """The usage comes in a chunk of its own, behind the end."""
+        return not self._counted
+
+    def translate(self, event: Event) -> Iterable[Event]:
+        """One chunk."""
+        telling = self._events
+        if not self._begun and event.get("model"):
+            self._begun = True
+            telling.begin(event["model"])
+        if usage := object_field(event, "usage"):
+            self._count(usage)
+        for choice in object_list(event, "choices")[:1]:
+            # A server that does not stream sends a `message`.
+            self._delta(object_field(choice, "delta") or object_field(choice, "message"))
+            if choice.get("finish_reason") and not telling.has_ended:
+                self._end(str(choice["finish_reason"]))
+        return telling.take_events()
+
+    def _delta(self, delta: Event) -> None:
+        own, other = delta.get("reasoning_content"), delta.get("reasoning")
+        if isinstance(own, str) and own:
+            self._events.thinking("thinking", own, self._by)
+        elif isinstance(other, str):
+            self._events.thinking("thinking", other, API_NAME)
+        content: object = delta.get("content")
+        parts = "".join(str(part.get("text") or "") for part in object_list(delta, "content"))
+        self._events.text("text", content if isinstance(content, str) else parts)
+        if delta.get("refusal"):
+            self._refused = True
+            self._events.text("text", delta["refusal"])
+        for call in object_list(delta, "tool_calls"):
+            self._call(call)
+        if function := object_field(delta, "function_call"):
+            self._call({"index": 0, "function": function})
+
+    def _call(self, came: Event) -> None:
+        """A piece of a call. Some servers number none of them, some give all of one answer the number 0."""
+        about = object_field(came, "function")
+        id, name, index = came.get("id") or "", about.get("name") or "", came.get("index")
+        call = self._newest if index is None else self._calls.get(index)
+        if call is None or call.is_followed_by(id, name, numbered=index is not None):
+            call = self._calls[index] = _OpenCall()
+        self._newest = call
+        call.id = call.id or id
+        self._grow(call, name, about.get("arguments"))
+
+    def _grow(self, call: _OpenCall, name: str, arguments: object) -> None:
+        given = call.take(arguments)
+        if not self._events.has(call):
+            if not name:
+                return  # kept until it is known what is called
+            self._events.call(call, self._ids.id_for(call.id), name)
+            given = call.arguments
+        self._events.arguments(call, given)
+
+    def _count(self, usage: Event) -> None:
+        self._counted = True
+        read = count_field(usage, "prompt_tokens_details", "cached_tokens") or count_field(
+            usage, "prompt_cache_hit_tokens"
+        )
+        write = count_field(usage, "prompt_tokens_details", "cache_write_tokens")
+        fresh = max(0, count_field(usage, "prompt_tokens") - read - write)
+        self._events.count(fresh, count_field(usage, "completion_tokens"), read, write)
+
+    def _end(self, finish: str) -> None:
+        stop = _STOPS.get(finish, finish)
+        if self._refused:
+            stop = "refusal"
+        elif stop in ("end_turn", "tool_use"):
+            # Some say `stop` behind calls, some `tool_calls` without any.
+            stop = "tool_use" if self._events.calls else "end_turn"
+        self._events.end(stop)
+
+
+class _OpenCall:
+    """A call while its pieces come."""
+
+    __slots__ = ("arguments", "id")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.arguments = ""
+
+    def take(self, arguments: object) -> str:
+        """A piece of the arguments as text."""
+        piece = given_text(arguments)
+        self.arguments += piece
+        return piece
+
+    def is_followed_by(self, id: str, name: str, *, numbered: bool) -> bool:
+        """Whether a piece with this id and name begins another call, although it comes under the same number."""
+        if not name or (id and id == self.id):
+            return False
+        if id and self.id:
+            return True
+        return not numbered or _is_whole(self.arguments)
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False

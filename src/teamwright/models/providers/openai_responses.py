@@ -1,0 +1,264 @@
+"""The Responses API, OpenAI's own: stateless, nothing is stored there, reasoning travels encrypted with us.
+
+Its models refuse tools with reasoning in Chat Completions. Format:
+https://developers.openai.com/api/reference/resources/responses (seen 2026-11-21)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from teamwright.models.answer_end import CONTENT_FILTER
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.model import Prefix
+from teamwright.models.providers.answer_events import (
+    AnswerEvents,
+    CallIds,
+    count_field,
+    object_field,
+    object_list,
+    thinking_block,
+)
+from teamwright.models.providers.api_format import Event, OutgoingRequest
+from teamwright.models.providers.canonical_request import (
+    PROVIDER_KEY,
+    ConversionCache,
+    DecodedMessage,
+    EncodedMessage,
+    PrefixFields,
+    call_arguments,
+    data_url,
+    result_images,
+    result_text,
+)
+from teamwright.models.service_error import ServiceAnswer, ServiceError, parse_event_error
+from teamwright.protocol.messages import Block, encode
+from teamwright.storage.sse import SseReader
+
+API_NAME = "openai-responses"
+
+_INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": CONTENT_FILTER}
+_CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
+
+
+class OpenAiResponses:
+    """See `Dialect`."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._conversions = ConversionCache(_head, _pieces)
+
+    async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
+        """The request, joined of parts that were encoded before."""
+        head, pieces = self._conversions.head(prefix), self._conversions.pieces(items)
+        body = b"".join((head, b",".join(piece.encoded for piece in pieces), b"]}"))
+        return OutgoingRequest(self._endpoint.url(self._endpoint.facts.path), self._endpoint.headers(), body)
+
+    def reader(self) -> SseReader:
+        """Server-sent events."""
+        return SseReader()
+
+    def translator(self, items: Sequence[bytes]) -> ResponsesAnswer:
+        """For one answer."""
+        return ResponsesAnswer(CallIds(items))
+
+
+def _head(head: PrefixFields) -> bytes:
+    fields: dict[str, Any] = {"model": head.model, "stream": True, "store": False}
+    if head.max_tokens:
+        fields["max_output_tokens"] = head.max_tokens
+    if head.system:
+        fields["instructions"] = head.instructions
+    if head.tools:
+        fields["tools"] = [_tool(tool) for tool in head.tools]
+        fields |= _choice(head.tool_choice)
+        # Prompts that begin alike go to one machine, which has them in its cache.
+        fields["prompt_cache_key"] = hashlib.sha256(encode(fields["tools"])).hexdigest()[:32]
+    if reasoning := {**head.thinking, **({"effort": head.effort} if head.effort else {})}:
+        fields["reasoning"] = reasoning
+    fields |= head.sampling
+    return encode(fields)[:-1] + b',"input":['
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    schema = tool.get("input_schema") or {"type": "object"}
+    about = {"name": tool["name"], "description": tool.get("description", "")}
+    return {"type": "function", **about, "parameters": schema, "strict": False}
+
+
+def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
+    kind = str(choice.get("type"))
+    said: dict[str, Any] = {"tool_choice": _CHOICES[kind]} if kind in _CHOICES else {}
+    if kind == "tool":
+        said["tool_choice"] = {"type": "function", "name": choice["name"]}
+    if choice.get("disable_parallel_tool_use"):
+        said["parallel_tool_calls"] = False
+    return said
+
+
+def _pieces(message: DecodedMessage) -> Iterable[EncodedMessage]:
+    make = _assistant_items if message.role == "assistant" else _user_items
+    for item in make(message.blocks):
+        yield EncodedMessage(message.role, encode(item))
+
+
+def _user_items(blocks: list[Block]) -> Iterable[Event]:
+    parts: list[Event] = []
+    for block in blocks:
+        kind = block.get("type")
+        if kind == "tool_result":
+            yield {"type": "function_call_output", "call_id": block["tool_use_id"], "output": _output(block)}
+        elif kind == "text":
+            parts.append({"type": "input_text", "text": block["text"]})
+        elif kind == "image" and block["source"].get("type") == "base64":
+            parts.append(_image(block))
+    if parts:
+        yield {"role": "user", "content": parts}
+
+
+def _output(block: Block) -> str | list[Event]:
+    text = result_text(block)
+    text = f"[failed] {text}" if block.get("is_error") else text
+    found = result_images(block)
+    if not found:
+        return text
+    before: list[Event] = [{"type": "input_text", "text": text}] if text else []
+    return [*before, *map(_image, found)]
+
+
+def _image(block: Block) -> Event:
+    return {"type": "input_image", "image_url": data_url(block), "detail": "auto"}
+
+
+def _assistant_items(blocks: list[Block]) -> Iterable[Event]:
+    """An answer. Reasoning is left out when nothing comes after it: the API refuses such an item."""
+    last = max((at for at, block in enumerate(blocks) if block.get("type") in ("text", "tool_use")), default=-1)
+    for block in blocks[: last + 1]:
+        kind = block.get("type")
+        if kind == "text":
+            yield {"role": "assistant", "content": block["text"]}
+        elif kind == "tool_use":
+            given = call_arguments(block)
+            yield {"type": "function_call", "call_id": block["id"], "name": block["name"], "arguments": given}
+        elif kind == "thinking" and block.get(PROVIDER_KEY) == API_NAME and block.get("signature"):
+            summary = [{"type": "summary_text", "text": block["thinking"]}] if block.get("thinking") else []
+            known = {"id": block["id"]} if block.get("id") else {}
+            yield {"type": "reasoning", **known, "summary": summary, "encrypted_content": block["signature"]}
+
+
+class ResponsesAnswer:
+    """What one stream of events means."""
+
+    has_trailing = False
+
+    def __init__(self, ids: CallIds) -> None:
+        self._ids = ids
+        self._events = AnswerEvents()
+        self._refused = False
+        self._grown: set[object] = set()
+
+    def translate(self, event: Event) -> Iterable[Event]:
+        """One event."""
+        hear = _HANDLERS.get(str(event.get("type")))
+        if hear is not None and not self._events.has_ended:
+            hear(self, event)
+        return self._events.take_events()
+
+    def created(self, event: Event) -> None:
+        """Who answers."""
+        self._events.begin(event["response"].get("model"))
+
+    def added(self, event: Event) -> None:
+        """A call or some reasoning begins; text does with its first piece."""
+        item, place = event["item"], event["output_index"]
+        if item["type"] == "function_call":
+            self._events.call(place, self._ids.id_for(item.get("call_id")), item.get("name"))
+            self._arguments(place, item.get("arguments"))
+        elif item["type"] == "reasoning":
+            self._events.open(place, {**thinking_block(API_NAME), "id": item.get("id") or ""})
+
+    def text(self, event: Event) -> None:
+        """Text grows."""
+        self._events.text((event["output_index"], event.get("content_index")), str(event.get("delta") or ""))
+
+    def refusal(self, event: Event) -> None:
+        """The words of a refusal grow."""
+        self._refused = True
+        self.text(event)
+
+    def thought(self, event: Event) -> None:
+        """Reasoning that may be shown grows, in parts that are paragraphs."""
+        place, part = event["output_index"], (event["output_index"], event.get("summary_index"), "thought")
+        between = "\n\n" if part not in self._grown and place in self._grown else ""
+        self._grown |= {place, part}
+        self._events.thinking(place, between + str(event.get("delta") or ""), API_NAME)
+
+    def argument(self, event: Event) -> None:
+        """The arguments of a call grow."""
+        self._arguments(event["output_index"], event.get("delta"))
+
+    def _arguments(self, place: object, given: object) -> None:
+        if given:
+            self._grown.add(place)
+            self._events.arguments(place, given)
+
+    def done(self, event: Event) -> None:
+        """What an item came to. A server that sent no pieces says all of it here."""
+        item, place = event["item"], event["output_index"]
+        if not self._events.has(place) and item["type"] in ("function_call", "reasoning"):
+            self.added({**event, "item": {**item, "arguments": ""}})
+        if item["type"] == "function_call" and place not in self._grown:
+            self._arguments(place, item.get("arguments"))
+        elif item["type"] == "reasoning" and item.get("encrypted_content"):
+            self._events.signature(place, item["encrypted_content"], API_NAME)
+        elif item["type"] == "message":
+            self._message(place, object_list(item, "content"))
+
+    def _message(self, place: object, parts: Iterable[Event]) -> None:
+        for index, part in enumerate(parts):
+            self._refused |= part.get("type") == "refusal"
+            if not self._events.has((place, index)):
+                self._events.text((place, index), str(part.get("text") or part.get("refusal") or ""))
+
+    def completed(self, event: Event) -> None:
+        """The answer is whole, or ends before it is."""
+        response = event["response"]
+        usage = object_field(response, "usage")
+        read = count_field(usage, "input_tokens_details", "cached_tokens")
+        write = count_field(usage, "input_tokens_details", "cache_write_tokens")
+        fresh = max(0, count_field(usage, "input_tokens") - read - write)
+        self._events.count(fresh, count_field(usage, "output_tokens"), read, write)
+        why = str(object_field(response, "incomplete_details").get("reason") or "")
+        status = str(response.get("status") or "completed")
+        if status != "completed":
+            stop = _INCOMPLETE.get(why, why or status)
+        elif self._refused:
+            stop = "refusal"
+        else:
+            stop = "tool_use" if self._events.calls else "end_turn"
+        self._events.end(stop)
+
+    def failed(self, event: Event) -> None:
+        """There is no answer."""
+        response = event["response"]
+        if not response.get("error"):
+            raise ServiceError("http", "the response failed", ServiceAnswer(500))
+        raise parse_event_error(encode({"error": response["error"]}), "")
+
+
+_HANDLERS: dict[str, Callable[[ResponsesAnswer, Event], None]] = {
+    "response.created": ResponsesAnswer.created,
+    "response.output_item.added": ResponsesAnswer.added,
+    "response.output_text.delta": ResponsesAnswer.text,
+    "response.refusal.delta": ResponsesAnswer.refusal,
+    "response.reasoning_summary_text.delta": ResponsesAnswer.thought,
+    "response.reasoning_text.delta": ResponsesAnswer.thought,
+    "response.function_call_arguments.delta": ResponsesAnswer.argument,
+    "response.output_item.done": ResponsesAnswer.done,
+    "response.completed": ResponsesAnswer.completed,
+    "response.incomplete": ResponsesAnswer.completed,
+    "response.failed": ResponsesAnswer.failed,
+}
+"""Which of its events say something; the others are signs of progress."""

@@ -1,0 +1,321 @@
+"""The player of one part: what was heard and captured in a conversation, and which turn answers it.
+
+Everything it remembers can be rebuilt from the conversation, so a resumed one goes on where it was. It decodes
+only what is new. Below: the file format and what was heard. It knows no request, no stream and no pace.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from typing import Any, TypeAlias, cast
+
+from teamwright.models.scripted.script_file import ScriptCall, ScriptPart, ScriptTurn, TurnConditions
+from teamwright.models.scripted.script_template import fill_deep
+from teamwright.protocol.message_xml import MESSAGE, MESSAGE_PATTERN, PEER_NOTE, REMINDER, parse_sender, unescape_tags
+from teamwright.protocol.messages import Block, message_text, text_block, tool_calls
+from teamwright.protocol.values import dataclass
+
+TASK_LIST = "task-list"
+"""The sender of claimed tasks."""
+
+_ENVELOPE = re.compile(rf"(?:{re.escape(PEER_NOTE)}\n)?{MESSAGE_PATTERN}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class HeardText:
+    """A text that an agent was told. `sender` is a name, `user`, or `system` for reminders of the runtime."""
+
+    sender: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeardResult:
+    """The result of a tool call, as text."""
+
+    call_id: str
+    text: str
+    is_error: bool
+
+
+def parse_user_message(content: str | Iterable[Block]) -> tuple[list[HeardText], list[HeardResult]]:
+    """The texts and results of one user message, in order."""
+    if isinstance(content, str):
+        return _notes(content), []
+    notes: list[HeardText] = []
+    outcomes: list[HeardResult] = []
+    for block in content:
+        kind = block.get("type")
+        if kind == "text":
+            notes += _notes(block["text"])
+        elif kind == "tool_result":
+            body = block.get("content") or ""
+            text = body if isinstance(body, str) else message_text(body)
+            outcomes.append(HeardResult(block["tool_use_id"], text, bool(block.get("is_error"))))
+    return notes, outcomes
+
+
+def _notes(text: str) -> list[HeardText]:
+    if f"<{MESSAGE} " not in text:
+        return _plain(text)
+    notes: list[HeardText] = []
+    at = 0
+    for found in _ENVELOPE.finditer(text):
+        notes += _plain(text[at : found.start()])
+        notes.append(HeardText(parse_sender(found[1]), unescape_tags(found[2])))
+        at = found.end()
+    return notes + _plain(text[at:])
+
+
+def _plain(text: str) -> list[HeardText]:
+    text = text.strip()
+    if not text:
+        return []
+    return [HeardText("system" if text.startswith(f"<{REMINDER}") else "user", text)]
+
+
+CallNumberLookup: TypeAlias = Callable[[str], str]
+"""The runtime's number of a call (`c7`) for a tool_use_id; empty when it has none."""
+
+MAX_REPEATS = 10
+"""How often a turn whose call was interrupted is played anew."""
+
+_ANSWER = b'{"role":"assistant"'
+_CALL_ID = re.compile(r"call_(\d+)_(\d+)_[0-9a-f]{8}_\d+")
+_NO_TEXT = HeardText("", "")
+"""Stands for: the conditions hold and take none of the texts that were heard."""
+
+
+class ScriptPlayError(Exception):
+    """No turn fits, or a template needs a name that nothing has given yet; the text says which."""
+
+
+@dataclass(slots=True)
+class _UsedTurn:
+    """A turn that was chosen: the text it took, and what its end of the turn swept away."""
+
+    number: int
+    note: HeardText
+    swept: list[HeardText]
+
+
+@dataclass(slots=True)
+class ScriptPlayer:
+    """Plays one part in one conversation. `texts` starts with what is given from outside."""
+
+    agent: str
+    part: ScriptPart
+    texts: dict[str, str]
+    receipts: CallNumberLookup
+    repeat_pattern: re.Pattern[str] | None = None
+    _turns: Sequence[ScriptTurn] = ()
+    _seen: int = 0
+    _call_count: int = 0
+    _run_id: str = field(default_factory=lambda: secrets.token_hex(4))
+    _open: _UsedTurn | None = None
+    _last: list[Block] | None = None
+    _notes: list[HeardText] = field(default_factory=list[HeardText])
+    _outcomes: list[HeardResult] = field(default_factory=list[HeardResult])
+    _used: dict[int, HeardText] = field(default_factory=dict[int, HeardText])
+    _repeated: dict[int, int] = field(default_factory=dict[int, int])
+    _calls: dict[str, tuple[int, ScriptCall]] = field(default_factory=dict[str, tuple[int, ScriptCall]])
+    _named: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        self._turns = self.part.turns + self.part.otherwise
+
+    def answer(self, items: Sequence[bytes]) -> list[Block]:
+        """The content of the answer to these messages. Raises ScriptPlayError.
+
+        The same messages get the same answer: a reply that was lost on the way is given once more.
+        """
+        if self._last is None or len(items) != self._seen:
+            self._read_new(items)
+            self._last = self._play()
+        return list(self._last)
+
+    # ── taking in ──
+
+    def _read_new(self, items: Sequence[bytes]) -> None:
+        """Decode what is new. Our own answers are recognised; those of an earlier life are played over."""
+        if len(items) < self._seen:  # the history was compacted: only its end can be new
+            self._seen, self._open = max(0, len(items) - 1), None
+        for raw in items[self._seen :]:
+            if self._open is not None and raw.startswith(_ANSWER):
+                self._confirm_answer([])  # ours of a moment ago: nothing in it is new
+                continue
+            item = cast("dict[str, Any]", json.loads(raw.decode("utf-8", "replace")))
+            if item["role"] == "assistant":
+                self._confirm_answer(item["content"])
+            else:
+                self._undo()
+                self._listen(item["content"])
+        self._seen = len(items)
+        self._undo()
+
+    def _confirm_answer(self, content: str | list[Block]) -> None:
+        """An answer that the history has: ours of a moment ago, or one of an earlier life."""
+        if self._open is None:
+            self._replay([] if isinstance(content, str) else content)
+        self._open = self._last = None
+        self._outcomes = []
+
+    def _replay(self, content: list[Block]) -> None:
+        """Mark the turn of an answer as used: by the ids of its calls, or by choosing once more."""
+        calls = tool_calls(content)
+        marks = [(call.id, mark) for call in calls if (mark := _CALL_ID.fullmatch(call.id))]
+        if not calls:
+            chosen = self._choose()
+            if chosen is not None:
+                self._use(*chosen)
+        elif marks and int(marks[0][1][1]) < len(self._turns):
+            number = int(marks[0][1][1])
+            self._use(number, self._fits(self._turns[number].when) or _NO_TEXT)
+            entries = dict(enumerate(self._turns[number].calls))
+            for call_id, mark in marks:
+                if int(mark[2]) in entries:
+                    self._register(call_id, number, entries[int(mark[2])])
+
+    def _undo(self) -> None:
+        """Take back the use of a turn whose answer never came into the history."""
+        if self._open is None:
+            return
+        self._used.pop(self._open.number, None)
+        self._put_back(self._open.note)
+        self._notes += self._open.swept
+        self._open = self._last = None
+
+    def _put_back(self, note: HeardText) -> None:
+        if note is not _NO_TEXT:
+            self._notes.insert(0, note)
+
+    def _listen(self, content: str | list[Block]) -> None:
+        notes, outcomes = parse_user_message(content)
+        for note in notes:
+            self._notes.append(note)
+            self._capture(self.part.hear, note.text)
+        for outcome in outcomes:
+            self._outcomes.append(outcome)
+            self._result(outcome)
+
+    def _result(self, outcome: HeardResult) -> None:
+        """Capture from a result of ours; an interrupted call frees its turn."""
+        number, call = self._calls.get(outcome.call_id, (-1, None))
+        if call is None:
+            return
+        if outcome.is_error and self.repeat_pattern is not None and self.repeat_pattern.search(outcome.text):
+            self._repeated[number] = self._repeated.get(number, 0) + 1
+            if self._repeated[number] <= MAX_REPEATS:
+                self._put_back(self._used.pop(number, _NO_TEXT))
+                return
+        if not outcome.is_error:
+            self._capture(call.capture, outcome.text)
+        for name, text in call.default.items():
+            self.texts.setdefault(name, text)
+
+    def _capture(self, patterns: Sequence[re.Pattern[str]], text: str) -> None:
+        for pattern in patterns:
+            found = pattern.search(text)
+            if found is not None:
+                self.texts.update({name: value for name, value in found.groupdict().items() if value is not None})
+
+    # ── choosing ──
+
+    def _choose(self) -> tuple[int, HeardText] | None:
+        """The first turn whose conditions hold and that is not used up, with the text that it takes."""
+        for number, turn in enumerate(self._turns):
+            if number not in self._used or turn.repeat:
+                note = self._fits(turn.when)
+                if note is not None:
+                    return number, note
+        return None
+
+    def _fits(self, when: TurnConditions) -> HeardText | None:
+        """The text that the conditions take; None when they do not hold."""
+        if when.have and not all(self.texts.get(name) for name in when.have):
+            return None
+        if when.missing and any(self.texts.get(name) for name in when.missing):
+            return None
+        if (when.tool or when.result) and not any(self._matches_result(when, outcome) for outcome in self._outcomes):
+            return None
+        if not (when.text or when.sender or when.task):
+            return _NO_TEXT
+        return next((note for note in self._notes if _matches_text(when, note)), None)
+
+    def _matches_result(self, when: TurnConditions, outcome: HeardResult) -> bool:
+        _, call = self._calls.get(outcome.call_id, (-1, None))
+        if when.tool is not None and (call is None or call.tool != when.tool):
+            return False
+        return when.result is None or when.result.search(outcome.text) is not None
+
+    def _use(self, number: int, note: HeardText) -> _UsedTurn:
+        """Mark a turn as used and take its text away. An answer without calls ends the turn: nothing heard stays."""
+        turn = self._turns[number]
+        self._used[number] = note
+        for one in self._notes if note is _NO_TEXT else [note]:
+            self._capture(turn.capture_text, one.text)
+        if note is not _NO_TEXT:
+            self._notes.remove(note)
+        swept: list[HeardText] = []
+        if not turn.calls:
+            swept, self._notes = self._notes, swept
+        return _UsedTurn(number, note, swept)
+
+    # ── playing ──
+
+    def _play(self) -> list[Block]:
+        chosen = self._choose()
+        if chosen is None:
+            raise ScriptPlayError(f'the script has no turn for "{self.agent}" here')
+        turn = self._turns[chosen[0]]
+        self._open = self._use(*chosen)
+        try:
+            return self._content(turn)
+        except KeyError as lacking:
+            self._undo()
+            raise ScriptPlayError(f'{turn.label} needs "{lacking.args[0]}", which nothing has given yet') from None
+
+    def _content(self, turn: ScriptTurn) -> list[Block]:
+        """The blocks of a turn, freshly made. Raises KeyError with a name that has no text."""
+        content: list[Block] = []
+        if turn.say is not None:
+            said = turn.say.fill(self._look)
+            content += [text_block(said)] if said.strip() else []
+        number = self._open.number if self._open else 0
+        for entry, call in enumerate(turn.calls):
+            if call.have and not all(self.texts.get(name) for name in call.have):
+                continue
+            self._call_count += 1
+            call_id = f"call_{number}_{entry}_{self._run_id}_{self._call_count}"
+            made: dict[str, Any] = fill_deep(call.input, self._look)
+            content.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": made})
+            self._register(call_id, number, call)
+        if not content:
+            self._undo()
+            raise ScriptPlayError(f"{turn.label} comes to nothing: all that it has is left out")
+        return content
+
+    def _register(self, call_id: str, number: int, call: ScriptCall) -> None:
+        self._calls[call_id] = (number, call)
+        if call.name:
+            self._named[call.name] = call_id
+
+    def _look(self, name: str) -> str:
+        if not name.startswith("call."):
+            return self.texts[name]
+        call_id = self._named.get(name.removeprefix("call."))
+        if call_id is None:
+            raise KeyError(name)
+        return self.receipts(call_id) or "?"
+
+
+def _matches_text(when: TurnConditions, note: HeardText) -> bool:
+    if when.task is not None and (note.sender != TASK_LIST or not when.task.search(note.text)):
+        return False
+    if when.sender is not None and not when.sender.search(note.sender):
+        return False
+    return when.text is None or when.text.search(note.text) is not None

@@ -1,0 +1,141 @@
+"""Templates of a script: text with `{{name}}` that is filled from what was captured, and nothing else.
+
+Compiled once when the script is read. `{{name|sh}}` fills in one quoted word for a POSIX shell, because file
+names are other people's words; `{{?name}}` drops its line when the name has no text. No arithmetic, no code.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+from teamwright.protocol.values import dataclass
+
+Lookup: TypeAlias = Callable[[str], str]
+"""The text of a name; raises KeyError for one that nothing has given yet."""
+
+_SLOT = re.compile(r"\{\{ *([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+)?)(\|sh)? *\}\}")
+_GUARD = re.compile(r"\{\{ *\?([A-Za-z_][A-Za-z0-9_]*) *\}\}")
+
+SlotOrText: TypeAlias = str | tuple[str, bool]
+"""Literal text, or a slot: a name, and whether it is quoted for a shell."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLine:
+    """Some lines of a template that stand or fall together: they are left out when a guard's name has no text."""
+
+    guards: tuple[str, ...]
+    pieces: tuple[SlotOrText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with slots `{{name}}` and guards `{{?name}}`."""
+
+    lines: tuple[TemplateLine, ...]
+
+    @classmethod
+    def compile(cls, text: str) -> Template:
+        """The template of a text; whatever does not look like a slot stays as it is."""
+        if not _GUARD.search(text):
+            return cls((TemplateLine((), _pieces(text)),))
+        lines = text.split("\n")
+        ends = ["\n"] * (len(lines) - 1) + [""]
+        made = [
+            TemplateLine(tuple(_GUARD.findall(line)), _pieces(_GUARD.sub("", line) + end))
+            for line, end in zip(lines, ends, strict=True)
+        ]
+        return cls(tuple(made))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a mere text."""
+        return not any(line.guards or any(not isinstance(piece, str) for piece in line.pieces) for line in self.lines)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names it uses."""
+        slots = {piece[0] for line in self.lines for piece in line.pieces if not isinstance(piece, str)}
+        return frozenset(slots.union(*(line.guards for line in self.lines)))
+
+    def fill(self, look: Lookup) -> str:
+        """The text with its slots filled. Raises KeyError with the first name that has no text."""
+        kept = (line for line in self.lines if all(_has(name, look) for name in line.guards))
+        return "".join(
+            piece if isinstance(piece, str) else _slot(piece, look) for line in kept for piece in line.pieces
+        )
+
+
+def _pieces(text: str) -> tuple[SlotOrText, ...]:
+    pieces: list[SlotOrText] = []
+    at = 0
+    for slot in _SLOT.finditer(text):
+        if slot.start() > at:
+            pieces.append(text[at : slot.start()])
+        pieces.append((slot[1], slot[2] is not None))
+        at = slot.end()
+    if at < len(text):
+        pieces.append(text[at:])
+    return tuple(pieces)
+
+
+def _has(name: str, look: Lookup) -> bool:
+    try:
+        return bool(look(name))
+    except KeyError:
+        return False
+
+
+def _slot(piece: tuple[str, bool], look: Lookup) -> str:
+    name, quoted = piece
+    text = look(name)
+    return shlex.quote(text) if quoted else text
+
+
+def compile_deep(value: Any) -> Any:
+    """The value with every string that has slots replaced by its Template; keys of objects are left alone."""
+    if isinstance(value, str):
+        template = Template.compile(value)
+        return value if template.is_plain else template
+    if isinstance(value, dict):
+        return {key: compile_deep(inner) for key, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [compile_deep(inner) for inner in cast("list[Any]", value)]
+    return value
+
+
+def fill_deep(value: Any, look: Lookup) -> Any:
+    """A fresh copy of a compiled value with all slots filled. Raises KeyError as `Template.fill` does."""
+    if isinstance(value, Template):
+        return value.fill(look)
+    if isinstance(value, dict):
+        return {key: fill_deep(inner, look) for key, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [fill_deep(inner, look) for inner in cast("list[Any]", value)]
+    return value
+
+
+def names_deep(value: Any) -> Iterator[str]:
+    """Every name that a compiled value needs."""
+    if isinstance(value, Template):
+        yield from value.names
+    elif isinstance(value, dict):
+        for inner in cast("dict[str, Any]", value).values():
+            yield from names_deep(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from names_deep(inner)
+
+
+def insert_constants(value: Any, texts: Mapping[str, str]) -> Any:
+    """The value with the script's own constant texts put into its strings; other slots stay."""
+    if isinstance(value, str):
+        return _SLOT.sub(lambda slot: texts.get(slot[1], slot[0]) if slot[2] is None else slot[0], value)
+    if isinstance(value, dict):
+        return {key: insert_constants(inner, texts) for key, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [insert_constants(inner, texts) for inner in cast("list[Any]", value)]
+    return value

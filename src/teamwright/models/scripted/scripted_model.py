@@ -1,0 +1,199 @@
+"""The scripted model: plays a script file as a model would answer, with real tool calls and templates for words.
+
+Product, not a test's fake: the demo and `--model scripted:FILE` run on it. It is handed the same requests as any
+other model. Below: the file format and the player of one part. Knows no tool, no team and no demo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from teamwright.models.effort import LEVELS
+from teamwright.models.model import Failure, ModelCard, Part, Reply, Request, TextPart
+from teamwright.models.scripted.script_file import ScriptFile, read_script, script_agent_name
+from teamwright.models.scripted.script_player import CallNumberLookup, ScriptPlayer, ScriptPlayError
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.messages import Block, text_block
+from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
+
+_USAGE = Usage(requests=1)
+"""A scripted answer reads no tokens and costs nothing."""
+
+
+def no_call_numbers(call_id: str) -> str:
+    """For scripts that run without a runtime that numbers calls."""
+    return ""
+
+
+@dataclass(slots=True)
+class Script:
+    """A script that was read and checked. `pace_s` is waited before each reply, in seconds; set it to override."""
+
+    file: ScriptFile
+    where: str
+    pace_s: float = 0.0
+    card: ModelCard = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = f"scripted:{self.where}"
+        free: dict[str, Any] = {"usd_in": 0.0, "usd_out": 0.0, "images": False, "caching": False}
+        self.card = ModelCard(name, name, "scripted", efforts=LEVELS, **free)
+
+    @classmethod
+    def load(cls, path: Path) -> Script:
+        """The script in a file. Raises CannotStart (`bad-script`) with the file and the place of the mistake."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise _unreadable(path, "it is not UTF-8") from None
+        except OSError as error:
+            raise _unreadable(path, error.strerror or str(error)) from None
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> Script:
+        """The script in a TOML text; `where` names it in errors. Raises CannotStart (`bad-script`)."""
+        file = read_script(text, where)
+        return cls(file, where, file.pace_ms / 1000)
+
+    @property
+    def name(self) -> str:
+        """The script's own name."""
+        return self.file.name
+
+    @property
+    def required_names(self) -> tuple[str, ...]:
+        """The names that must be supplied from outside."""
+        return self.file.required_names
+
+    def model(
+        self, agent: str, given: Mapping[str, str] | None = None, receipts: CallNumberLookup = no_call_numbers
+    ) -> ScriptedAgent:
+        """The model of one agent's conversation.
+
+        `given` supplies the names of `[script] given`; `receipts` tells the runtime's number of a call (`c7`).
+        Raises CannotStart (`bad-script`) when a name is not supplied.
+        """
+        supplied = dict(given or {})
+        lacking = [name for name in self.file.required_names if name not in supplied]
+        if lacking:
+            raise CannotStart(
+                "bad-script",
+                f"the script needs {', '.join(lacking)} from outside",
+                looked_at=[("file", self.where)],
+                do=["name another model: --model MODEL"],
+                note="nothing was started",
+            )
+        return ScriptedAgent(
+            self,
+            ScriptPlayer(script_agent_name(agent), self.file.part(agent), supplied, receipts, self.file.repeat_pattern),
+        )
+
+    def ensemble(
+        self, given: Mapping[str, str] | None = None, receipts: CallNumberLookup = no_call_numbers
+    ) -> ScriptedEnsemble:
+        """One model for all agents of a run: whoever asks (`Request.asker`) plays its own part.
+
+        Raises CannotStart (`bad-script`) when a name of `[script] given` is not supplied.
+        """
+        return ScriptedEnsemble(self, dict(given or {}), receipts)
+
+
+class ScriptedAgent:
+    """The model of one conversation. Not to be shared: it remembers what it has answered."""
+
+    def __init__(self, script: Script, player: ScriptPlayer) -> None:
+        self._script = script
+        self._player = player
+
+    @property
+    def card(self) -> ModelCard:
+        """Free of charge, named after the script."""
+        return self._script.card
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
+        """The next answer of the script; a Failure (`bad-script`) when no turn fits or a name has no text."""
+        if self._script.pace_s > 0:
+            await asyncio.sleep(self._script.pace_s)
+        if request.aside:
+            said = text_block(f"[{len(request.items) - 1} messages came before; a script writes no summary of them.]")
+            yield Reply([said], "end_turn", _USAGE, self.card.wire)
+            return
+        try:
+            content = self._player.answer(request.items)
+        except ScriptPlayError as error:
+            yield Failure("bad-script", str(error), looked_at=(("file", self._script.where),))
+            return
+        for text in text_pieces(content):
+            yield TextPart(text)
+        calls = bool(content) and content[-1]["type"] == "tool_use"
+        yield Reply(content, "tool_use" if calls else "end_turn", _USAGE, self.card.wire)
+
+
+class ScriptedEnsemble:
+    """All parts of a script behind one Model: each asker has a player of its own, made when it first asks."""
+
+    def __init__(self, script: Script, given: Mapping[str, str], receipts: CallNumberLookup) -> None:
+        self._script = script
+        self._given = given
+        self._receipts = receipts
+        self._players: dict[str, tuple[bytes, ScriptedAgent]] = {}
+        script.model("", given)  # a name that is lacking is found before anything starts
+
+    @property
+    def card(self) -> ModelCard:
+        """Free of charge, named after the script."""
+        return self._script.card
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def stream(self, request: Request) -> AsyncGenerator[Part, None]:
+        """The next answer of the asker's part. A conversation that begins anew gets a new player."""
+        first = request.items[0] if request.items else b""
+        known = self._players.get(request.agent_name)
+        if known is not None and request.aside:
+            return known[1].stream(request)
+        if known is None or (known[0] != first and not any(_is_answer(item) for item in request.items)):
+            known = (first, self._script.model(request.agent_name, self._given, self._receipts))
+            self._players[request.agent_name] = known
+        return known[1].stream(request)
+
+
+def text_pieces(content: list[Block]) -> Iterator[str]:
+    """The text of an answer in at most four pieces a block, cut at blanks, as a stream would bring it."""
+    for block in content:
+        if block["type"] == "text":
+            yield from _pieces(block["text"])
+
+
+def _pieces(text: str) -> Iterator[str]:
+    size = max(24, -(-len(text) // 4))
+    at = 0
+    while at < len(text):
+        last = at + size >= len(text)
+        end = len(text) if last else (text.rfind(" ", at + size // 2, at + size) + 1) or at + size
+        yield text[at:end]
+        at = end
+
+
+def _is_answer(item: bytes) -> bool:
+    return item.startswith(b'{"role":"assistant"')
+
+
+def _unreadable(path: Path, why: str) -> CannotStart:
+    return CannotStart(
+        "bad-script",
+        "the script cannot be read",
+        looked_at=[("file", str(path)), ("why", why)],
+        do=["teamwright -p … --model scripted:FILE   (FILE: docs/script-format.md)"],
+        note="nothing was started",
+    )

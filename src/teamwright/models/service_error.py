@@ -1,0 +1,264 @@
+"""What went wrong with a request, whether it is worth another try, and how a person is told.
+
+The only place that reads a service's errors. Shapes and types:
+https://platform.claude.com/docs/en/api/errors (seen 2026-11-20),
+https://developers.openai.com/api/docs/guides/error-codes, https://ai.google.dev/gemini-api/docs/troubleshooting,
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html (seen 2026-11-21).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from email.utils import mktime_tz, parsedate_tz
+from typing import Any, cast
+
+from teamwright.protocol.values import dataclass
+
+STATUS_BY_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "conflict_error": 409,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+    # OpenAI's shape
+    "invalid_api_key": 401,
+    "insufficient_quota": 402,
+    "model_not_found": 404,
+    "context_length_exceeded": 400,
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    # Google's
+    "QUOTA_PER_DAY": 402,
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "API_KEY_INVALID": 401,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+    # Bedrock's, inside a stream
+    "validationException": 400,
+    "throttlingException": 429,
+    "internalServerException": 500,
+    "modelStreamErrorException": 500,
+    "serviceUnavailableException": 503,
+}
+"""The status that belongs to an error type, for errors that come inside a stream or with status 200."""
+
+_STATUS_BY_REASON = {"insufficient_quota": 402, "API_KEY_INVALID": 401, "QUOTA_PER_DAY": 402}
+"""Types that say more than the status they come with: nothing to wait for, and a wrong key."""
+
+_CONTEXT_FULL = re.compile(
+    r"prompt is too long|exceeds? (the )?(available )?context|context[ _](length|window|size|limit)|too many tokens"
+    r"|input is too long|input token count .{0,40}exceeds",
+    re.I,
+)
+_FULL_TYPES = frozenset({"request_too_large", "exceed_context_size_error", "context_length_exceeded"})
+
+
+_KEY_TYPES = frozenset(
+    {
+        *("authentication_error", "invalid_api_key", "API_KEY_INVALID", "UNAUTHENTICATED"),
+        *("UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignatureException"),
+        *("InvalidClientTokenId", "ExpiredTokenException", "MissingAuthenticationTokenException"),
+    }
+)
+_KEY_WRONG = re.compile(
+    r"\b(invalid|incorrect|expired|missing|bad|wrong|unknown|no) ((x-)?(api|access|auth\w*|security|session)[ -]?)?"
+    r"(key|token|credentials?)\b"
+    r"|\b(key|token|credentials?)\b.{0,30}\b(invalid|not valid|expired|revoked|disabled|incorrect)\b",
+    re.I,
+)
+
+
+class ServiceError(Exception):
+    """A request that failed. Never leaves this room: it becomes a Retrying or a Failure part.
+
+    `kind` is `http` (the service answered with an error), `connect` (it was not reached), `broken` (the answer
+    stopped short), `stalled` (nothing but signs of life came), `strange` (what came is no answer) or `setup` (no
+    connection can be made with the proxy or the certificates that the environment names).
+    """
+
+    def __init__(self, kind: str, message: str, answer: ServiceAnswer | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.answer = answer or ServiceAnswer()
+        self.events: Sequence[Mapping[str, Any]] = ()
+        """Events of the Messages API that came with it, such as counts: what was used is paid."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAnswer:
+    """What the service said with its error. `status` 0: nothing."""
+
+    status: int = 0
+    type: str = ""
+    request_id: str = ""
+    retry_after_s: float | None = None
+    should_retry: bool | None = None
+
+
+def is_throttled(trouble: ServiceError) -> bool:
+    """Whether everybody with the same key should pause."""
+    return trouble.answer.status in (429, 529)
+
+
+def is_worth_retrying(trouble: ServiceError) -> bool:
+    """Whether the same request may go well on another try. What the service says of it wins."""
+    if trouble.answer.should_retry is not None:
+        return trouble.answer.should_retry
+    if trouble.kind == "http":
+        status = trouble.answer.status
+        return status in (408, 409, 429) or status >= 500
+    return trouble.kind in ("connect", "broken", "stalled")
+
+
+def is_key_refused(trouble: ServiceError) -> bool:
+    """Whether the service refused the key: with 401 always, with 403 where it says so."""
+    answer = trouble.answer
+    said_so = answer.type in _KEY_TYPES or _KEY_WRONG.search(trouble.message)
+    return answer.status == 401 or (answer.status == 403 and bool(said_so))
+
+
+def is_context_full(trouble: ServiceError) -> bool:
+    """Whether the request was refused for its size."""
+    answer = trouble.answer
+    if answer.status == 413 or answer.type in _FULL_TYPES:
+        return True
+    return answer.status in (400, 422, 500) and bool(_CONTEXT_FULL.search(trouble.message))
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long the service asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return max(0.0, milliseconds / 1000)
+    asked = headers.get("retry-after")
+    seconds = _number(asked)
+    if seconds is not None:
+        return max(0.0, seconds)
+    date = parsedate_tz(asked) if asked else None
+    return max(0.0, mktime_tz(date) - time.time()) if date else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text) if text else None
+    except ValueError:
+        return None
+    return number if number is not None and number == number and abs(number) < 1e9 else None
+
+
+def read_request_id(headers: Mapping[str, str]) -> str:
+    """The name that the service gave to the request, or none."""
+    return next((found for name in _ID_HEADERS if (found := headers.get(name))), "")
+
+
+_ID_HEADERS = ("request-id", "x-request-id", "x-amzn-requestid")
+
+
+def parse_http_error(status: int, headers: Mapping[str, str], body: bytes) -> ServiceError:
+    """The trouble of an answer that is an error, by its status or, with status 200, by its body."""
+    said = _read_error(body)
+    kind = said.type or (headers.get("x-amzn-errortype") or "").partition(":")[0]
+    real = said.status(kind) if status == 200 else _STATUS_BY_REASON.get(kind, status)
+    asked = retry_after_s(headers)
+    return ServiceError(
+        "http",
+        said.message or f"HTTP status {status}",
+        ServiceAnswer(
+            status=real,
+            type=kind,
+            request_id=read_request_id(headers) or said.request_id,
+            retry_after_s=said.retry_s if asked is None else asked,
+            should_retry={"true": True, "false": False}.get(headers.get("x-should-retry") or ""),
+        ),
+    )
+
+
+def parse_event_error(data: bytes, request_id: str) -> ServiceError:
+    """The trouble of an error inside a stream."""
+    said = _read_error(data)
+    known = ServiceAnswer(said.status(said.type), said.type, request_id or said.request_id, said.retry_s)
+    return ServiceError("http", said.message or said.type, known)
+
+
+@dataclass(frozen=True, slots=True)
+class _ErrorBody:
+    """What an error body says. `code` is a number that stands in it as a status, 0: none."""
+
+    message: str = ""
+    type: str = ""
+    request_id: str = ""
+    code: int = 0
+    retry_s: float | None = None
+
+    def status(self, kind: str) -> int:
+        """The status that it would have had as an answer of its own."""
+        return STATUS_BY_TYPE.get(kind) or (self.code if 400 <= self.code < 600 else 500)
+
+
+def _read_error(body: bytes) -> _ErrorBody:
+    """An error body: of the Messages API, of OpenAI's shape, Google's or Bedrock's, or plain text."""
+    try:
+        parsed: object = json.loads(body)
+    except ValueError:
+        return _ErrorBody(_plain(body))
+    if isinstance(parsed, list) and parsed:
+        parsed = cast("list[object]", parsed)[0]  # Google wraps some in a list
+    if not isinstance(parsed, dict):
+        return _ErrorBody(_plain(body))
+    whole = cast("dict[str, Any]", parsed)
+    inner: object = whole.get("error") or whole
+    if isinstance(inner, str):
+        return _ErrorBody(inner)
+    error = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
+    message = error.get("message") or error.get("detail") or error.get("Message") or ""
+    code: object = error.get("code")
+    reason, retry_s = _details(error)
+    kind = reason or (code if isinstance(code, str) and not code.isdigit() else "") or error.get("type")
+    number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdigit()) else 0
+    return _ErrorBody(
+        str(message), str(kind or error.get("status") or ""), str(whole.get("request_id") or ""), number, retry_s
+    )
+
+
+def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
+    """Google's details: the reason that says more than the status, and how long to wait, in seconds."""
+    reason, wait = "", None
+    details: object = error.get("details")
+    for row in cast("list[Any]", details) if isinstance(details, list) else []:
+        fields = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+        if fields.get("reason") in _STATUS_BY_REASON:
+            reason = str(fields["reason"])
+        if any("PerDay" in str(one.get("quotaId", "")) for one in _violations(fields)):
+            reason = "QUOTA_PER_DAY"
+        if str(fields.get("@type", "")).endswith("RetryInfo"):
+            wait = _number(str(fields.get("retryDelay", "")).removesuffix("s"))
+    return reason, wait
+
+
+def _violations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Google's quotas that are spent: `quotaId` says for how long each holds."""
+    rows: object = fields.get("violations")
+    return [cast("dict[str, Any]", row) for row in cast("list[Any]", rows or []) if isinstance(row, dict)]
+
+
+def _plain(body: bytes) -> str:
+    """A few words of a body that is no JSON; nothing of a page of HTML."""
+    text = body[:400].decode("utf-8", "replace").strip()
+    return "" if text.startswith("<") else text

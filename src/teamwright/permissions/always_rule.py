@@ -1,0 +1,158 @@
+"""The rule that "always" would store: the narrowest one that answers the same call again and is worth having.
+
+Depends on the tables of programs. Leaves the bounds of what an answer may grant at all to `bounds`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+from teamwright.permissions.git_policy import split_git_command
+from teamwright.permissions.paths import guard_name
+from teamwright.permissions.prefix_rules import INTERPRETERS, uncovered_word
+from teamwright.permissions.programs.side_effects import find_side_effect
+from teamwright.permissions.rule_index import DecisionContext, PermissionScope
+from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule, url_host
+from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.wrappers import base_name
+from teamwright.permissions.verdict import Access, Verdict
+from teamwright.permissions.word_lists import word_set
+
+_NARROW_PREFIXES = (
+    "pytest",
+    "python -m pytest",
+    "python3 -m pytest",
+    "uv run pytest",
+    "poetry run pytest",
+    *(f"{name} {verb}" for name in ("npm", "pnpm", "yarn", "bun") for verb in ("test", "run *")),
+    *(f"cargo {verb}" for verb in ("test", "build", "check", "clippy", "bench", "doc")),
+    *(f"go {verb}" for verb in ("test", "build", "vet")),
+    *(f"dotnet {verb}" for verb in ("test", "build")),
+    *(f"{name} {verb}" for name in ("mvn", "gradle") for verb in ("test", "compile", "check")),
+    "make *",
+    "just *",
+    "ruff check",
+    *("mypy", "pyright", "flake8", "tsc", "eslint", "jest", "vitest", "ctest", "tox", "rspec"),
+    "bundle exec rspec",
+    "git commit",
+)
+"""Commands whose further words do no more than the command itself, as far as a prefix rule covers them.
+
+A star stands for a plain name, which is offered too: the script that npm runs, the target of make.
+"""
+
+_NEVER = word_set(
+    "rm rmdir unlink shred truncate dd mkfs fdisk chmod chown chgrp setfacl kill pkill killall shutdown reboot halt"
+    " poweroff systemctl service launchctl crontab at batch mount umount iptables sudo doas su pkexec chroot nsenter"
+    " eval exec source . trap alias set export ssh scp sftp rsync nc ncat socat telnet ftp psql mysql sqlite3 redis-cli"
+    " mongo mongosh aws gcloud az heroku fly flyctl vercel netlify pulumi ansible ansible-playbook vagrant twine npx"
+    " bunx uvx pipx xargs parallel env watch"
+)
+"""Programs that destroy, run anything, or reach other machines: nothing is offered for any call of them."""
+
+_ALLOWED_SUBCOMMANDS = {
+    "docker": word_set("ps images logs build version info inspect"),
+    "podman": word_set("ps images logs build version info inspect"),
+    "kubectl": word_set("get describe logs top version explain"),
+    "helm": word_set("list status get template lint version"),
+    "terraform": word_set("plan validate fmt show output version"),
+    "tofu": word_set("plan validate fmt show output version"),
+    "git": word_set("add commit push pull fetch merge switch cherry-pick am revert log diff show status blame grep"),
+    "gh": word_set("pr issue run repo release"),
+    "brew": word_set("list info search"),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), word_set("test run install ci i ls list outdated audit why view")),
+    "cargo": word_set("test build check clippy bench doc fmt tree metadata update fetch run"),
+}
+"""Subcommands of these programs for which a rule is offered; the others destroy, publish or run anything."""
+
+_DESTRUCTIVE_OPTIONS = {
+    "git": word_set("-f --force --force-with-lease -d -D --delete --mirror --prune --discard-changes -A --all"),
+    "gh": word_set("delete merge close create edit comment review"),
+    "curl": word_set("-X --request -d --data --data-raw --data-binary --data-urlencode --json -F --form -u --user -H"),
+    "find": word_set("-delete -exec -execdir -ok -okdir"),
+}
+"""Words with which such a call is not one to repeat unasked."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9][\w:.-]*")
+
+
+def suggest_rule(tool: str, access: Access, ground: DecisionContext) -> str:
+    """Return the rule to offer, or an empty text."""
+    if access.command is not None:
+        return _for_command(access, ground)
+    if access.url is not None:
+        host = url_host(access.url)
+        return f"{tool}(domain:{host})" if _PLAIN.fullmatch(host) else ""
+    if access.writes:
+        return _for_paths("Edit", access.writes, ground.scope) if tool in WRITE_TOOLS else ""
+    if access.reads:
+        return _for_paths("Read", access.reads, ground.scope) if tool in READ_TOOLS else ""
+    if access.subject is not None:
+        return f"{tool}({access.subject})" if _PLAIN.fullmatch(access.subject) else ""
+    return tool
+
+
+def _for_command(access: Access, ground: DecisionContext) -> str:
+    parsed = parse_command(access.command or "", access.cwd or ground.scope.base)
+    if not parsed.is_valid or parsed.doubt or parsed.redirects or parsed.variables_set or len(parsed.commands) != 1:
+        return ""
+    command = parsed.commands[0]
+    words = [word for word in command.words if word is not None]
+    if not words or len(words) < len(command.words) or command.globs or command.variables or "\n" in "".join(words):
+        return ""
+    if not _may_be_repeated(words):
+        return ""
+    narrow = next((text for text in map(shlex.split, _NARROW_PREFIXES) if _begins(words, text)), None)
+    if narrow is not None:
+        rule = f"Bash({' '.join(words[: len(narrow)])}:*)"
+        if not uncovered_word(ground, parse_rule(rule, Verdict.ALLOW, "offered", ground.scope.base), command):
+            return rule
+    line = shlex.join(words)
+    return f"Bash({line})" if "*" not in line else ""
+
+
+def _may_be_repeated(words: list[str]) -> bool:
+    """Return whether the very same command may run again unasked: it destroys nothing and runs nothing else."""
+    name = base_name(words[0]) or ""
+    if name in _NEVER or find_side_effect(tuple(words), ()):
+        return False
+    if name in INTERPRETERS and (len(words) == 1 or (words[1].startswith("-") and words[1] != "-m")):
+        return False  # it gets its code in a word or from somewhere else, not from a file
+    git = split_git_command(tuple(words))
+    rest = [word or "" for word in git[1:]] if git is not None else words[1:]
+    subcommand = next((word for word in rest if not word.startswith("-")), "")
+    if name in _ALLOWED_SUBCOMMANDS and subcommand not in _ALLOWED_SUBCOMMANDS[name]:
+        return False
+    if subcommand == "push" and any(word.startswith(("+", ":")) for word in rest):
+        return False
+    return not _DESTRUCTIVE_OPTIONS.get(name, frozenset[str]()) & {word.partition("=")[0] for word in rest}
+
+
+def _begins(words: list[str], narrow: list[str]) -> bool:
+    return len(words) >= len(narrow) and all(
+        word == wanted or (wanted == "*" and _PLAIN.fullmatch(word) is not None)
+        for word, wanted in zip(words, narrow, strict=False)
+    )
+
+
+def _for_paths(tool: str, paths: tuple[Path, ...], scope: PermissionScope) -> str:
+    offered = {_for_path(tool, path, scope) for path in paths}
+    return offered.pop() if len(offered) == 1 else ""
+
+
+def _for_path(tool: str, path: Path, scope: PermissionScope) -> str:
+    real = Path(os.path.realpath(path))
+    base = Path(os.path.realpath(scope.base))
+    below = str(real.relative_to(base)) if real.is_relative_to(base) else ""
+    private = any(real.is_relative_to(directory) for directory in scope.private)
+    if private or guard_name(below or str(real)) or not str(real).isprintable() or set(str(real)) & set("*?"):
+        return ""
+    if below:
+        first, slash, _ = below.partition("/")
+        return f"{tool}({first}/**)" if slash else f"{tool}(/{first})" if first != "." else ""
+    if len(real.parts) < 4:
+        return ""  # so near the root a rule would reach too far
+    return f"Edit(/{real})" if tool == "Edit" else f"{tool}(/{real.parent}/**)"

@@ -1,0 +1,105 @@
+"""Commands that only change files: mkdir, touch, cp, mv, with every path that they would read and write.
+
+For the mode that accepts edits: a path list, judged like the paths of the edit tools. Knows words and what lies on
+the disk now. Does not know rules, modes or directories.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
+from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments
+from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.protocol.values import dataclass
+
+MAX_FILES = 500
+"""A copy or move of more files than this is not looked through."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """The absolute paths that a command reads and writes. `last`: nothing may run after it, or beside it, in its line.
+
+    What is moved or copied may bring links along, so that paths judged before it mean something else after it. What is
+    made with an odd name would be an option where a pattern of the line matches it.
+    """
+
+    reads: tuple[Path, ...]
+    writes: tuple[Path, ...]
+    must_be_last: bool = False
+
+
+_GRAMMARS = {
+    "mkdir": "FILES -p -v -m= --parents --verbose --mode=",
+    "touch": "FILES -a -c -m -d= -t= -r=FILE --no-create --date= --reference=FILE",
+    "cp": "FILES -r -R -a -p -v -n -f -i -u -d -P -T",
+    "mv": "FILES -v -n -f -i -u -T",
+}
+
+
+_ODD_NAME = re.compile(r"(^|/)[^\w./~]")
+_CONTENTS = re.compile(r"/\.?$")
+_JOINED = re.compile(r"&&|\|\||\d?[<>]&\d?-?|&>>?")
+_CONCURRENT = re.compile(r"[&|()`]|\{\s|\b(?:for|while|until|select|case|coproc|function|eval|trap)\b")
+
+
+def runs_in_order(line: str) -> bool:
+    """Whether each command of the line has ended before the next one begins, and none runs twice.
+
+    Only for lines without any sign of a loop, a pipe, a subshell or a background job, quoted ones too.
+    """
+    return _CONCURRENT.search(_JOINED.sub(" ", line)) is None
+
+
+def find_changes(command: ShellCommand) -> FileChanges | None:
+    """Return what the command changes, or None when it is another one or not certain."""
+    name = command.name or ""
+    args = expand_arguments(command) if name in _GRAMMARS else None
+    found = parse_arguments(args, parse_grammar(_GRAMMARS[name])) if args is not None else None
+    if found is None or found.is_mixed or len(command.directories) != 1:
+        return None
+    if command.globs and (
+        len(command.words) - 1 in command.globs or any(arg.startswith("-") for arg in found.operands)
+    ):
+        return None  # the shell decides which of the names is the last
+    paths = absolute_paths(command, found.operands)
+    reads = absolute_paths(command, found.files)
+    if not paths or reads is None or len(paths) != len(found.operands):
+        return None
+    if name in {"mkdir", "touch"}:
+        return FileChanges(reads, paths, must_be_last=any(map(_ODD_NAME.search, found.operands)))
+    if any(map(_CONTENTS.search, found.operands[:-1])):
+        return None  # some systems copy what is in it instead of it
+    return _transfer(paths[:-1], paths[-1], moves=name == "mv", exact=found.has("-T"))
+
+
+def _transfer(sources: tuple[Path, ...], target: Path, *, moves: bool, exact: bool) -> FileChanges | None:
+    into = not exact and (len(sources) > 1 or os.path.isdir(target))
+    reads: list[Path] = []
+    writes: list[Path] = [target]
+    for source in sources:
+        if source.name in {"", ".", ".."} and into:
+            return None
+        files = _all_files(source)
+        if files is None:
+            return None
+        reads += files
+        goal = Path(os.path.join(target, source.name)) if into else target
+        writes += [goal / file.relative_to(source) for file in files]
+        writes += files if moves else []
+    return FileChanges(tuple(reads), tuple(writes), must_be_last=True) if sources else None
+
+
+def _all_files(source: Path) -> list[Path] | None:
+    """The path, and if it is a directory all below it; None when there are too many."""
+    found = [source]
+    if source.is_symlink() or not source.is_dir():
+        return found
+    for directory, names, files in os.walk(source):
+        found += [Path(directory, name) for name in (*names, *files)]
+        if len(found) > MAX_FILES:
+            return None
+    return found

@@ -1,0 +1,135 @@
+"""Which files a git command that shows contents names, and whether some may be among them that nobody named.
+
+A word may be a path, a commit's path (`HEAD:a.py`), a pathspec with signs (`:(top)a.py`) or a commit: what could be a
+path is taken for one. Knows git's words and where a work tree begins. Does not know rules or modes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from teamwright.permissions.git_policy import split_git_command
+from teamwright.permissions.operands import Operand
+from teamwright.permissions.programs.git_commands import shows_contents
+from teamwright.permissions.read_only_commands import expand_arguments
+from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.processes.repository.discovery import Discovery, discover, possible_trees
+from teamwright.processes.repository.git_entries import GitEntry, GitSurvey, survey_git
+
+_MAX_SURVEYS = 64
+
+_surveys: dict[Discovery, GitSurvey] = {}
+"""What was found in repositories, for as long as their files are as they were."""
+
+
+def explain_git_doubt(command: ShellCommand, paths: Iterable[Path], trusted: frozenset[GitEntry]) -> str:
+    """Why a git command that only reads must be asked about when it runs in these directories; empty if it need not."""
+    for path in paths:
+        found = discover(path)
+        if found.repository is None and "diff" in (split_git_command(command.words) or ())[1:2]:
+            return f"Outside a repository git diff compares any two files, and {path} is in none."
+        doubt = next((entry for entry in _survey(found).entries if entry not in trusted), None)
+        if doubt is not None:
+            return f"git could run a program, or read elsewhere: {doubt.name} ({doubt.file}), which is not trusted."
+    return ""
+
+
+def _survey(found: Discovery) -> GitSurvey:
+    known = _surveys.get(found)
+    if known is not None and known.files.are_unchanged:
+        return known
+    while len(_surveys) >= _MAX_SURVEYS:
+        _surveys.pop(next(iter(_surveys)))
+    made = _surveys[found] = survey_git(found)
+    return made
+
+
+_EXCLUDES = re.compile(r":[!^]|:\([^)]*exclude[^)]*\)")
+_MATCHES_MANY = re.compile(r":(?![!^]|\([^)]*exclude[^)]*\))|[^:]*[*?\[]")
+_CHANGES = frozenset({"diff", "show", "log", "whatchanged"})
+_COMMITS_FIRST = _CHANGES | {"reflog", "stash", "status"}
+_MAX_PARTS = 8
+
+
+def named_files(command: ShellCommand) -> Iterator[Path]:
+    """The files that it may show because one of its words names them; none for what shows no contents."""
+    found = _subcommand(command)
+    if found is None:
+        return
+    name, rest, bases = found
+    until = rest.index("--") if "--" in rest else len(rest)
+    for at, word in enumerate(rest):
+        # these take a word before `--` for a file only if it is there
+        there = at < until and name in _COMMITS_FIRST
+        for text, base in itertools.product(_texts(word), bases):
+            path = os.path.join(base, text)
+            if text is not word or not there or os.path.lexists(path):
+                yield Path(path)
+
+
+def unknown_operands(command: ShellCommand) -> Iterator[Operand]:
+    """Yield its unknown words, where it shows what is in files.
+
+    After `--`, after a colon and for `blame` such a word is a path for certain, else it may be a commit as well.
+    """
+    git = split_git_command(command.words)
+    if git is None or len(git) < 2 or git[1] is None:
+        return
+    if not shows_contents(git[1], [word for word in git[2:] if word is not None]):
+        return
+    certain = git[1] in {"blame", "annotate"}
+    for at in range(len(command.words) - len(git) + 2, len(command.words)):
+        certain = certain or command.words[at] == "--"
+        if command.words[at] is None:
+            first, *rest = command.shape(at)
+            _, colon, path = (first or "").rpartition(":")
+            yield Operand((path or None, *rest) if colon else (first, *rest), certain or bool(colon))
+
+
+def shows_changes_plainly(command: ShellCommand) -> bool:
+    """Whether it shows changes, and all its paths are written out: none is a pattern, or has a sign but to exclude."""
+    found = _subcommand(command)
+    if found is None or found[0] not in _CHANGES:
+        return False
+    return not any(word[:1] != "-" and _MATCHES_MANY.match(word) for word in found[1])
+
+
+def shown_work_trees(paths: tuple[Path, ...]) -> set[str]:
+    """The work trees that git shows when it runs there, by real path: the whole one, also from a directory in it."""
+    return {str(tree) for path in paths for tree in possible_trees(path) or [Path(os.path.realpath(path))]}
+
+
+def _subcommand(command: ShellCommand) -> tuple[str, list[str], list[str]] | None:
+    """The subcommand, its words as far as they are known, and the directories in which they may be paths."""
+    if split_git_command(command.words) is None:
+        return None
+    args = expand_arguments(command)
+    words = command.words if args is None else (command.words[0], *args)
+    git = split_git_command(words)
+    name = git[1] if git is not None and len(git) > 1 else None
+    if git is None or name is None:
+        return None
+    rest = [word for word in git[2:] if word is not None]
+    if not shows_contents(name, rest):
+        return None
+    directory = ""
+    before = words[1 : len(words) - len(git[2:])]
+    for option, value in itertools.pairwise(before):
+        if option == "-C":
+            directory = os.path.join(directory, value or "")
+    bases = [os.path.join(place, directory) for place in command.directories if place is not None]
+    return name, rest, [*bases, *(str(top) for base in bases for top in possible_trees(Path(base)))]
+
+
+def _texts(word: str) -> Iterator[str]:
+    """What of a word may be a path: all of it, an option's value, what follows a commit or a sign."""
+    if _EXCLUDES.match(word):
+        return
+    yield word
+    ends = [found.end() for found in re.finditer(r"[:)=]", word)][:_MAX_PARTS]
+    for part in (word[end:] for end in ends):
+        yield from (text for text in (part, part.lstrip("/")) if text)

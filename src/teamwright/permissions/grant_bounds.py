@@ -1,0 +1,105 @@
+"""Bounds: what an update may grant at most, whoever sends it.
+
+What would be as good as no permissions at all (bypass, the root, a rule about every command) is refused here: a person
+writes such a thing into settings. Does not know who asked, who answered, or where a destination is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from teamwright.permissions.paths import guard_name
+from teamwright.permissions.prefix_rules import INTERPRETERS
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
+from teamwright.permissions.shell.wrappers import base_name
+from teamwright.permissions.verdict import Mode, PermissionUpdate, Verdict
+from teamwright.permissions.word_lists import word_set
+from teamwright.protocol.errors import UsageError
+
+GRANTED_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK)
+"""Modes that an update may set: the others are a person's flag or setting, or belong to the lead."""
+
+_NARROWABLE = PATH_TOOLS | {"Bash", "WebFetch"}
+_SYSTEM_DIRECTORIES = word_set(
+    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /mnt /media"
+    " /Applications /Library /System /Users /Volumes /private /private/etc /private/var"
+)
+_RUN_ANYTHING = word_set("sudo doas su env eval exec source . xargs npx bunx uvx")
+_NEVER_BELOW = ("/dev/", "/proc/", "/sys/", "/boot/")
+
+
+def out_of_bounds(place: Path, scope: PermissionScope) -> str:
+    """Why a directory is never granted by an update, or an empty text. By real path."""
+    real = Path(os.path.realpath(place))
+    shown = f"{real}/"
+    if str(real) in _SYSTEM_DIRECTORIES or shown.startswith(_NEVER_BELOW):
+        return f"{real} belongs to the whole system"
+    if Path(os.path.realpath(os.path.expanduser("~"))).is_relative_to(real):
+        return f"{real} is, or holds, the home directory"
+    for private in scope.private:
+        if real.is_relative_to(private) or private.is_relative_to(real):
+            return f"{real} is, or holds, what belongs to Teamwright itself or to other agents"
+    guard = guard_name(str(real))
+    return f"{real} can run something for you or widen what is allowed ({guard})" if guard else ""
+
+
+def check_mode(update: PermissionUpdate, now: Mode) -> Mode:
+    """The mode that an update sets. Raises UsageError for one that no answer may set, and while a plan is open."""
+    mode = next((mode for mode in GRANTED_MODES if mode == update.mode), None)
+    if mode is None:
+        raise _out_of_bounds_error(
+            f"the mode {update.mode} is not set by an answer", f"--permission-mode {update.mode}"
+        )
+    if now is Mode.PLAN and mode is not Mode.PLAN:
+        raise _out_of_bounds_error(
+            "plan mode is left when the plan was approved, not with another answer", "ExitPlanMode"
+        )
+    return mode
+
+
+def check_directories(update: PermissionUpdate, scope: PermissionScope) -> tuple[Path, ...]:
+    """The directories that an update adds, by real path. Raises UsageError for one that is out of bounds."""
+    found: list[Path] = []
+    for text in update.directories:
+        path = Path(os.path.expanduser(text))
+        why = out_of_bounds(path, scope) if path.is_absolute() else f"{text[:80]!r} is not an absolute path"
+        if why:
+            raise _out_of_bounds_error(why, "--add-dir")
+        found.append(Path(os.path.realpath(path)))
+    return tuple(found)
+
+
+def check_rules(update: PermissionUpdate, scope: PermissionScope, source: str, by_user: bool) -> tuple[Rule, ...]:
+    """The rules that an update adds. Raises UsageError for one that reaches too far; one that forbids never does."""
+    verdict = Verdict(update.behavior)
+    rules = tuple(parse_rule(text, verdict, source, scope.base, by_user) for text in update.rules)
+    for rule in rules if verdict is Verdict.ALLOW else ():
+        why = _reaches_too_far(rule, scope)
+        if why:
+            raise _out_of_bounds_error(f"{rule.text}: {why}", "permissions.allow in a settings file")
+    return rules
+
+
+def _reaches_too_far(rule: Rule, scope: PermissionScope) -> str:
+    pattern = rule.pattern
+    if pattern is None:
+        whole = rule.tool in _NARROWABLE or rule.tool in {"mcp__*", "python__*"}
+        return "it would allow every call of the tool" if whole else ""
+    if rule.tool == "Bash":
+        first, *rest = pattern.removesuffix("*").removesuffix(":").split()
+        if "*" in first or (base_name(first) in INTERPRETERS | _RUN_ANYTHING and not rest and not rule.is_exact):
+            return "it would allow programs of any name"
+        return ""
+    if rule.tool in PATH_TOOLS:
+        guard = guard_name(pattern)
+        if guard:
+            return f"{guard} can run something for you or widen what is allowed"
+        place = fixed_directory(pattern, scope.base)
+        return "" if place.is_relative_to(scope.base) else out_of_bounds(place, scope)
+    return ""
+
+
+def _out_of_bounds_error(what: str, instead: str) -> UsageError:
+    return UsageError("usage", what, do=[f"To allow it, type: {instead}"], note="nothing was changed")

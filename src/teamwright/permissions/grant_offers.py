@@ -1,0 +1,60 @@
+"""Offers: what a person may grant along with a yes, so that a call and its like are not asked about again.
+
+Nothing is offered that its bounds would refuse. Knows a policy; does not know who is asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.grant_bounds import out_of_bounds
+from teamwright.permissions.paths import containing_directory
+from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS
+from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict
+
+_MAX_OFFERS = 3
+
+
+def suggest_updates(tool: str, access: Access, decision: Decision, policy: Policy) -> tuple[PermissionUpdate, ...]:
+    """What a person may grant along with a yes, so that this call and its like are not asked about again.
+
+    The directory that it lies in, the mode that accepts edits, else the rule that "always" would store. Nothing for
+    what a rule, a guard or a fence asks about, and nothing that `bounds` would refuse.
+    """
+    if decision.verdict is not Verdict.ASK or not _is_by_mode(decision):
+        return ()
+    touched = _used_directories(tool, access, policy.scope)
+    if touched is not None:
+        places, changes = touched
+        outside = tuple(dict.fromkeys(str(place) for place in places if not _is_inside(place, policy.scope)))
+        edits = changes and policy.effective_mode is Mode.DEFAULT
+        fine = len(outside) <= _MAX_OFFERS and all(_may_be_offered(Path(one), policy.scope) for one in outside)
+        if fine and (outside or edits):
+            found = (PermissionUpdate("addDirectories", directories=outside),) if outside else ()
+            return (*found, PermissionUpdate("setMode", mode=Mode.ACCEPT_EDITS)) if edits else found
+    return (PermissionUpdate("addRules", rules=(decision.always,)),) if decision.always else ()
+
+
+def _is_by_mode(decision: Decision) -> bool:
+    return decision.rule.startswith("mode ") or decision.rule == "git policy"
+
+
+def _used_directories(tool: str, access: Access, scope: PermissionScope) -> tuple[list[Path], bool] | None:
+    """The directories that a call uses, and whether it changes files in them; None when it does more than that."""
+    if access.command is not None:
+        from teamwright.permissions.commands import used_directories
+
+        return used_directories(access, scope)
+    if tool in READ_TOOLS | WRITE_TOOLS and (access.reads or access.writes):
+        return [containing_directory(path) for path in (*access.reads, *access.writes)], bool(access.writes)
+    return None
+
+
+def _is_inside(place: Path, scope: PermissionScope) -> bool:
+    return any(place.is_relative_to(directory) for directory in scope.directories)
+
+
+def _may_be_offered(place: Path, scope: PermissionScope) -> bool:
+    return len(place.parts) > 2 and str(place).isprintable() and not out_of_bounds(place, scope)

@@ -1,0 +1,79 @@
+"""Fences: which paths belong to somebody else, and the only ones that an agent may change at all.
+
+A fence holds for every mode and cannot be lifted by a rule: whoever wants such a file changed asks its owner. Knows
+path patterns; does not know who wrote the fences down.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from teamwright.permissions.rules import PathPattern
+from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.protocol.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedPaths:
+    """Paths with an owner. `pattern` as it was written, `source` the file and line that says so.
+
+    `root` is the real path of the part without wildcards: whoever removes a directory above it removes them all.
+    """
+
+    owner: str
+    pattern: str
+    source: str
+    match: PathPattern
+    root: str
+
+    @classmethod
+    def parse(cls, owner: str, pattern: str, source: str, base: Path) -> OwnedPaths:
+        """The paths of this pattern below `base`."""
+        parts = pattern.removeprefix("./").split("/")
+        fixed = next((at for at, part in enumerate(parts) if set(part) & set("*?")), len(parts))
+        root = os.path.realpath(base.joinpath(*parts[:fixed]))
+        return cls(owner, pattern, source, PathPattern.parse(pattern, base, strict=True), root)
+
+    def contains(self, named: str, real: str, deep: bool) -> bool:
+        """Whether the path is one of these; with `deep` also whether one of these lies below it."""
+        if self.match.matches_name(named) or self.match.matches_real(real) or self.match.matches_name(real):
+            return True
+        return deep and f"{self.root}/".lower().startswith(f"{real.rstrip('/')}/".lower())
+
+
+@dataclass(frozen=True, slots=True)
+class PathOwnership:
+    """What one agent may not change: what is `owned` by others and, with `only`, whatever is not named there.
+
+    `whose` is the role whose fence it is, and `source` the file and line of it.
+    """
+
+    owned_by_others: tuple[OwnedPaths, ...] = ()
+    allowed_only: tuple[PathPattern, ...] | None = None
+    role: str = ""
+    source: str = ""
+
+    def refusal(self, path: Path, *, deep: bool = False) -> Decision | None:
+        """The refusal to change this path, by its name and its real path; None where the fence says nothing.
+
+        `deep`: what lies below it is changed as well.
+        """
+        named, real = os.path.normpath(path), os.path.realpath(path)
+        for one in self.owned_by_others:
+            if one.contains(named, real, deep):
+                file = os.path.basename(named)
+                reason = f"{file} belongs to the role {one.owner}: a member of it makes the change; send it a message."
+                return Decision(Verdict.DENY, f"{one.pattern} owned by {one.owner} [{one.source}]", reason)
+        if self.allowed_only is None or any(
+            one.matches_name(named) and one.matches_real(real) for one in self.allowed_only
+        ):
+            return None
+        reason = f"{self.role} changes only its own files, and {os.path.basename(named)} is none of them."
+        return Decision(Verdict.DENY, f"writes of {self.role} [{self.source}]", reason)
+
+    def refuse_unknown(self) -> Decision:
+        """What is said of a change to a file that only the shell will know."""
+        source = self.owned_by_others[0].source if self.owned_by_others else self.source
+        reason = "It changes a file that only the shell will know, and some files belong to others."
+        return Decision(Verdict.ASK, f"owners of paths [{source}]", reason)

@@ -1,0 +1,218 @@
+"""Whether a path may be read or changed. One function for all file tools and for what a shell command touches.
+
+Rules first, then what is private or guarded, then the directories and the mode. Looks at the disk only to find
+the real path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from teamwright.permissions.excluded_paths import Segments, compile_patterns
+from teamwright.permissions.rule_index import DecisionContext, ToolRules, decide_by_mode, decide_by_plan, decide_by_rule
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.shell.word_expansion import Shape
+from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.permissions.word_lists import word_set
+
+_GUARDED_DIRECTORIES = frozenset(
+    {".git", ".teamwright", ".claude", ".husky", ".githooks", ".devcontainer", ".ssh", ".gnupg"}
+)
+_DIRECTORIES_UNDER = {".github": "workflows", ".vscode": "", ".idea": "", ".config": "", ".circleci": ""}
+_GUARDED_FILES = word_set(
+    ".mcp.json .envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile"
+    " .zlogin .zlogout .kshrc .cshrc .tcshrc .login .inputrc .gitconfig .gitmodules .gitattributes .npmrc .yarnrc"
+    " .yarnrc.yml .pypirc .netrc .ripgreprc .tool-versions .mise.toml .pre-commit-config.yaml .gitlab-ci.yml"
+    " lefthook.yml"
+)
+
+
+def guard_name(path: str) -> str:
+    """The name that makes a file guarded (`.git`, `.envrc`), or an empty text. Ignores case."""
+    parts = path.lower().split("/")
+    if parts and parts[-1] in _GUARDED_FILES:
+        return parts[-1]
+    for at, part in enumerate(parts):
+        if part in _GUARDED_DIRECTORIES:
+            return part
+        under = _DIRECTORIES_UNDER.get(part)
+        if under is not None and (not under or parts[at + 1 : at + 2] == [under]):
+            return part
+    return ""
+
+
+_MAX_ENTRIES = 20_000
+"""A directory with more entries below it is not looked through."""
+
+
+def judge_path(
+    ground: DecisionContext, tool: str, path: Path, *, writes: bool, deep: bool = False, except_denied: bool = False
+) -> Decision:
+    """The verdict on one absolute path. `deep`: everything below it is read as well; `spares`: but what is denied."""
+    named, real = os.path.normpath(path), os.path.realpath(path)
+    rules = ground.rules.rules_for(tool)
+    denied = _matching(rules.deny, named, real)
+    if denied is not None:
+        return decide_by_rule(denied)
+    if writes and ground.scope.ownership is not None and (fenced := ground.scope.ownership.refusal(path)) is not None:
+        return fenced
+    if writes and ground.is_planning:
+        return decide_by_plan(ground)
+    if _is_private(ground, rules, named, real, writes):
+        return Decision(Verdict.DENY, "private files", f"{named} belongs to Teamwright itself or to other agents.")
+    if ground.bypasses:
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    asked = _matching(rules.ask, named, real)
+    if asked is not None:
+        return decide_by_rule(asked)
+    if deep and (decision := _judge_below(ground, rules, real, except_denied)) is not None:
+        return decision
+    if writes and (decision := _judge_guarded(ground, rules, named, real)) is not None:
+        return decision
+    allowed = _matching(rules.allow, named, real)
+    return decide_by_rule(allowed) if allowed is not None else _by_mode(ground, named, real, writes)
+
+
+def judge_unknown_path(ground: DecisionContext, tool: str, shape: Shape, certain: bool) -> Iterator[Decision]:
+    """Yield what rules say of a file of whose name only the shell knows a part (see `Rule.may_name`)."""
+    rules = ground.rules.rules_for(tool)
+    for rule in (*rules.deny, *(() if ground.bypasses else rules.ask)):
+        if rule.may_name(shape, certain=certain):
+            reason = f"The shell fills in a part of a file name, so {rule.text} cannot be excluded; write the name out."
+            yield Decision(Verdict.DENY if ground.bypasses else Verdict.ASK, str(rule), reason)
+            return
+
+
+def judge_all_below(ground: DecisionContext, tool: str, path: Path, name: str) -> Iterator[Decision]:
+    """Yield the refusal of a change to all below a path whose name matches, when some of it must not be changed."""
+    real = os.path.realpath(path)
+    for rule, patterns in denied_below(ground, tool, str(path)):
+        if patterns and (there := _named_below(real, compile_patterns(patterns), name)):
+            yield Decision(Verdict.DENY, rule, f"It changes everything below {real}, {there}.")
+
+
+def _named_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
+    """Say what is below a directory that both patterns name, or that there is too much to look through."""
+    left = _MAX_ENTRIES
+    for place, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            below = os.path.relpath(os.path.join(place, name), directory)
+            if fnmatchcase(name, pattern) and paths.fullmatch(below):
+                return f"also {below}"
+        left -= len(directories) + len(files)
+        if left < 0:
+            return "and there are too many files to look through"
+    return ""
+
+
+def containing_directory(path: Path) -> Path:
+    """The directory that a path is, or lies in, by real path."""
+    real = Path(os.path.realpath(path))
+    return real if real.is_dir() else real.parent
+
+
+def judge_own_file(ground: DecisionContext, tool: str, path: Path, why: str) -> Decision:
+    """The verdict on a file of whoever asks, its plan or its memory: only a rule keeps an agent from it."""
+    named, real = os.path.normpath(path), os.path.realpath(path)
+    rules = ground.rules.rules_for(tool)
+    for group in (rules.deny, () if ground.bypasses else rules.ask):
+        found = _matching(group, named, real)
+        if found is not None:
+            return decide_by_rule(found)
+    return decide_by_mode(ground.mode, Verdict.ALLOW, why)
+
+
+def denied_below(ground: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
+    """What must not be read below a directory: who says so, and patterns that begin there."""
+    real = os.path.realpath(root)
+    for rule in ground.rules.rules_for(tool).deny:
+        yield rule.text, rule.names_below(root) | rule.names_below(real)
+    above = f"{real.rstrip('/')}/".lower()
+    for directory in ground.private:
+        if directory.startswith(above) and directory != above:
+            yield "private files", {tuple(directory[len(above) :].rstrip("/").split("/"))}
+
+
+def question_below(ground: DecisionContext, tool: str, real: str) -> Decision | None:
+    """The question that deny rules ask before everything below a directory is shown, given by its real path."""
+    return _denied_by_rule(ground.rules.rules_for(tool).deny, real)
+
+
+def _matching(rules: tuple[Rule, ...], named: str, real: str) -> Rule | None:
+    for rule in rules:
+        if rule.matches_path(named, real):
+            return rule
+    return None
+
+
+def _is_private(ground: DecisionContext, rules: ToolRules, named: str, real: str, writes: bool) -> bool:
+    place = f"{real}/"
+    if not place.lower().startswith(ground.private):
+        return False
+    if not writes and place.startswith(ground.own):
+        return False
+    if any(one.lower().startswith(ground.private) and place.startswith(one) for one in ground.directories):
+        return False  # somebody works inside a private directory: what was given to them is theirs
+    lifted = (
+        rule for rule in rules.allow if rule.by_user and not rule.is_whole_tool and _names_private(ground, rule.text)
+    )
+    return not any(rule.matches_path(named, real) for rule in lifted)
+
+
+def _names_private(ground: DecisionContext, text: str) -> bool:
+    """A general rule does not open the private directories; one that names them does."""
+    return any(directory.name in text for directory in ground.scope.private)
+
+
+def _judge_below(ground: DecisionContext, rules: ToolRules, real: str, spares: bool) -> Decision | None:
+    """Reading a whole directory must not go round a rule about something in it."""
+    above = f"{real.rstrip('/')}/".lower()
+    if any(directory.startswith(above) for directory in ground.private):
+        return Decision(Verdict.ASK, "private files", f"Below {real} are files of Teamwright or of other agents.")
+    return _denied_by_rule((*(() if spares else rules.deny), *rules.ask), real)
+
+
+def _denied_by_rule(rules: tuple[Rule, ...], real: str) -> Decision | None:
+    fenced = next((rule for rule in rules if rule.may_name_below(real)), None)
+    if fenced is None or not os.path.isdir(real):
+        return None
+    reason = f"It reads everything below {real}, and {fenced.text} may name some of it."
+    return Decision(Verdict.ASK, str(fenced), reason)
+
+
+def _judge_guarded(ground: DecisionContext, rules: ToolRules, named: str, real: str) -> Decision | None:
+    guard = _guard_inside(ground, real) or (_guard_inside(ground, named) if named != real else "")
+    if not guard and real in ground.scope.hook_files:
+        guard = os.path.basename(real).lower()
+    if not guard:
+        return None
+    for rule in rules.allow:
+        if rule.by_user and guard in (rule.pattern or "").lower() and rule.matches_path(named, real):
+            return decide_by_rule(rule)
+    reason = f"{os.path.basename(named)} can run something for you or widen what is allowed ({guard})."
+    return Decision(Verdict.ASK, "guarded files", reason)
+
+
+def _guard_inside(ground: DecisionContext, path: str) -> str:
+    """The guard's name, looked for below the directory that may be used, not in the way to it."""
+    roots = [len(directory) for directory in ground.directories if path.startswith(directory)]
+    return guard_name(path[min(roots) :] if roots else path)
+
+
+def _by_mode(ground: DecisionContext, named: str, real: str, writes: bool) -> Decision:
+    place = f"{real}/"
+    inside = place.startswith(ground.directories)  # a link is as good as what it leads to
+    if inside and not writes:
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "Reading inside the directories is allowed.")
+    if inside and ground.accepts_edits:
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
+    if not inside and not writes and place.startswith(ground.own):
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "It is this agent's own file.")
+    where = "" if inside else ", which is outside the directories"
+    return decide_by_mode(
+        ground.mode, Verdict.ASK, f"Nothing allows to {'change' if writes else 'read'} {named}{where}."
+    )

@@ -1,0 +1,275 @@
+"""Commands that only read: which files each of them reads, as absolute paths.
+
+Depends on `programs` for what programs do, and on the disk for patterns of file names. Leaves rules, modes and
+directories to `commands`, which judges the paths.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from teamwright.permissions.programs.file_reads import MATCH_PLACEHOLDER, FilesRead, find_files_read
+from teamwright.permissions.programs.git_commands import find_git_reads
+from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.word_lists import word_set
+from teamwright.protocol.values import dataclass
+
+MAX_MATCHES = 1_000
+"""A pattern that matches more file names than this is not expanded."""
+
+MAX_ENTRIES = 5_000
+MAX_GIT_ENTRIES = 50_000
+"""Below a directory with more entries than this, links are not looked for."""
+
+MAX_LINKS = 100
+"""More links than this are not judged one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReads:
+    """What a command reads: absolute `paths` as named, `deep` with all files below them.
+
+    `git`: it lets git read the repository's configuration.
+    """
+
+    paths: tuple[Path, ...]
+    is_deep: bool = False
+    by_git: bool = False
+
+
+def prove_read_only(command: ShellCommand) -> CommandReads | None:
+    """Return what the command reads, or None when it is not certain that it does nothing else."""
+    name = command.name
+    if name is None or 0 in command.globs:
+        return None
+    name = os.path.basename(name) if os.path.dirname(name) in {"/bin", "/usr/bin"} else name
+    if name in _WITH_ANY_WORDS:
+        return _WITH_ANY_WORDS[name](command)
+    words = _expand_each(command)
+    if words is None:
+        return None
+    args = [text for texts, _ in words for text in texts]
+    matches = tuple(text for texts, matched in words if matched for text in texts)
+    empty = absolute_paths(
+        command, tuple(_before_pattern(words[at - 1][0][0]) for at in command.globs if not words[at - 1][1])
+    )
+    if empty is None or any(match.startswith("-") for match in matches):
+        return None
+    if name == "git":
+        return _read_by_git(command, args, (*matches, *map(str, empty)))
+    found = find_files_read(name, args)
+    if (
+        matches
+        and find_files_read(name, [text for texts, hit in words for text in ((MATCH_PLACEHOLDER,) if hit else texts)])
+        is None
+    ):
+        return None  # which of the names comes first depends on the shell
+    paths = None if found is None else absolute_paths(command, (*found.paths, *matches))
+    if found is None or paths is None or not _meets_conditions(command, found, paths):
+        return None
+    links = _links_below(absolute_paths(command, found.follows_links_in) or ())
+    return None if links is None else CommandReads((*paths, *links, *empty), found.is_deep)
+
+
+def _read_by_git(command: ShellCommand, args: list[str], matches: tuple[str, ...]) -> CommandReads | None:
+    """What git reads; a word that is a file here is judged too, because git may compare files outside repositories.
+
+    So is every name that the shell finds for a pattern (`matches`), because git prints names that it does not know.
+    """
+    found = find_git_reads(args)
+    here = None if found is None else absolute_paths(command, (found.directory,))
+    listed = absolute_paths(command, matches)
+    if found is None or here is None or listed is None:
+        return None
+    links = _links_below(here, MAX_GIT_ENTRIES) if found.follows_links else []
+    if links is None:
+        return None
+    named = [place / os.path.expanduser(word) for place in here for word in found.files]
+    return CommandReads(
+        (*here, *listed, *filter(os.path.isdir, links), *filter(os.path.lexists, named)), found.is_deep, by_git=True
+    )
+
+
+def _meets_conditions(command: ShellCommand, found: FilesRead, paths: tuple[Path, ...]) -> bool:
+    """Whether the conditions are met under which it is known what the program reads."""
+    if found.requires_plain_files and any(path.is_dir() for path in paths):
+        return False
+    if not found.chosen_by:
+        return True
+    return all(place is not None and not _is_above(place, found.chosen_by) for place in command.directories)
+
+
+def _links_below(directories: tuple[Path, ...], most: int = MAX_ENTRIES) -> list[Path] | None:
+    """The links below these directories, which a command may follow; None when there is too much to look through."""
+    links: list[Path] = []
+    left = most
+    waiting = list(map(str, directories))
+    while waiting and left > 0 and len(links) <= MAX_LINKS:
+        entries = _entries(waiting.pop(), left)
+        left -= len(entries)
+        links += [Path(entry.path) for entry in entries if entry.is_symlink()]
+        waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return links if left > 0 and len(links) <= MAX_LINKS else None
+
+
+def _entries(directory: str, most: int) -> list[os.DirEntry[str]]:
+    """At most so many entries of a directory; none of what is no directory, or cannot be looked into."""
+    try:
+        with os.scandir(directory) as entries:
+            return list(itertools.islice(entries, most))
+    except OSError:
+        return []
+
+
+def _is_above(place: Path, names: tuple[str, ...]) -> bool:
+    real = Path(os.path.realpath(place))
+    return any(os.path.lexists(directory / name) for directory in (real, *real.parents) for name in names)
+
+
+def expand_arguments(command: ShellCommand) -> list[str] | None:
+    """Return the arguments as the program gets them, patterns replaced by matching file names; None if not known."""
+    words = _expand_each(command)
+    return None if words is None else [text for texts, _ in words for text in texts]
+
+
+def _expand_each(command: ShellCommand) -> list[tuple[list[str], bool]] | None:
+    """What each argument becomes, and whether these are file names that a pattern matches; None if not known."""
+    words: list[tuple[list[str], bool]] = []
+    for at, word in enumerate(command.words[1:], 1):
+        if word is None:
+            return None
+        names = _names(word, command) if at in command.globs else []
+        if names is None:
+            return None
+        words.append((names or [word], bool(names)))
+    return words
+
+
+def _names(pattern: str, command: ShellCommand) -> list[str] | None:
+    """The file names that a pattern matches now; None when they cannot be known.
+
+    A `?` is a character or a byte, as the shell's locale says: both must match the same names.
+    """
+    if len(command.directories) != 1 or None in command.directories or "**" in pattern or _matches_parent(pattern):
+        return None
+    place = str(next(iter(command.directories)))
+    pattern = os.path.expanduser(pattern)
+    found = list(itertools.islice(glob.iglob(pattern, root_dir=place), MAX_MATCHES + 1))
+    if len(found) > MAX_MATCHES:
+        return None
+    if set(pattern) & set("?["):
+        matched = itertools.islice(glob.iglob(os.fsencode(pattern), root_dir=os.fsencode(place)), MAX_MATCHES + 1)
+        if sorted(map(os.fsdecode, matched)) != sorted(found):
+            return None
+    return sorted(found)
+
+
+def _matches_parent(pattern: str) -> bool:
+    """Whether a part of the pattern also matches `..`, as it does in bash before 5.2."""
+    return any(part[:1] == "." and set(part) & set("*?") and fnmatchcase("..", part) for part in pattern.split("/"))
+
+
+def absolute_paths(command: ShellCommand, paths: tuple[str, ...]) -> tuple[Path, ...] | None:
+    """Return the paths wherever the command may run; links and `..` are left for the file system to follow."""
+    found: list[Path] = []
+    for path in paths:
+        path = os.path.expanduser(path)
+        for place in command.directories:
+            if place is None and not path.startswith("/"):
+                return None
+            found.append(Path(os.path.join(place or "/", path)))
+    return tuple(dict.fromkeys(found))
+
+
+def _prove_echo(command: ShellCommand) -> CommandReads | None:
+    """What is read where all words are only printed: the directories whose names a pattern prints.
+
+    An unknown word without quotes may become a pattern, and print names of any directory.
+    """
+    anywhere = ["/" for at, word in enumerate(command.words) if word is None and not command.is_one_word(at)]
+    listed = _listed_directories(command)
+    found = None if listed is None else absolute_paths(command, tuple(dict.fromkeys((*anywhere, *listed))))
+    return None if found is None else CommandReads(found)
+
+
+def _listed_directories(command: ShellCommand) -> list[str] | None:
+    """The directories whose names the patterns of a command print; None when they cannot be known."""
+    listed: list[str] = []
+    for at in command.globs:
+        word = command.words[at] or ""
+        names = _names(word, command)
+        if names is None:
+            return None
+        listed += [_before_pattern(word), *(os.path.dirname(name) or "." for name in names)]
+    return listed
+
+
+def _before_pattern(word: str) -> str:
+    """The directory that a pattern is looked for in, as far as it is fixed: that nothing is there is shown too."""
+    fixed = re.split(r"[*?\[]", word, maxsplit=1)[0].rpartition("/")
+    return fixed[0] + fixed[1] or "."
+
+
+_COUNTS = re.compile(r"%[^a-zA-Z%]*[hlLqjzt]*n")
+"""A conversion of printf that sets the variable which an argument names."""
+
+
+def _prove_printf(command: ShellCommand) -> CommandReads | None:
+    ended = command.words[1:2] == ("--",)
+    at = 2 if ended else 1
+    text = command.words[at] if at < len(command.words) else ""
+    if text is None or at in command.globs or (text.startswith("-") and not ended) or _COUNTS.search(text):
+        return None
+    return _prove_echo(command)
+
+
+_FILE_TESTS = word_set("-a -b -c -d -e -f -g -h -k -p -r -s -u -w -x -G -L -N -O -S")
+_PAIR_TESTS = word_set("-nt -ot -ef")
+_SIGNS = _FILE_TESTS | _PAIR_TESTS | word_set("-z -n -t -o = == != ! ( ) -eq -ne -lt -le -gt -ge < > =~ && ||")
+_BEGIN_OPERAND = word_set("! ( -a -o && ||")
+
+
+def _prove_test(command: ShellCommand) -> CommandReads | None:
+    """The files that a test looks at: each word after a sign for files. A name that is no operand is in its error."""
+    words = list(command.words[1:])
+    files = _listed_directories(command)
+    if files is None:
+        return None
+    for at, word in enumerate(words):
+        if word in {"]", "]]"} and at == len(words) - 1:
+            break
+        if word is not None and re.match(r"-[A-Za-z]", word) and word not in _SIGNS:
+            return None
+        pairs = words[at + 1 : at + 2] and words[at + 1] in _PAIR_TESTS
+        hidden = at > 0 and words[at - 1] is None and word not in _SIGNS  # the word before may be a sign for files
+        if pairs or hidden or _is_file_test(words[:at]):
+            if word is None or at + 1 in command.globs:
+                return None
+            files.append(word)
+    found = absolute_paths(command, tuple(files))
+    return None if found is None else CommandReads(found)
+
+
+def _is_file_test(before: list[str | None]) -> bool:
+    """Whether the last of these words is a sign for the file that follows; after an operand `-a` says "and"."""
+    if not before or before[-1] != "-a":
+        return bool(before) and (before[-1] in _FILE_TESTS or before[-1] in _PAIR_TESTS)
+    return len(before) == 1 or before[-2] in _BEGIN_OPERAND
+
+
+_WITH_ANY_WORDS: dict[str, Callable[[ShellCommand], CommandReads | None]] = {
+    "echo": _prove_echo,
+    ":": _prove_echo,
+    "true": _prove_echo,
+    "printf": _prove_printf,
+    "test": _prove_test,
+    "[": _prove_test,
+    "[[": _prove_test,
+}
+"""Commands of which some words may be unknown."""

@@ -1,0 +1,374 @@
+"""A rule: `Tool` or `Tool(pattern)` with a verdict, read once and matched by what its tool touches.
+
+Commands are compared word by word, paths by name and by real path, addresses by host. Syntax as in the system we
+interoperate with, so that its settings files mean the same here. Does not know modes, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import field
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from teamwright.permissions.excluded_paths import Segments, patterns_below, segment_expression
+from teamwright.permissions.name_patterns import NamePattern
+from teamwright.permissions.shell.word_expansion import Shape
+from teamwright.permissions.verdict import Verdict
+from teamwright.permissions.word_lists import join_words
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.values import dataclass
+
+READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
+"""Tools that a `Read` rule speaks about."""
+
+WRITE_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
+"""Tools that an `Edit` or `Write` rule speaks about."""
+
+_TOOLS_BY_NAME = {
+    "Read": READ_TOOLS,
+    "Edit": WRITE_TOOLS | {"MultiEdit"},
+    "MultiEdit": frozenset({"Edit", "MultiEdit"}),
+    "Agent": frozenset({"Agent", "Task"}),
+    "Task": frozenset({"Agent", "Task"}),
+}
+_FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*(?:\*)?)(?:\((.*)\))?", re.DOTALL)
+PATH_TOOLS = READ_TOOLS | WRITE_TOOLS | {"MultiEdit"}
+"""Tools whose patterns are paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `source` names the file or flag it came from; `by_user` tells whether a person's own words set it.
+
+    A rule of a repository's shared settings is not the user's own. `trusted`: a person trusted exactly this entry.
+    """
+
+    verdict: Verdict
+    tool: str
+    pattern: str | None
+    source: str
+    by_user: bool = True
+    trusted: bool = False
+    _matcher: PathPattern | WordPattern | HostPattern | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The rule as it was written."""
+        return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
+
+    def __str__(self) -> str:
+        return f"{self.text} [{self.source}]"
+
+    @property
+    def is_whole_tool(self) -> bool:
+        """Whether the rule is about every call of its tool."""
+        return self.pattern is None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it leaves nothing open: it is about every call, or about a command word by word."""
+        matcher = self._matcher
+        return self.is_whole_tool or (isinstance(matcher, WordPattern) and not matcher.prefix and matcher.line is None)
+
+    @property
+    def written_words(self) -> tuple[str, ...]:
+        """The words of a command pattern, as it was written."""
+        return self._matcher.written if isinstance(self._matcher, WordPattern) else ()
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The tools that the rule is about, by name; a name may end in a star."""
+        return _TOOLS_BY_NAME.get(self.tool, frozenset()) | {self.tool}
+
+    def names_tool(self, tool: str) -> bool:
+        """Whether the rule speaks about this tool at all."""
+        mine = self.tool
+        if mine.endswith("*"):
+            return tool.startswith(mine[:-1])
+        if tool in _TOOLS_BY_NAME.get(mine, ()) or mine == tool:
+            return True
+        return mine.startswith("mcp__") and mine.count("__") == 1 and tool.startswith(mine + "__")
+
+    def matches_path(self, path: str, real: str) -> bool:
+        """By name and by real path: an allow rule needs both, any other rule one."""
+        if self.pattern is None:
+            return True
+        if not isinstance(self._matcher, PathPattern):
+            return False
+        named, truly = self._matcher.matches_name(path), self._matcher.matches_real(real)
+        return named and truly if self.verdict is Verdict.ALLOW else named or truly or self._matcher.matches_name(real)
+
+    def may_name_below(self, real: str) -> bool:
+        """Whether a rule with a path may name something below this directory, given by its real path."""
+        return bool(self.names_below(real))
+
+    def names_below(self, directory: str) -> set[Segments]:
+        """What of the rule's path speaks of something below this directory, as patterns that begin there."""
+        return self._matcher.patterns_below(directory) if isinstance(self._matcher, PathPattern) else set()
+
+    def may_name(self, shape: Shape, *, certain: bool) -> bool:
+        """Return whether the rule may name a file of which only a part is written (see `NamePattern.may_name`)."""
+        if self.pattern is None:
+            return certain
+        return isinstance(self._matcher, PathPattern) and self._matcher.may_match(shape, certain)
+
+    def matches_words(self, words: Sequence[str | None]) -> bool:
+        """Whether a command of these words is what the rule names."""
+        return self.pattern is None or (isinstance(self._matcher, WordPattern) and self._matcher.matches(words))
+
+    def could_match(self, words: Sequence[str | None]) -> bool:
+        """Whether it might be, once the shell has filled in what is not written."""
+        return self.pattern is None or (isinstance(self._matcher, WordPattern) and self._matcher.could_match(words))
+
+    def matches_url(self, url: str) -> bool:
+        """Whether the address is at the rule's host; a rule that forbids also holds below it."""
+        if self.pattern is None:
+            return True
+        return isinstance(self._matcher, HostPattern) and self._matcher.matches(url, self.verdict is not Verdict.ALLOW)
+
+    def matches_subject(self, subject: str | None) -> bool:
+        """Whether `Tool(pattern)` names this subject; `*` stands for any text."""
+        return self.pattern is None or (subject is not None and fnmatchcase(subject, self.pattern))
+
+
+@dataclass(frozen=True, slots=True)
+class PathPattern:
+    """A path pattern as two expressions: for the path as it is named, and for its real path."""
+
+    _named: re.Pattern[str]
+    _real: re.Pattern[str]
+    _parts: tuple[Segments, ...]
+    """The segments from the root on, by name and by real path."""
+    _names: tuple[NamePattern, ...]
+    """The pattern for names of which only a part is written, by name and by real path."""
+
+    def patterns_below(self, directory: str) -> set[Segments]:
+        """What may match below this directory, as patterns that begin there."""
+        names = [part for part in directory.split("/") if part]
+        return set[Segments]().union(*(patterns_below(parts, names) for parts in self._parts))
+
+    def matches_name(self, path: str) -> bool:
+        """Whether the path matches as it is named."""
+        return self._named.fullmatch(path) is not None
+
+    def matches_real(self, path: str) -> bool:
+        """Whether a real path matches."""
+        return self._real.fullmatch(path) is not None
+
+    def may_match(self, shape: Shape, certain: bool) -> bool:
+        """Return whether a name of this shape may become one that matches."""
+        return any(names.may_name(shape, certain=certain) for names in self._names)
+
+    @classmethod
+    def parse(cls, pattern: str, base: Path, strict: bool) -> PathPattern:
+        """`//abs`, `~/home`, `/from-the-base`, or anything else below the base; one name matches at any depth.
+
+        `strict` is for rules that forbid: they also follow links in the written part, and ignore case.
+        """
+        root, rest = _split_start(pattern, base)
+        if pattern.startswith("//"):
+            top, slash, below = rest.partition("/")
+            real_root, real_rest = (
+                (Path("/"), rest) if "*" in top else (Path(os.path.realpath("/" + top)), slash + below)
+            )
+        elif pattern == "~" or pattern.startswith("~/"):
+            real_root, real_rest = Path(os.path.realpath(root)), rest
+        else:
+            real_root, real_rest = Path(os.path.realpath(base)), rest
+        begins = ((root, rest), (real_root, real_rest))
+        flags = re.IGNORECASE if strict else 0
+        named = _path_expression(root, rest)
+        real = _path_expression(real_root, real_rest)
+        if strict:
+            fixed, rest = _written_part(root, rest)
+            real += "|" + _path_expression(Path(os.path.realpath(fixed)), rest)
+        written = (_written_part(*begin) for begin in begins)
+        forms = {*begins, *((Path(os.path.realpath(fixed)), below) for fixed, below in written)}
+        parts = tuple(_segments(*form) for form in forms)
+        names = tuple(NamePattern.parse(str(root), rest) for root, rest in dict.fromkeys(begins))
+        return cls(re.compile(named, flags), re.compile(real, flags), parts, names)
+
+
+def _split_start(pattern: str, base: Path) -> tuple[Path, str]:
+    """Where a path pattern begins, and the rest of it."""
+    if pattern.startswith("//"):
+        return Path("/"), pattern[2:]
+    if pattern == "~" or pattern.startswith("~/"):
+        return Path(os.path.expanduser("~")), pattern[2:]
+    rest = pattern.removeprefix("/").removeprefix("./")
+    return base, rest if "/" in pattern.rstrip("/") or not rest else "**/" + rest
+
+
+def fixed_directory(pattern: str, base: Path) -> Path:
+    """The real path of the part of a path pattern that has no wildcards: all that it matches lies there or below."""
+    return Path(os.path.realpath(_written_part(*_split_start(pattern, base))[0]))
+
+
+def _written_part(root: Path, rest: str) -> tuple[Path, str]:
+    """The leading segments without wildcards joined to the root, and what is left."""
+    parts = [part for part in rest.split("/") if part]
+    count = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
+    return root.joinpath(*parts[:count]), "/".join(parts[count:])
+
+
+def _segments(root: Path, rest: str) -> Segments:
+    return tuple(part for part in f"{root}/{rest}".split("/") if part not in {"", "."})
+
+
+def _path_expression(root: Path, rest: str) -> str:
+    made = re.escape(str(root)).rstrip("/")
+    for part in (part for part in rest.split("/") if part not in {"", "."}):
+        if part == "**":
+            made += "(?:/[^/]+)*"
+        else:
+            made += "/" + segment_expression(part)
+    return f"{made}(?:/.*)?"
+
+
+@dataclass(frozen=True, slots=True)
+class WordPattern:
+    """A command pattern: words that must come first (`prefix`), all words, or a line with `*` in it.
+
+    The last word of a prefix may go on after a colon (`test` and `test:unit`), in rules that forbid with any text.
+    """
+
+    words: tuple[str, ...]
+    prefix: bool = False
+    more: str = ":"
+    line: re.Pattern[str] | None = None
+    written: tuple[str, ...] = ()
+
+    def matches(self, words: Sequence[str | None]) -> bool:
+        """Whether these words are certainly the pattern's; an unknown word only where anything may stand."""
+        if self.line is not None:
+            return self.line.fullmatch(join_words(words)) is not None
+        count = len(self.words)
+        if not self.prefix or not count:
+            return tuple(words) == self.words or self.prefix
+        last = words[count - 1] if len(words) >= count else None
+        if last is None or tuple(words[: count - 1]) != self.words[:-1]:
+            return False
+        goes_on = last.startswith(self.words[-1] + self.more)
+        return last == self.words[-1] or goes_on or (last.startswith("--") and last.startswith(self.words[-1] + "="))
+
+    def could_match(self, words: Sequence[str | None]) -> bool:
+        """Whether they may become the pattern's: an unknown word may be any text, or several words."""
+        if None not in words:
+            return self.matches(words)
+        known = tuple(words[: list(words).index(None)])
+        if self.line is not None:
+            line, until = join_words(known), " ".join(self.written).split("*")[0].rstrip()
+            return line.startswith(until[: len(line)]) or until.startswith(line)
+        return known[: len(self.words)] == self.words[: len(known)]
+
+    @classmethod
+    def parse(cls, pattern: str, strict: bool) -> WordPattern:
+        """`git push:*`, `npm run test`, `git * main`. Raises ValueError when quotes do not close."""
+        for end in (":*", " *"):
+            if pattern.endswith(end) and (end == ":*" or "*" not in pattern[:-2]):
+                words = tuple(shlex.split(pattern[:-2]))
+                return cls(words, prefix=True, more="" if strict and end == ":*" else ":", written=words)
+        written = tuple(shlex.split(pattern))
+        if "*" not in pattern:
+            return cls(written, written=written)
+        expression = re.escape(" ".join(pattern.split())).replace(r"\*", ".*")
+        return cls((), line=re.compile(expression, re.DOTALL), written=tuple(pattern.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class HostPattern:
+    """`domain:HOST`; `*.HOST` is every host below it."""
+
+    host: str
+
+    def matches(self, url: str, below: bool) -> bool:
+        """Whether the address is at this host, or with `below` also at one below it."""
+        host = url_host(url)
+        if not host:
+            return below  # an address that nobody can read is not one that a rule allows
+        if self.host.startswith("*."):
+            return host.endswith(self.host[1:]) or (below and host == self.host[2:])
+        return host == self.host or (below and host.endswith("." + self.host))
+
+
+def url_host(url: str) -> str:
+    """The host of an address in lower case; empty for what is no address."""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return ""
+
+
+def is_local_host(host: str) -> bool:
+    """Return True for the name or address of this machine or its network: `localhost`, or a private address.
+
+    Link-local addresses are none: services of cloud machines that give out keys have them.
+    """
+    name = host.lower().strip("[]").rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return (address.is_loopback or address.is_private) and not address.is_link_local and not address.is_unspecified
+
+
+def parse_rule(
+    text: str, verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
+) -> Rule:
+    """A rule from its text; relative path patterns lie below `base`. Raises UsageError naming the source."""
+    form = _FORM.fullmatch(text.strip())
+    if form is None:
+        raise _bad(text, source, "a tool's name, or Tool(pattern)")
+    tool, pattern = form[1], form[2]
+    if tool.endswith("*") and not tool.startswith(("mcp__", "python__")):
+        raise _bad(text, source, "a star in a tool's name only after mcp__ or python__")
+    if pattern is not None and (pattern.strip() in {"", "*", ":*", "**"}):
+        pattern = None
+    if pattern is None:
+        return Rule(verdict, tool, None, source, by_user, trusted)
+    try:
+        return Rule(verdict, tool, pattern, source, by_user, trusted, _matcher(tool, pattern, base, verdict))
+    except ValueError as problem:
+        raise _bad(text, source, str(problem)) from None
+
+
+def _matcher(tool: str, pattern: str, base: Path, verdict: Verdict) -> PathPattern | WordPattern | HostPattern | None:
+    if "\0" in pattern or "\n" in pattern:
+        raise ValueError("one line")
+    if tool == "Bash":
+        return WordPattern.parse(pattern.strip(), verdict is not Verdict.ALLOW)
+    if tool in PATH_TOOLS:
+        if ".." in pattern.split("/"):
+            raise ValueError("a path without '..'")
+        return PathPattern.parse(pattern, base, verdict is not Verdict.ALLOW)
+    if tool == "WebFetch":
+        host = pattern.removeprefix("domain:").strip().lower()
+        if not pattern.startswith("domain:") or not host or "/" in host:
+            raise ValueError("WebFetch(domain:HOST)")
+        return HostPattern(host)
+    return None
+
+
+def parse_rules(
+    texts: Iterable[str], verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
+) -> tuple[Rule, ...]:
+    """Rules from their texts, in order. Raises UsageError at the first that is not one."""
+    return tuple(parse_rule(text, verdict, source, base, by_user, trusted) for text in texts)
+
+
+def _bad(text: str, source: str, wanted: str) -> UsageError:
+    return UsageError(
+        "usage",
+        f"{text[:120]!r} is not a permission rule",
+        looked_at=[("from", source), ("expected", wanted)],
+        do=["Bash(git status:*), Read(src/**), Edit(//abs/path/**), WebFetch(domain:example.org), Agent(Explore)"],
+    )

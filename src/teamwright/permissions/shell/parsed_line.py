@@ -1,0 +1,87 @@
+"""What a shell line would do, as data: its commands, where they run, and the files that it redirects.
+
+Made by `shell`, judged by `commands`. Knows words only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+
+from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
+from teamwright.permissions.shell.wrappers import Words
+from teamwright.protocol.values import dataclass
+
+Directories = frozenset[Path | None]
+"""The directories a command may run in; None among them: one that only the shell will know."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """One simple command. `globs` are the indexes of words that bash would match against file names.
+
+    `shapes` has for the index of each unknown word what is known of it: fixed texts, None for the parts between them.
+    `splits` are the indexes of unknown words that may become several words, none, or names of files; None: any may.
+
+    `role`: `run` needs to be allowed; `unsure` needs a rule that names it word by word; `wrap` only starts other
+    commands of the list, and is as good as they are; `guess` may be run, as far as one can tell, and can only forbid.
+    """
+
+    words: Words
+    directories: Directories
+    globs: frozenset[int] = frozenset()
+    variables: tuple[str, ...] = ()
+    role: str = "run"
+    shapes: Mapping[int, Shape] = field(default_factory=dict[int, Shape], hash=False)
+    splits: frozenset[int] | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The program, as written."""
+        return self.words[0] if self.words else None
+
+    def shape(self, at: int) -> Shape:
+        """What is known of the word at this index; a word with a text is its own shape."""
+        word = self.words[at]
+        return self.shapes.get(at, ANY_SHAPE) if word is None else (word,)
+
+    def is_one_word(self, at: int) -> bool:
+        """Return whether the word at this index is certainly one word when the program gets it."""
+        if self.words[at] is None:
+            return self.splits is not None and at not in self.splits
+        return at not in self.globs
+
+
+@dataclass(frozen=True, slots=True)
+class FileRedirect:
+    """A file that the shell opens for a command.
+
+    `target` is None when only the shell will know it; then `shape` has what is known of it.
+    """
+
+    target: str | None
+    writes: bool
+    directories: Directories
+    glob: bool = False
+    shape: Shape = ANY_SHAPE
+
+
+@dataclass(slots=True)
+class ParsedLine:
+    """What a command line would do. `ok` is False when it is not valid bash; `doubt` says what is not certain.
+
+    `reads` are the variables whose values it uses before it has certainly set them, `sets` those it assigns, `exports`
+    those that it hands to programs.
+    `evaluates`: it takes values for code, as arithmetic does; `holds_code`: a variable gets a text that would be some.
+    """
+
+    is_valid: bool = True
+    doubt: str = ""
+    commands: list[ShellCommand] = field(default_factory=list[ShellCommand])
+    redirects: list[FileRedirect] = field(default_factory=list[FileRedirect])
+    variables_read: set[str] = field(default_factory=set[str])
+    variables_set: set[str] = field(default_factory=set[str])
+    variables_exported: set[str] = field(default_factory=set[str])
+    evaluates: bool = False
+    holds_code: bool = False

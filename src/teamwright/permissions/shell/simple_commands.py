@@ -1,0 +1,151 @@
+"""Simple commands of a shell line: assignments, words and redirections.
+
+Reads words with `reader`; what joins commands is read by `grammar`. Runs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from teamwright.permissions.shell.scanner import NOT_BASH, RARE_QUOTES, UnreadableLine
+from teamwright.permissions.shell.syntax_tree import (
+    Assignment,
+    FixedText,
+    FunctionDefinition,
+    Redirection,
+    SimpleCommand,
+    Statement,
+    Word,
+)
+from teamwright.permissions.shell.word_reader import WordReader
+from teamwright.permissions.word_lists import word_set
+
+DECLARING_BUILTINS = word_set("declare typeset export readonly local")
+"""Builtins whose words may be assignments."""
+
+_REDIRECTION = re.compile(r"([0-9]*)(<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)|(&>>|&>)")
+_BEFORE_REDIRECTION = re.compile(r"[ \t]*[<>]")
+_DUPLICATED = re.compile(r"[A-Za-z0-9_./-]+")
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[)?")
+_ELEMENT = re.compile(r"\[([^\s\"'`\\;&|<>()\[\]$]*)\]")
+_CALLED = re.compile(r"[ \t]*\([ \t]*\)")
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:+-]*")
+
+
+class SimpleCommandReader(WordReader):
+    """A line, as far as simple commands go."""
+
+    timed = False
+    """Whether the next command is marked already, by `time` before it."""
+
+    def function_definition(self, name: str) -> FunctionDefinition:
+        """The function of this name, whose body comes next."""
+        raise NotImplementedError
+
+    def redirection(self, found: list[Redirection]) -> bool:
+        """Read one redirection, if one begins here."""
+        match = _REDIRECTION.match(self.text, self.at, self.end)
+        if match is None or (match[2] in {"<", ">"} and self.text.startswith("(", match.end()) and not match[1]):
+            return False
+        if len(match[1] or "") > 1:
+            raise UnreadableLine("it redirects in a rare way")  # zsh takes the digits for a word
+        start, self.at = self.at, match.end()
+        self.marks.redirections.add(start)
+        sign = match[2] or match[3]
+        self.blanks()
+        made = Redirection(sign, Word(()))
+        target = self.document(sign, made.body) if sign in {"<<", "<<-"} else self.word()
+        if target is None or self.is_next("("):
+            raise UnreadableLine(NOT_BASH)
+        if sign in {">&", "<&"} and not _DUPLICATED.fullmatch(target.literal or ""):
+            raise UnreadableLine("it redirects in a rare way")  # bash fills this word in twice
+        found.append(Redirection(sign, target, made.body))
+        return True
+
+    def simple(self) -> Statement:
+        """A simple command, or a function that is defined as `name() …`."""
+        start = self.at
+        assignments: list[Assignment] = []
+        words: list[Word] = []
+        redirections: list[Redirection] = []
+        declares, marked = False, self.timed
+        self.timed = False
+        while True:
+            self.blanks()
+            if self.redirection(redirections):
+                continue
+            assigned = self._assignment(words) if not words or declares else None
+            if assigned is not None:
+                assignments.append(assigned)
+                continue
+            word = self.word()
+            if word is None:
+                break
+            if self.is_next("(") or (not words and _CALLED.match(self.text, self.at, self.end)):
+                return self._function(word, start, bool(words or assignments or redirections))
+            self._check_redirected(word, redirections)
+            if not words and self.text[word.start] == "{":
+                raise UnreadableLine("it has braces where a command begins")  # to zsh they open a group
+            if not words:
+                self.marks.commands |= set() if marked else {word.start}
+                declares = word.literal in DECLARING_BUILTINS
+            words.append(word)
+        if not (words or assignments or redirections):
+            raise UnreadableLine(NOT_BASH)
+        return SimpleCommand(tuple(assignments), tuple(words), tuple(redirections))
+
+    def _check_redirected(self, word: Word, redirections: list[Redirection]) -> None:
+        """To sh, what follows `&>file` is another command; `{name}>file` keeps a descriptor in a variable."""
+        descriptor = (word.literal or "").startswith("{") and _BEFORE_REDIRECTION.match(self.text, self.at, self.end)
+        if descriptor or any(one.sign in {"&>", "&>>"} for one in redirections):
+            raise UnreadableLine("it redirects in a rare way")
+
+    def _assignment(self, words: list[Word]) -> Assignment | None:
+        """`name=value` before a command, or an array that is given to a declaration."""
+        found = _ASSIGNED.match(self.text, self.at, self.end)
+        if found is None:
+            return None
+        after, element = found.end(), None
+        if found[2]:
+            subscript = _ELEMENT.match(self.text, after - 1, self.end)
+            if subscript is None:
+                raise UnreadableLine("it sets a part of a variable in a rare way")
+            after = subscript.end()
+            element = Word((FixedText(subscript[1]),), found.end())
+        adds = self.text.startswith("+", after, self.end)
+        after += adds
+        if not self.text.startswith("=", after, self.end):
+            return None
+        if words and not self.text.startswith("(", after + 1, self.end):
+            return None
+        self.at = after + 1
+        if self.is_next("("):
+            return Assignment(found[1], items=self._array(), adds=adds, element=element)
+        value = self.word(inside=True) or Word((), self.at)
+        if self.is_next("("):
+            raise UnreadableLine(RARE_QUOTES)
+        return Assignment(found[1], value, adds=adds, element=element)
+
+    def _array(self) -> tuple[Word, ...]:
+        self.at += 1
+        items: list[Word] = []
+        self.newlines()
+        while not self.is_next(")"):
+            word = self.word()
+            if word is None or self.waiting or self.text[word.start] == "[":  # `[…]=x` calculates what is in there
+                raise UnreadableLine("it sets an array in a rare way")
+            items.append(word)
+            self.newlines()
+        self.at += 1
+        if self.char() and self.char() not in " \t\n;&|)":
+            raise UnreadableLine("it sets an array in a rare way")
+        return tuple(items)
+
+    def _function(self, word: Word, start: int, more: bool) -> FunctionDefinition:
+        """`name() body`."""
+        called = _CALLED.match(self.text, self.at, self.end)
+        name = word.literal or ""
+        if called is None or more or word.start != start or not _FUNCTION_NAME.fullmatch(name):
+            raise UnreadableLine(RARE_QUOTES)
+        self.at = called.end()
+        return self.function_definition(name)

@@ -1,0 +1,292 @@
+"""The characters of a shell line as words: quotes, escapes, what is filled in, here-documents and comments.
+
+Reads only what bash 3.2 to 5.3 and zsh read alike; at everything else it raises `Unreadable`. Statements are read by
+`grammar`. Runs nothing and expands nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from teamwright.permissions.shell.scanner import META, NOT_BASH, RARE_DOCUMENT, RARE_QUOTES, Scanner, UnreadableLine
+from teamwright.permissions.shell.syntax_tree import (
+    Calculation,
+    EncodedText,
+    Expansion,
+    FixedText,
+    SimpleCommand,
+    StatementSequence,
+    Substitution,
+    Variable,
+    Word,
+    WordPart,
+)
+
+_BARE = re.compile(r"""[^ \t\n;&|<>()"'`\\$]+""")
+_FOREIGN_BLANK = re.compile(r"\s|\u200b|\ufeff")
+_IN_QUOTES = re.compile(r'[^"\\$`]*')
+_IN_DOCUMENT = re.compile(r"[^\\$`]*")
+_IN_BRACES = re.compile(r"""[^"'`\\${}()<>\]\n]+""")
+_IN_CALCULATION = re.compile(r"[A-Za-z0-9_ \t+*/%<>=!|&^~?:,.@#\[\]-]+")
+_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
+_BRACED = re.compile(r"\$\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
+_PLAIN_OPERATION = re.compile(r":?[-+]|##?|%%?")
+_SURE = re.compile(r"\s*(0|[1-9][0-9]*)(\s*[-+*]\s*(0|[1-9][0-9]*))*\s*")
+"""What is calculated without variables and without an error, which would end the list of commands around it."""
+_SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
+
+
+class WordReader(Scanner):
+    """A place in a line, and how each kind of word is read from there."""
+
+    def statements(self) -> StatementSequence:
+        """The statements from here on, up to what cannot begin one."""
+        raise NotImplementedError
+
+    def filled_document(self) -> list[WordPart]:
+        """Read what is filled in between here and the end of a here-document."""
+        return self._filled(_IN_DOCUMENT, "$`\\")
+
+    def word(self, inside: bool = False) -> Word | None:
+        """The word that begins here; None where none does. `inside`: it is the rest of one, so no comment."""
+        start = self.at
+        parts: list[WordPart] = []
+        if not inside and self.is_next("#"):
+            return None
+        while self.at < self.end and self.text[self.at] not in META:
+            parts += self._piece(self.text[self.at])
+        if self.is_next("<(") or self.is_next(">("):
+            if parts:
+                raise UnreadableLine(RARE_QUOTES)
+            parts.append(Substitution(self._substituted(2), process=True))
+            if self.at < self.end and self.text[self.at] not in META:
+                raise UnreadableLine(RARE_QUOTES)
+        if not parts:
+            return None
+        if self.waiting and "\n" in self.text[start : self.at]:
+            raise UnreadableLine(RARE_DOCUMENT)
+        self._check_subscript(start)
+        return Word(tuple(parts), start)
+
+    def _check_subscript(self, start: int) -> None:
+        """To bash blanks and signs belong to a subscript: `a[1; 2]=x` is one word where an assignment can be."""
+        found = _SUBSCRIPT.match(self.text, start, self.at)
+        if found is not None and "]" not in self.text[found.end() : self.at]:
+            raise UnreadableLine("it sets a part of a variable in a rare way")
+
+    def _piece(self, char: str) -> list[WordPart]:
+        if char == "'":
+            return [FixedText(self._text_up_to("'"), quoted=True)]
+        if char == '"':
+            return self._quoted()
+        if char == "\\":
+            return [FixedText(self._escaped(), quoted=True)]
+        if char == "`":
+            return [self._backticks(quoted=False)]
+        if char == "$":
+            return [self._filled_in(quoted=False)]
+        found = _BARE.match(self.text, self.at, self.end)
+        if found is None:
+            raise UnreadableLine(NOT_BASH)
+        self.at = found.end()
+        if not found[0].isascii() and (_FOREIGN_BLANK.search(found[0]) or self.has_old_blank(found[0])):
+            raise UnreadableLine("it has characters that are easily misread")
+        return [FixedText(found[0])]
+
+    def _text_up_to(self, quote: str) -> str:
+        """What is between this place and the next such quote."""
+        end = self.text.find(quote, self.at + 1, self.end)
+        if end < 0:
+            raise UnreadableLine(NOT_BASH)
+        inner = self.text[self.at + 1 : end]
+        self.at = end + 1
+        return inner
+
+    def _escaped(self) -> str:
+        following = self.text[self.at + 1 : self.at + 2] if self.at + 1 < self.end else ""
+        if not following or following in " \t\n":
+            raise UnreadableLine("it has a backslash before a blank")
+        self.at += 2
+        return following
+
+    def _quoted(self) -> list[WordPart]:
+        self.at += 1
+        parts = self._filled(_IN_QUOTES, '$`"\\')
+        self.expect('"')
+        return parts or [FixedText("", quoted=True)]
+
+    def _filled(self, plain: re.Pattern[str], escaped: str) -> list[WordPart]:
+        """Text in which variables and substitutions are filled in, up to a quote or the end."""
+        parts: list[WordPart] = []
+        text = ""
+        while True:
+            found = plain.match(self.text, self.at, self.end)
+            text += found[0] if found is not None else ""
+            self.at = found.end() if found is not None else self.at
+            char = self.char()
+            if char == "\\":
+                following = self.text[self.at + 1 : min(self.at + 2, self.end)]
+                text += {"\n": ""}.get(following, following if following in escaped else char + following)
+                self.at += 1 + len(following)
+                continue
+            if text:
+                parts.append(FixedText(text, quoted=True))
+                text = ""
+            if char == "`":
+                parts.append(self._backticks(quoted=True))
+            elif char == "$":
+                parts.append(self._filled_in(quoted=True))
+            else:
+                return parts
+
+    def _filled_in(self, quoted: bool) -> WordPart:
+        """What begins with a dollar sign."""
+        if self.is_next("$(("):
+            return self.calculation("$((", quoted)
+        if self.is_next("$("):
+            return Substitution(self._substituted(2), quoted)
+        if self.is_next("${"):
+            return self._expansion(quoted)
+        if self.is_next("$["):
+            raise UnreadableLine("it calculates in a rare way")
+        if not quoted and self.is_next("$'"):
+            return self._encoded()
+        if not quoted and self.is_next('$"'):
+            self.at += 1
+            return EncodedText(tuple(self._quoted()))
+        found = _VARIABLE.match(self.text, self.at, self.end)
+        if found is None:
+            self.at += 1
+            if self.char() and self.char() in "=~^+":  # to zsh `$=x`, `$~x` are values of x
+                raise UnreadableLine("it expands a variable in a rare way")
+            return FixedText("$", quoted)
+        self.at = found.end()
+        return self._variable(found[1], quoted)
+
+    def _variable(self, name: str, quoted: bool) -> WordPart:
+        following = self.char()
+        if following > "\x7f" or (name == "#" and following and (following.isalnum() or following in "_@*#?$!-")):
+            raise UnreadableLine("it expands a variable in a rare way")  # zsh takes more for the name
+        if following and following in "[:":  # to zsh `$x[1]` is an element, `$x:h` the directory
+            return Expansion(name, quoted=quoted, is_one_word=name not in "@*")
+        return Variable(name, quoted)
+
+    def _expansion(self, quoted: bool) -> WordPart:
+        """`${…}`."""
+        found = _BRACED.match(self.text, self.at, self.end)
+        if found is None:
+            raise UnreadableLine("it expands a variable in a rare way")
+        sign, name = found[1], found[2]
+        self.at = found.end()
+        if self.is_next("}") and not sign:
+            self.at += 1
+            return Variable(name, quoted)
+        self.descend()
+        subscript = self._subscript(quoted) if self.is_next("[") else []
+        operation = _PLAIN_OPERATION.match(self.text, self.at, self.end)
+        plain = not subscript and sign != "!" and (operation is not None or (sign == "#" and self.is_next("}")))
+        operand = self._operand("}", quoted)
+        self.ascend()
+        whole = any(isinstance(part, FixedText) and set(part.text) & set("@*") for part in subscript)
+        many = any(isinstance(part, Variable) and part.name in "@*" for part in operand)
+        one = name not in "@*" and not whole and not many and sign != "!"
+        return Expansion(name, (*subscript, *operand), quoted, plain, one)
+
+    def _subscript(self, quoted: bool) -> list[WordPart]:
+        self.at += 1
+        return self._operand("]", quoted) or [FixedText("")]
+
+    def _operand(self, stop: str, quoted: bool) -> list[WordPart]:
+        """What is between the signs of an expansion and the bracket that ends it."""
+        parts: list[WordPart] = []
+        while not self.is_next(stop):
+            char = self.char()
+            if char == "]":
+                self.at += 1
+                parts.append(FixedText("]"))
+            elif char in {"$", "`"}:
+                parts.append(self._filled_in(quoted) if char == "$" else self._backticks(quoted))
+            elif char in {"'", '"'} and not quoted:
+                parts += self._piece(char)
+            elif char and char in "<>" and not self.text.startswith("(", self.at + 1):
+                self.at += 1
+                parts.append(FixedText(char))
+            else:
+                found = _IN_BRACES.match(self.text, self.at, self.end)
+                if found is None:
+                    raise UnreadableLine("it expands a variable in a rare way")
+                self.at = found.end()
+                parts.append(FixedText(found[0]))
+        self.at += 1
+        return parts
+
+    def calculation(self, opening: str, quoted: bool = True, semicolons: bool = False) -> Calculation:
+        """`$((…))` or `((…))`; brackets must close so that bash can take it for nothing else."""
+        start = self.at
+        self.at += len(opening)
+        parts: list[WordPart] = []
+        open_brackets = 0
+        while not (open_brackets == 0 and self.is_next(")")):
+            char = self.char()
+            found = _IN_CALCULATION.match(self.text, self.at, self.end)
+            if found is not None:
+                self.at = found.end()
+                if self.is_next("(") and found[0][-1] in "<>":
+                    raise UnreadableLine("it calculates in a rare way")
+            elif char == "$":
+                parts.append(self._filled_in(quoted=True))
+            elif char in {"(", ")"} or (char == ";" and semicolons):
+                open_brackets += {"(": 1, ")": -1}.get(char, 0)
+                self.at += 1
+            else:
+                raise UnreadableLine("it calculates in a rare way")
+        if not self.is_next("))"):
+            raise UnreadableLine("it calculates in a rare way")
+        self.at += 2
+        inner = self.text[start + len(opening) : self.at - 2]
+        return Calculation(tuple(parts), quoted, _SURE.fullmatch(inner) is None)
+
+    def _substituted(self, opening: int) -> StatementSequence:
+        """The statements up to the bracket that closes a substitution."""
+        self.at += opening
+        body = self._read_separately(self.statements)
+        self.expect(")")
+        return body
+
+    def _read_separately(self, read: Callable[[], StatementSequence]) -> StatementSequence:
+        """Statements of their own, with here-documents of their own."""
+        around, self.waiting = self.waiting, []
+        documents = self.documents
+        self.substituted += 1
+        self.descend()
+        body = read()
+        self.ascend()
+        self.substituted -= 1
+        # bash writes a substitution anew before it runs it, and what follows a here-document not always as it was
+        alone = len(body.items) == 1 and isinstance(body.items[0], SimpleCommand) and not body.background
+        if self.waiting or (self.documents > documents and not alone):
+            raise UnreadableLine(RARE_DOCUMENT)
+        self.waiting, self.documents = around, documents
+        return body
+
+    def _backticks(self, quoted: bool) -> Substitution:
+        end = self.text.find("`", self.at + 1, self.end)
+        inner = self.text[self.at + 1 : end]
+        if end < 0 or "\\" in inner or "<<" in inner or (quoted and '"' in inner):
+            raise UnreadableLine("it has backticks that are used in a rare way")
+        around, self.end = self.end, end
+        self.at += 1
+        body = self._read_separately(self.statements)
+        if self.at != end:
+            raise UnreadableLine(NOT_BASH)
+        self.at, self.end = end + 1, around
+        return Substitution(body, quoted)
+
+    def _encoded(self) -> WordPart:
+        """`$'…'`."""
+        self.at += 1
+        inner = self._text_up_to("'")
+        if inner.endswith("\\") and (len(inner) - len(inner.rstrip("\\"))) % 2:
+            raise UnreadableLine(RARE_QUOTES)  # an escaped quote, which other shells take for the end
+        return EncodedText() if "\\" in inner else FixedText(inner, quoted=True)

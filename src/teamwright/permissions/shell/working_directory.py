@@ -1,0 +1,59 @@
+"""Where the shell is after `cd`, and which names a pattern stands for there. Looks at the disk, changes nothing."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+from pathlib import Path
+
+from teamwright.permissions.shell.shell_variables import ShellVariables
+from teamwright.permissions.shell.wrappers import Words
+from teamwright.permissions.word_lists import word_set
+
+DIRECTORY_COMMANDS = word_set("cd pushd popd")
+"""Builtins that change the directory."""
+
+MAX_NAMES = 200
+"""More file names than this behind one pattern are not followed one by one."""
+
+MAX_WILD_PARTS = 3
+"""Directories of a path that may be patterns; more would take long to look through."""
+
+
+def directory_after(place: Path | None, words: Words, values: ShellVariables) -> Path | None:
+    """Where `cd` leads from a place: by name, as the shell does it, not by real path. None when not certain."""
+    targets = [word for word in words[1:] if word != "--"]
+    if words[0] != "cd" or len(targets) > 1 or not values.home:
+        return None
+    target = targets[0] if targets else "~"
+    if target is None or target.startswith(("-", "+")) or not target:
+        return None
+    if target.startswith("~"):
+        target = values.home + target[1:]
+    if not target.startswith("/") and (place is None or _is_uncertain(target, values)):
+        return None
+    whole = os.path.join(place or "/", target)
+    found = os.path.normpath(whole)
+    if ".." in target.split("/") and os.path.realpath(found) != os.path.realpath(whole):
+        return None  # shells that follow links first come to another directory
+    return Path(found)
+
+
+def _is_uncertain(target: str, values: ShellVariables) -> bool:
+    """Whether a relative directory may be looked for in other directories, or be the name of a variable."""
+    if target.split("/")[0] in {".", ".."}:
+        return False
+    searches = "CDPATH" in os.environ or values.is_set("CDPATH") or values.is_set("cdpath")
+    return searches or values.is_set(target)
+
+
+def glob_names(pattern: str, place: Path | None) -> list[str] | None:
+    """The words that bash makes of a pattern in this directory; None when they are too many or not certain."""
+    if (place is None and not pattern.startswith(("/", "~"))) or "**" in pattern:
+        return None
+    if sum(glob.has_magic(part) for part in pattern.split("/")) > MAX_WILD_PARTS:
+        return None
+    whole = os.path.expanduser(pattern)
+    found = list(itertools.islice(glob.iglob(whole, root_dir=place), MAX_NAMES + 1))
+    return (sorted(found) or [whole]) if len(found) <= MAX_NAMES else None

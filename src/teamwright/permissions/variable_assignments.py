@@ -1,0 +1,114 @@
+"""Variables that a line sets, and which of them may change what a program of the line does.
+
+Depends on the names that `shell` found in the line. Leaves values to the shell and the verdict to `commands`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
+from teamwright.permissions.shell.wrappers import Words
+from teamwright.permissions.word_lists import word_set
+
+HARMLESS_VARIABLES = word_set(
+    "LANG TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CARGO_TERM_COLOR PY_COLORS CI DEBUG"
+    " VERBOSE NODE_ENV RUST_BACKTRACE RUST_LOG PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONHASHSEED PYTHONUTF8"
+    " GIT_OPTIONAL_LOCKS GIT_TERMINAL_PROMPT DEBIAN_FRONTEND"
+)
+"""Variables that make no program read, write or run anything, with any value. `LC_*` belongs to them."""
+
+_LOCALE = re.compile(r"LC_[A-Z]+")
+_SCRIPT_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_READ_BY_PROGRAMS = re.compile(
+    r".*_proxy|(npm|pnpm|yarn|pip|rvm|fish|zsh|bash|ac_cv|am_cv|lt_cv)_.*"
+    # a zsh keeps PATH in `path`, and bash's history signs are in `histchars`
+    r"|(f|cd|man|mail)?path|module_path|fignore|psvar|watch|argv|histchars"
+)
+"""Names in lower case that a program or a shell reads, where the environment has them already."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SET_BY_WORDS = word_set("read mapfile readarray getopts export declare typeset local readonly coproc")
+_SET_BY_OPTION = {"printf": "v", "wait": "p"}
+_UNKNOWN = "a variable that only the shell will know"
+
+
+def changing_variable(parsed: ParsedLine) -> str:
+    """Return the first variable that the line sets and that may change what a program does, else an empty text.
+
+    A variable that reaches programs must be on the list of harmless ones. A variable of the script itself is only
+    seen by a program if the environment has its name already, so names that no program reads are harmless too.
+    """
+    for name in _exported(parsed):
+        if not _is_harmless(name):
+            return name
+    for name in parsed.variables_set:
+        if not (_is_harmless(name) or is_script_variable(name)):
+            return name
+    for command in parsed.commands:
+        for name in _set_by_words(command.words):
+            if not (_is_harmless(name) or is_script_variable(name)):
+                return name
+    return ""
+
+
+def is_script_variable(name: str) -> bool:
+    """Return whether no program reads a variable of this name, although the environment may have it."""
+    return _SCRIPT_NAME.fullmatch(name) is not None and _READ_BY_PROGRAMS.fullmatch(name) is None
+
+
+def _is_harmless(name: str) -> bool:
+    return name in HARMLESS_VARIABLES or _LOCALE.fullmatch(name) is not None
+
+
+def _exported(parsed: ParsedLine) -> Iterator[str]:
+    """Yield the names that programs of the line get: set before a command, by `env`, or by `export`."""
+    exports_all = any(map(_exports_all, parsed.commands))
+    yield from parsed.variables_set if exports_all else parsed.variables_exported
+    for command in parsed.commands:
+        if command.variables == ("IFS",) and command.words[:1] == ("read",):
+            continue  # it parts the words that `read` gets, and nothing else
+        yield from command.variables
+        if exports_all or command.name in {"export", "declare", "typeset"}:
+            yield from _set_by_words(command.words)
+
+
+def _exports_all(command: ShellCommand) -> bool:
+    """Return whether each variable that is set after this command is exported: `set -a`, `set -o allexport`."""
+    if command.name not in {"set", "shopt"}:
+        return False
+    return any(word is None or word == "allexport" or re.match(r"-[a-zA-Z]*a", word) for word in command.words[1:])
+
+
+def _set_by_words(words: Words) -> Iterator[str]:
+    """Yield the names that a builtin sets: its words say which."""
+    name = words[0] if words else None
+    letter = _SET_BY_OPTION.get(name or "")
+    if letter is not None:
+        words = _option_and_value(words, letter)
+    elif name not in _SET_BY_WORDS:
+        return
+    for word in words[1:]:
+        if word is None:
+            yield _UNKNOWN
+        else:
+            # `read -ra NAME` and `read -raNAME`: an option may end in a name
+            yield from _names(word.partition("a")[2] if word.startswith("-") else word)
+
+
+def _option_and_value(words: Words, letter: str) -> Words:
+    """Return the words without those that are only printed: of `printf -v NAME FORMAT` the first three remain."""
+    if words[1:2] == (None,):
+        return words[:2]
+    for at, word in enumerate(words):
+        if at and word is not None and word.startswith("-") and letter in word:
+            attached = word.partition(letter)[2]
+            return (words[0], attached) if attached else (words[0], *words[at + 1 : at + 2])
+    return ()
+
+
+def _names(word: str) -> Iterator[str]:
+    found = _NAME.match(word)
+    if found is not None and (found.end() == len(word) or word[found.end()] in "=+["):
+        yield found[0]

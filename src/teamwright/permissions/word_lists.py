@@ -1,0 +1,35 @@
+"""Tables of words, written as one text so that they can be read and compared at a glance. Depends on nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+
+def join_words(words: Iterable[str | None]) -> str:
+    """Words as one line for people and rules, quoted where needed; an unknown one as `…`."""
+    return " ".join("…" if word is None else _quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if word and re.fullmatch(r"[\w@%+=:,./~*?^{}\[\]!#-]+", word):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, by blanks."""
+    return frozenset(text.split())
+
+
+@cache
+def parse_rows(text: str) -> dict[str, str]:
+    """The lines of a text by their first word; a line that begins with a blank continues the one before it."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.strip().splitlines():
+        first, _, rest = line.partition(" ")
+        name = first or name
+        found[name] = f"{found.get(name, '')} {rest}".strip()
+    return found

@@ -1,0 +1,109 @@
+"""Our own calls of git: they only read, and run nothing that a repository names.
+
+A repository that could make git run something (`git_entries`) is not read at all. In every other one the switches
+below turn off what a person's own configuration adds. Knows no trust.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from teamwright.processes.repository.git_entries import git_entries
+from teamwright.protocol.values import dataclass
+
+_SAFE_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.pager": "cat",
+    "core.editor": "false",
+    "core.sshCommand": "false",
+    "core.askPass": "",
+    "core.alternateRefsCommand": "false",
+    "credential.helper": "",
+    "diff.external": "",
+    "diff.submodule": "short",
+    "gpg.program": "false",
+    "gpg.ssh.program": "false",
+    "gpg.x509.program": "false",
+    "log.showSignature": "false",
+    "protocol.allow": "never",
+    "protocol.ext.allow": "never",
+    "status.submoduleSummary": "false",
+    "submodule.recurse": "false",
+}
+_SAFE_SWITCHES = tuple(part for name, value in _SAFE_SETTINGS.items() for part in ("-c", f"{name}={value}"))
+
+GIT_SAFE_ARGS = ("--no-pager", "--no-optional-locks", *_SAFE_SWITCHES)
+"""Put between `git` and its command, before anything else."""
+
+_SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+_WITH_DIFF = frozenset({"diff", "log", "show", "whatchanged", "diff-tree", "diff-index", "diff-files"})
+_OPTIONS = {
+    **dict.fromkeys(_WITH_DIFF, _SAFE_DIFF),
+    **dict.fromkeys(("blame", "annotate", "grep"), ("--no-textconv",)),
+    "status": ("--ignore-submodules=all",),
+}
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CONFIG_HOME")
+
+
+@dataclass(frozen=True, slots=True)
+class GitResult:
+    """The outcome of a call of git. `ok` is exit code 0."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether git succeeded."""
+        return self.exit_code == 0
+
+
+def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of such a call: a few plain variables of ours, and nothing that steers git."""
+    given = os.environ if env is None else env
+    return {
+        **{name: given[name] for name in _KEPT_VARIABLES if name in given},
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_PAGER": "cat",
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def git_argv(*args: str) -> list[str]:
+    """`git`, the safe options, the command; commands that compare files get what keeps programs out of them."""
+    command, rest = args[0], args[1:]
+    return ["git", *GIT_SAFE_ARGS, command, *_OPTIONS.get(command, ()), *rest]
+
+
+def run_git(cwd: Path, *args: str, timeout_s: float = 10.0) -> GitResult:
+    """Run `git ARGS` in this directory, unless its repository could make git run something: that is exit code 128.
+
+    A missing git is exit code 127, a call without an end 124. Never an exception.
+    """
+    entries = git_entries(cwd)
+    if entries:
+        return GitResult(128, "", f"git was not called: {entries[0].name} ({entries[0].file})")
+    try:
+        done = subprocess.run(
+            git_argv(*args),
+            cwd=cwd,
+            env=git_env(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired:
+        return GitResult(124, "", f"git did not end in {timeout_s:g} s")
+    except OSError as problem:
+        return GitResult(127, "", problem.strerror or str(problem))
+    return GitResult(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,156 @@
+"""What a session's earlier life left running: found by its records, proved, ended.
+
+A record of a program that still lives is none of ours. A process counts only when it is the one that was noted, or
+carries its mark: a number that somebody else has now is never touched. Knows records and families; knows no
+session. Format of the records: docs/formats/processes.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.processes.process_records import RECORDS_DIRECTORY, ProcessPurpose
+from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, boot_id, terminate_trees
+from teamwright.protocol.values import dataclass
+from teamwright.storage.read_bounded import read_plain
+
+_MAX_RECORD_BYTES = 64_000
+"""Bytes of one record; a longer file is none."""
+
+_DAMAGED_KEPT_S = 60.0
+"""How long a file that is no record is left alone: it may be one that is being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A recorded process whose program is gone. `alive`: something of its family still runs.
+
+    `pid` leads the group of that number; 0 when it was never noted. `holds_us`: we run below it, so it is left alone.
+    """
+
+    file: Path
+    pid: int
+    purpose: ProcessPurpose
+    started_ms: int
+    is_alive: bool = False
+    contains_this_process: bool = False
+
+
+def find_orphans(session: Path) -> list[Orphan]:
+    """What the records in a session's directory name whose program is gone, the oldest first. Changes nothing.
+
+    One that is not alive has ended by itself; the next `end_orphans` takes its record away.
+    """
+    return [left for left, _ in _find_with_trees(session)]
+
+
+def end_orphans(session: Path, grace_s: float = 2.0) -> list[Orphan]:
+    """End what earlier lives of this session left running; returns what was found alive, `alive` if it still is.
+
+    All together: SIGTERM, after `grace_s` seconds SIGKILL, whole groups and what left them. Records of what has ended
+    are removed. Blocks for `grace_s` and five seconds at most, and not at all when nothing is left: from an event
+    loop call it in a thread. Whoever calls holds the session's lease, or has seen that nobody does. Never raises for
+    what is on the disk: damaged records count as none.
+    """
+    found = _find_with_trees(session)
+    living = {id(family): (left, family) for left, family in found if left.is_alive and not left.contains_this_process}
+    stayed = {id(family) for family in terminate_trees([family for _, family in living.values()], grace_s)}
+    for left, family in found:
+        if id(family) in stayed or left.contains_this_process:
+            continue
+        with contextlib.suppress(OSError):
+            left.file.unlink()
+    _remove_damaged_records(session)
+    return [
+        left if left.contains_this_process else replace(left, is_alive=id(family) in stayed)
+        for left, family in found
+        if left.is_alive
+    ]
+
+
+def _find_with_trees(session: Path) -> list[tuple[Orphan, ProcessTree]]:
+    found: list[tuple[Orphan, ProcessTree]] = []
+    files = record_files(session)
+    if not files:
+        return found
+    look = ProcessSnapshot()
+    own_line = look.ancestors(os.getpid())
+    for file in files:
+        record = read_record(file)
+        if record is None or record.is_program_alive(look):
+            continue
+        # After another boot numbers mean nothing; the mark is proof anywhere.
+        here = record.boot == boot_id()
+        family = ProcessTree.from_record(record.pid if here else 0, record.mark, record.start, look)
+        members = {row.pid for row in family.members(look, include_self=True)}
+        left = Orphan(file, record.pid, record.purpose, record.at, bool(members), bool(members & own_line))
+        found.append((left, family))
+    return sorted(found, key=lambda one: one[0].started_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedProcess:
+    """One record as it stands in its file. `by` is the pid and the start of the program that made it.
+
+    `agent`: the process is a command of an agent, or was started by the runtime for one.
+    """
+
+    mark: str
+    boot: str
+    program: tuple[int, str]
+    at: int
+    purpose: ProcessPurpose
+    pid: int
+    start: str
+    is_for_agent: bool = True
+
+    def is_program_alive(self, look: ProcessSnapshot) -> bool:
+        """Whether the program that made the record still runs, as far as this machine can tell."""
+        pid, start = self.program
+        return self.boot == boot_id() and look.is_alive(pid, start)
+
+
+def read_record(file: Path) -> RecordedProcess | None:
+    """The record in the file; None when it is none."""
+    try:
+        facts = cast("dict[str, Any]", json.loads(read_plain(file, _MAX_RECORD_BYTES)))
+        by = facts["by"]
+        mark, pid = str(facts["mark"]), int(facts.get("pid", 0))
+        # A short or foreign mark would be found in places that are none of ours.
+        if len(mark) < 16 or not mark.endswith(f".{file.stem}") or pid in {1, -1}:
+            return None
+        names = ("member", "call", "job", "output")
+        return RecordedProcess(
+            mark,
+            str(facts["boot"]),
+            (int(by["pid"]), str(by["start"])),
+            int(facts["at"]),
+            ProcessPurpose(*(str(facts.get(name, "")) for name in names)),
+            max(0, pid),
+            str(facts.get("start", "")),
+            facts.get("agent") is not False,
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def record_files(session: Path) -> list[Path]:
+    """The files of records in the directory of a session, or of a member's own process."""
+    try:
+        return [path for path in (session / RECORDS_DIRECTORY).iterdir() if path.suffix == ".json"]
+    except OSError:
+        return []
+
+
+def _remove_damaged_records(session: Path) -> None:
+    """Take away what is no record, unless it is so young that it may become one."""
+    for file in record_files(session):
+        with contextlib.suppress(OSError):
+            if read_record(file) is None and time.time() - file.stat().st_mtime > _DAMAGED_KEPT_S:
+                file.unlink()

@@ -1,0 +1,151 @@
+"""Another process as one life: whether it is still there, its end as an event, and what came out of it.
+
+A number alone proves nothing, it is used again; a life is held by a descriptor (Linux) or told apart by when it
+began. Below it: the operating system and `family`. Refuses to know what the process does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from teamwright.processes.process_tree import ProcessInfo, is_marked, list_processes, process_start, program_mark
+
+_LOOK_S = 0.05
+"""How often a process is looked at that gives no event (not Linux), and what is being killed."""
+
+
+class WatchedProcess:
+    """One life of another process. Get it from `of`, `close` it afterwards."""
+
+    def __init__(self, pid: int, start: str, descriptor: int) -> None:
+        self.pid = pid
+        self._start = start
+        self._descriptor = descriptor
+
+    @classmethod
+    def open(cls, pid: int) -> WatchedProcess | None:
+        """The process that has this number now; None when none has, or it is ours alone to guess (pid below 2)."""
+        if pid < 2:
+            return None
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return None
+        except (AttributeError, OSError):  # not Linux, or a sandbox without it
+            descriptor = -1
+        start = process_start(pid)
+        if not start:
+            if descriptor >= 0:
+                os.close(descriptor)
+            return None
+        return cls(pid, start, descriptor)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs; one that only waits to be reaped does not."""
+        if self._descriptor < 0:
+            return process_start(self.pid) == self._start
+        asked = select.poll()
+        asked.register(self._descriptor, select.POLLIN)
+        return not asked.poll(0)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal; nothing happens when it is gone, or somebody else's."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._descriptor >= 0 and sys.platform == "linux":
+                signal.pidfd_send_signal(self._descriptor, number)
+            elif self.is_alive:
+                os.kill(self.pid, number)
+
+    def on_end(self, callback: Callable[[], None]) -> Callable[[], object]:
+        """Call back in the running loop once it has ended; returns how to stop listening."""
+        loop = asyncio.get_running_loop()
+        if self._descriptor < 0:
+            looking = loop.create_task(self._look(callback))
+            return looking.cancel
+        descriptor = self._descriptor
+
+        def ended() -> None:
+            loop.remove_reader(descriptor)  # it stays readable
+            callback()
+
+        loop.add_reader(descriptor, ended)
+        return partial(loop.remove_reader, descriptor)
+
+    async def wait_for_end(self, within_s: float) -> bool:
+        """Whether it has ended, at the latest after so many seconds."""
+        ended = asyncio.Event()
+        stop = self.on_end(ended.set)
+        try:
+            async with asyncio.timeout(within_s):
+                await ended.wait()
+        except TimeoutError:
+            return not self.is_alive
+        finally:
+            stop()
+        return True
+
+    def descendants(self) -> set[ProcessInfo]:
+        """The living processes that came out of it: its descendants, and those that carry its mark (see `family`)."""
+        table = list_processes()
+        found = {row.pid for row in table if row.pid == self.pid and row.start == self._start}
+        grown = bool(found)
+        while grown:
+            more = {row.pid for row in table if row.parent in found} - found
+            found |= more
+            grown = bool(more)
+        mark, others = program_mark(self.pid, self._start), {self.pid, os.getpid()}
+        return {row for row in table if row.pid not in others and (row.pid in found or is_marked(row.pid, mark))}
+
+    def has_open(self, path: Path) -> bool | None:
+        """Whether it has this file open; None where that cannot be seen."""
+        try:
+            wanted = os.stat(path)
+            entries = list(os.scandir(f"/proc/{self.pid}/fd"))
+        except OSError:
+            return None
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(entry.path), wanted):
+                    return True
+        return False
+
+    def close(self) -> None:
+        """Let go of it; harmless when done already."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    async def _look(self, callback: Callable[[], None]) -> None:
+        never = asyncio.Event()
+        while self.is_alive:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await never.wait()
+        callback()
+
+
+async def kill_all(rows: set[ProcessInfo], within_s: float) -> set[ProcessInfo]:
+    """SIGKILL to these processes until none is left; returns those that would not go (normally none)."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_s
+    while left := {row for row in list_processes() if _is_same_process(row, rows)}:
+        for row in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(row.pid, signal.SIGKILL)
+        if loop.time() >= deadline:
+            return left
+        await asyncio.sleep(_LOOK_S)
+    return set()
+
+
+def _is_same_process(row: ProcessInfo, rows: set[ProcessInfo]) -> bool:
+    return any(one.pid == row.pid and one.start == row.start for one in rows)

@@ -1,0 +1,318 @@
+"""Commands as processes: each in a group of its own, stdin given or empty, environment given, output bounded.
+
+A process ends with its whole family (`family`), and waiting for it ends when the process itself does, whoever
+still holds its pipe. With records it stands on disk as long as something of it lives. Knows no shell, no tool and
+no permission.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from teamwright.processes.agent_command import AGENT_VARIABLE, with_mark
+from teamwright.processes.pipes import OutputPipe, Sink, StdinWriter
+from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessPurpose, ProcessRecord, ProcessRecords
+from teamwright.processes.process_tree import MARK_VARIABLE, ProcessSnapshot, ProcessTree, new_mark
+from teamwright.protocol.values import dataclass
+
+DRAIN_S = 0.25
+"""How long a pipe may stay open after its process ended before we stop waiting for it."""
+
+_REAP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCommand:
+    """What to start: program and arguments, directory, the whole environment; and what for, if it is to be recorded.
+
+    `input` is what it reads on its stdin; one that does not read keeps nobody waiting. `converses`: its stdin stays
+    open after that, for `Process.write`. `by_agent`: it carries the mark of agents' commands, as everything does that
+    no person started or that runs what an agent may have written.
+    """
+
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str]
+    records: ProcessRecords | None = None
+    purpose: ProcessPurpose = UNKNOWN_PURPOSE
+    input: bytes = b""
+    keeps_stdin_open: bool = False
+    is_for_agent: bool = True
+
+    def start_argv(self) -> list[str]:
+        """Return the arguments to start. Raises OSError when there is no such program."""
+        return with_mark(self.argv, self.cwd, self.env) if self.is_for_agent else list(self.argv)
+
+    def start_env(self, mark: str) -> dict[str, str]:
+        """Return the environment to start with; `mark` names the family."""
+        return {**self.env, MARK_VARIABLE: mark, **({AGENT_VARIABLE: "1"} if self.is_for_agent else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessResult:
+    """How it went. `exit_code` is negative for a signal; `errors` is empty when stderr went with the output.
+
+    `left_running`: something of the family lives on (only after the process ended by itself).
+    """
+
+    exit_code: int
+    output: str
+    errors: str = ""
+    timed_out: bool = False
+    left_running: bool = False
+
+
+class Process:
+    """A started process. Made by `start` inside a running loop; ended by `end` or by itself, then `close`d."""
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        family: ProcessTree,
+        pipes: Sequence[OutputPipe],
+        record: ProcessRecord | None = None,
+        feed: StdinWriter | None = None,
+    ) -> None:
+        self.pid = child.pid
+        self.tree = family
+        self.exited = asyncio.Event()
+        self.moved_to_background = asyncio.Event()
+        """Set when it exited, or when nobody is to wait for it in the foreground any more."""
+        self._child = child
+        self._pipes = pipes
+        self._record = record
+        self._feed = feed
+        self._closed = False
+        self._released = False
+        self._watch()
+
+    @classmethod
+    def start(cls, command: ProcessCommand, output: Sink, errors: Sink | None = None) -> Process:
+        """Start it; stderr goes with the output unless `errors` is given. Raises OSError when it cannot be started."""
+        mark = new_mark()
+        record = _add_record(command, mark)
+        pipes = [OutputPipe(sink) for sink in (output, errors) if sink is not None]
+        feed = (
+            StdinWriter(command.input, stays=command.keeps_stdin_open)
+            if command.input or command.keeps_stdin_open
+            else None
+        )
+        ends = [*pipes, *([feed] if feed is not None else [])]
+        try:
+            child = subprocess.Popen(
+                command.start_argv(),
+                cwd=command.cwd,
+                env=command.start_env(mark),
+                stdin=subprocess.DEVNULL if feed is None else feed.child_end,
+                stdout=pipes[0].child_end,
+                stderr=pipes[-1].child_end,
+                start_new_session=True,
+            )
+        except BaseException:
+            for end in ends:
+                end.close()
+            if record is not None:
+                record.remove()
+            raise
+        finally:
+            for end in ends:
+                os.close(end.child_end)
+        if record is not None:
+            record.set_pid(child.pid)
+        for end in ends:
+            end.listen()
+        return cls(child, ProcessTree(child.pid, mark), pipes, record, feed)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._child.returncode
+
+    def write(self, content: bytes) -> int:
+        """Give a process that converses more on its stdin; the bytes that it has not taken yet. Never raises.
+
+        What is written to one that reads no more is lost.
+        """
+        return self._feed.write(content) if self._feed is not None else 0
+
+    def close_stdin(self) -> None:
+        """Close its stdin: nothing more will come."""
+        if self._feed is not None:
+            self._feed.close()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing more will come: everybody closed the pipe, or we did."""
+        return not any(pipe.is_open for pipe in self._pipes)
+
+    async def wait_until_silent(self) -> None:
+        """Wait until nothing more will come."""
+        for pipe in self._pipes:
+            await pipe.ended.wait()
+
+    def has_left_running(self) -> bool:
+        """Whether the process ended and something of its family did not. When nothing is left, no record is either."""
+        if not self.exited.is_set():
+            return False
+        left = self._is_any_alive()
+        if not left:
+            self._remove_record()
+        return left
+
+    def kill_arguments(self) -> str:
+        """Return the arguments of `kill` for what the process left running: its group, or the pids of what left it."""
+        if _exists(self.pid):
+            return f"-- -{self.pid}"
+        return " ".join(str(row.pid) for row in self.tree.members(ProcessSnapshot(self.pid))) or f"-- -{self.pid}"
+
+    async def terminate(self, grace_s: float = 2.0) -> None:
+        """End the whole family: SIGTERM, then SIGKILL. Cancelled meanwhile, it kills at once."""
+        if not self.exited.is_set():
+            if not await self.tree.terminate(grace_s):
+                self._remove_record()
+            with contextlib.suppress(TimeoutError):  # a process stuck in the kernel outlives SIGKILL
+                async with asyncio.timeout(_REAP_S):
+                    await self.exited.wait()
+        elif self.has_left_running() and not await self.tree.terminate(grace_s):
+            self._remove_record()
+
+    def close(self) -> None:
+        """Stop reading; bytes that are in the pipe now are still taken. Whoever holds the other end may go on."""
+        if self._feed is not None:
+            self._feed.close()
+        for pipe in self._pipes:
+            pipe.close()
+        self._closed = True
+        self.has_left_running()
+
+    def _is_any_alive(self) -> bool:
+        if self.is_silent and self._record is None and not _exists(self.pid):
+            return False  # a child that left the group is looked for only where the session keeps a record
+        try:
+            look = ProcessSnapshot(self.pid)
+        except (OSError, subprocess.SubprocessError):  # out of descriptors: the processes cannot be listed
+            return not self.is_silent or _exists(self.pid)
+        if not self._released:
+            self._released = True
+            self.tree.release(look)
+        return not self.is_silent or bool(self.tree.members(look))
+
+    def _remove_record(self) -> None:
+        """Nothing of the family is left: it need not be found by anybody."""
+        if self._record is not None:
+            self._record.remove()
+            self._record = None
+
+    def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):  # not Linux, or a sandbox without it
+            waiting = loop.run_in_executor(None, self._child.wait)
+            waiting.add_done_callback(lambda _: self._note_end())
+            return
+
+        def ready() -> None:
+            if self._child.poll() is None:
+                return
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            self._note_end()
+
+        loop.add_reader(descriptor, ready)
+
+    def _note_end(self) -> None:
+        self.exited.set()
+        self.moved_to_background.set()
+        if self._closed:  # killed by one who could not wait
+            self.has_left_running()
+
+
+async def wait_or_terminate(process: Process, *, timeout_s: float, grace_s: float = 2.0) -> bool:
+    """Wait until the process ended by itself (True), or end its family after `timeout_s` (False).
+
+    One that is let go meanwhile (`turned` is set) runs on: then `exited` is not set. What it wrote is in its outputs
+    then. Cancelled, it ends the family before it passes the cancellation on.
+    """
+    in_time = True
+    try:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await process.moved_to_background.wait()
+            if not process.exited.is_set():
+                return True
+        except TimeoutError:
+            in_time = False
+            await process.terminate(grace_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await process.wait_until_silent()
+    except asyncio.CancelledError:
+        try:
+            await process.terminate(grace_s)
+        finally:
+            process.close()
+        raise
+    return in_time
+
+
+async def run_command(
+    command: ProcessCommand,
+    output: ProcessOutput,
+    errors: ProcessOutput | None = None,
+    *,
+    timeout_s: float,
+    grace_s: float = 2.0,
+) -> ProcessResult:
+    """Run it to its end, or to the timeout. Raises OSError when it cannot be started."""
+    process = Process.start(command, output, errors)
+    try:
+        in_time = await wait_or_terminate(process, timeout_s=timeout_s, grace_s=grace_s)
+        left = in_time and process.has_left_running()
+    finally:
+        process.close()
+        for sink in (output, errors):
+            if sink is not None:
+                sink.close()
+    code = process.exit_code
+    return ProcessResult(
+        -9 if code is None else code,
+        output.text(),
+        errors.text() if errors is not None else "",
+        timed_out=not in_time,
+        left_running=left,
+    )
+
+
+async def run_argv(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float = 30.0, max_output: int = 1_000_000
+) -> ProcessResult:
+    """Run a program of our own choice, unmarked: stdout and stderr apart, `max_output` characters kept, no file."""
+    return await run_command(
+        ProcessCommand(argv, cwd, env, is_for_agent=False),
+        ProcessOutput(max_output),
+        ProcessOutput(20_000),
+        timeout_s=timeout_s,
+    )
+
+
+def _add_record(command: ProcessCommand, mark: str) -> ProcessRecord | None:
+    if command.records is None:
+        return None
+    return command.records.add(mark, command.purpose, by_agent=command.is_for_agent)
+
+
+def _exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

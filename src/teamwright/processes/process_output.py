@@ -1,0 +1,133 @@
+"""What a process wrote: a head and a tail in memory, the whole in a file once it is more than fits.
+
+Memory and disk are both bounded, whatever is fed. Knows bytes; knows no process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from pathlib import Path
+
+FILE_CAP = 64 * 1024 * 1024
+"""Bytes of one output that reach the disk; what comes later is counted, and kept only as far as the tail goes."""
+
+_MAX_CHARACTER_BYTES = 4
+"""Bytes of the longest UTF-8 character."""
+
+
+class ProcessOutput:
+    """Collects bytes. `cap` is in characters of `text()`; `file` receives everything once the cap is passed.
+
+    With `wait_for_nothing` the file is written from the first byte on, so that it can be read while the process runs.
+    Without a file the middle of a long output is lost. Never raises for a full disk: `file_failed` tells.
+    """
+
+    def __init__(
+        self, cap: int, file: Path | None = None, *, writes_at_once: bool = False, file_cap: int = FILE_CAP
+    ) -> None:
+        self.total = 0
+        self.file_failed = ""
+        self._cap = cap
+        self._half = max(1, cap // 2) * _MAX_CHARACTER_BYTES
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._path = file
+        self._file_cap = file_cap
+        self._fd = -1
+        self._written = 0
+        if writes_at_once:
+            self._open()
+
+    def feed(self, chunk: bytes) -> None:
+        """Take more bytes."""
+        if self._fd < 0 and self._path is not None and self.total + len(chunk) > self._cap and not self._written:
+            self._spill()
+        self.total += len(chunk)
+        self._write(chunk)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        if chunk:
+            self._tail.append(chunk)
+            self._tail_size += len(chunk)
+            while self._tail_size - len(self._tail[0]) >= self._half:
+                self._tail_size -= len(self._tail.popleft())
+
+    @property
+    def file(self) -> Path | None:
+        """The file with the whole output, if one was begun."""
+        return self._path if self._written or self._fd >= 0 else None
+
+    @property
+    def is_file_cut(self) -> bool:
+        """Whether the file lacks the end of the output."""
+        return self.file is not None and self._written < self.total
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether `text()` leaves something out."""
+        return self._drops_middle or len(self._kept_bytes().decode("utf-8", "replace")) > self._cap
+
+    def text(self) -> str:
+        """The output as text, invalid UTF-8 replaced; past the cap its head and its tail with a line between."""
+        text = self._kept_bytes().decode("utf-8", "replace")
+        if not self._drops_middle and len(text) <= self._cap:
+            return text
+        half = max(1, self._cap // 2)
+        head = bytes(self._head).decode("utf-8", "ignore")[:half] if self._drops_middle else text[:half]
+        tail = text[-half:]
+        where = f"; all of it is in {self.file}" if self.file and not self.is_file_cut else ""
+        if self.is_file_cut:
+            where = f"; the first {self._written:,} bytes are in {self.file}"
+        return f"{head}\n[… {self.total:,} bytes in all, the middle is left out here{where}]\n{tail}"
+
+    def head(self) -> str:
+        """What came first, as far as it is in memory: all of it unless `is_cut`."""
+        return (bytes(self._head) if self._drops_middle else self._kept_bytes()).decode("utf-8", "replace")
+
+    def start_file(self) -> None:
+        """Begin the file now, with what came so far."""
+        if self._fd < 0 and not self._written:
+            self._spill()
+
+    def close(self) -> None:
+        """Close the file; what was collected stays."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def _drops_middle(self) -> bool:
+        return len(self._head) + self._tail_size < self.total
+
+    def _kept_bytes(self) -> bytes:
+        return bytes(self._head) + b"".join(self._tail)
+
+    def _spill(self) -> None:
+        self._open()
+        self._write(self._kept_bytes())
+
+    def _open(self) -> None:
+        if self._path is None:
+            return
+        try:
+            self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            self.file_failed = problem.strerror or str(problem)
+            self._path = None
+
+    def _write(self, chunk: bytes) -> None:
+        chunk = chunk[: self._file_cap - self._written]
+        if self._fd < 0 or not chunk:
+            return
+        try:
+            while chunk:
+                done = os.write(self._fd, chunk)
+                self._written += done
+                chunk = chunk[done:]
+        except OSError as problem:
+            self.file_failed = problem.strerror or str(problem)
+            self.close()

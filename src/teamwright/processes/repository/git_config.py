@@ -1,0 +1,261 @@
+"""Which entries of a git configuration file could make a command that only reads run a program or leave the repository.
+
+Only lines of one plain form are understood, and only keys listed here are harmless; everything else is an entry.
+Formats: git-config(1). Runs nothing, and knows nothing of trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from teamwright.protocol.values import dataclass
+from teamwright.storage.read_bounded import read_plain
+
+FileState = tuple[int, ...]
+"""Inode, times of change and size of a file; empty where there is none."""
+
+MAX_CONFIG_BYTES = 1_000_000
+"""Bytes of a configuration file that are read; a longer one is not judged."""
+
+_MAX_DEPTH = 10
+"""Includes in includes that git follows."""
+
+_SECTION = re.compile(rb'\[([A-Za-z][A-Za-z0-9-]*)(?: "([^"\\\x00-\x1f\x7f]*)")?\][ \t]*')
+_LINE = re.compile(rb"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*([^\\\x00-\x08\x0a-\x1f\x7f]*))?")
+_BLANK = re.compile(rb"[ \t]*(?:[#;][^\x00-\x08\x0b-\x1f\x7f]*)?")
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9._/@+-]*")
+_OFF = frozenset({"false", "no", "off", "0", ""})
+
+_ANY_KEY = frozenset({"advice", "color", "gui", "branch.*", "url.*"})
+"""Sections of which git reads nothing that could name a program. `.*` stands for a subsection."""
+
+_HARMLESS: dict[str, frozenset[str]] = {
+    section: frozenset(keys.split())
+    for section, keys in {
+        "apply": "ignorewhitespace whitespace",
+        "author": "email name",
+        "blame": "blankboundary coloring date markignoredlines markunblamablelines showemail showroot",
+        "checkout": "defaultremote guess thresholdforparallelism workers",
+        "clone": "defaultremotename rejectshallow",
+        "column": "branch clean status tag ui",
+        "commit": "cleanup gpgsign status verbose",
+        "committer": "email name",
+        "core": "abbrev autocrlf bare bigfilethreshold checkstat commentchar commitgraph compression"
+        " deltabasecachelimit eol filemode fscache fsync fsyncmethod hidedotfiles ignorecase ignorestat"
+        " logallrefupdates longpaths loosecompression maxtreedepth multipackindex packedgitlimit"
+        " packedgitwindowsize precomposeunicode preloadindex protecthfs protectntfs quotepath"
+        " repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex"
+        " sshcommand symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace",
+        "credential": "helper usehttppath username",
+        "credential.*": "helper usehttppath username",
+        "diff": "algorithm autorefreshindex colormoved colormovedws context indentheuristic interhunkcontext"
+        " mnemonicprefix noprefix renamelimit renames statgraphwidth statnamewidth suppressblankempty"
+        " wserrorhighlight",
+        "diff.*": "algorithm binary funcname wordregex xfuncname",
+        "extensions": "compatobjectformat objectformat refstorage relativeworktrees worktreeconfig",
+        "feature": "experimental manyfiles",
+        "fetch": "all fsckobjects negotiationalgorithm parallel prune prunetags recursesubmodules showforcedupdates"
+        " unpacklimit writecommitgraph",
+        "gc": "auto autodetach autopacklimit cruftpacks packrefs pruneexpire reflogexpire reflogexpireunreachable"
+        " writecommitgraph",
+        "gpg": "format",
+        "grep": "column extendedregexp fullname linenumber patterntype threads",
+        "http": "extraheader lowspeedlimit lowspeedtime postbuffer sslverify version",
+        "http.*": "extraheader lowspeedlimit lowspeedtime postbuffer sslverify version",
+        "i18n": "commitencoding logoutputencoding",
+        "index": "recordendofindexentries recordoffsettable skiphash sparse threads version",
+        "init": "defaultbranch",
+        "lfs": "locksverify repositoryformatversion",
+        "lfs.*": "access locksverify",
+        "log": "abbrevcommit date decorate excludedecoration follow graphcolors initialdecorationset mailmap showroot",
+        "maintenance": "auto autodetach strategy",
+        "merge": "autostash conflictstyle directoryrenames ff log renamelimit renames stat tool verbosity",
+        "pack": "threads window windowmemory writebitmaphashcache writereverseindex",
+        "pull": "autostash ff octopus rebase twohead",
+        "push": "autosetupremote default followtags gpgsign pushoption recursesubmodules useforceifincludes",
+        "rebase": "abbreviatecommands autosquash autostash backend forkpoint missingcommitscheck stat updaterefs",
+        "receive": "autogc denycurrentbranch denydeletes denynonfastforwards fsckobjects",
+        "remote": "pushdefault",
+        "remote.*": "fetch followremotehead gh-resolved mirror prune prunetags push pushurl skipdefaultupdate"
+        " skipfetchall tagopt url",
+        "rerere": "autoupdate enabled",
+        "showbranch": "default",
+        "stash": "showincludeuntracked showpatch showstat",
+        "status": "aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash"
+        " showuntrackedfiles",
+        "submodule": "active fetchjobs",
+        "submodule.*": "active branch fetchrecursesubmodules ignore url",
+        "tag": "forcesignannotated gpgsign sort",
+        "transfer": "fsckobjects hiderefs unpacklimit",
+        "user": "email name signingkey useconfigonly",
+        "versionsort": "suffix",
+        "worktree": "guessremote userelativepaths",
+    }.items()
+}
+"""Keys that name no program which a reading command runs, whatever their value is. All in lower case."""
+
+_HARMLESS_VALUES: dict[str, frozenset[str]] = {
+    "core.fsmonitor": _OFF,
+    "diff.submodule": frozenset({"log", "short"}),
+    "log.diffmerges": frozenset({"off", "none", "on", "m", "first-parent", "1", "separate", "combined", "c", "cc"}),
+    "log.showsignature": _OFF,
+    "remote.*.promisor": _OFF,
+    "status.submodulesummary": _OFF,
+    "submodule.*.update": frozenset({"checkout", "merge", "none", "rebase"}),
+    "submodule.recurse": _OFF,
+}
+"""Keys that name no program as long as they have one of these values."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitEntry:
+    """What could make git run a program, or read another repository: the file, what it is, a digest of what it says."""
+
+    file: Path
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigLine:
+    """One line of a configuration file: `key` is `section.key` or `section.*.key`, in lower case.
+
+    `name` is as it was written. `value` is None where it is not plain text; a key without a value is `true`.
+    """
+
+    key: str
+    name: str
+    value: str | None
+
+
+class SeenFiles:
+    """Every file that a judgement depends on, as it was before it was read; also those that did not exist."""
+
+    def __init__(self) -> None:
+        self._states: dict[Path, FileState] = {}
+
+    def add(self, path: Path) -> None:
+        """Remember the state of a file that is about to be read."""
+        self._states.setdefault(path, _file_state(path))
+
+    @property
+    def are_unchanged(self) -> bool:
+        """Whether no file was changed, replaced, created or removed since."""
+        return all(_file_state(path) == state for path, state in self._states.items())
+
+
+def _file_state(path: Path) -> FileState:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return ()
+    return (found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
+
+
+def config_entries(path: Path, git_dir: Path, tree: Path, seen: SeenFiles, depth: int = 0) -> Iterator[GitEntry]:
+    """What a configuration file of a repository, and every file that it includes, could make git run."""
+    seen.add(path)
+    try:
+        content = read_plain(path, MAX_CONFIG_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError):
+        yield GitEntry(path, "a configuration that cannot be read", unreadable_digest())
+        return
+    found: dict[str, list[bytes]] = {}
+    for line, raw in _lines(content):
+        if line is None:
+            found["a line that is not understood"] = [content]
+        elif _is_include(line) and (target := _included_path(path, line)) is not None and depth < _MAX_DEPTH:
+            yield from config_entries(target, git_dir, tree, seen, depth + 1)
+        elif not (_is_harmless(line) or _names_own_tree(line, git_dir, tree)):
+            found.setdefault(line.name, []).append(raw)
+    for name, lines in found.items():
+        yield GitEntry(path, name, text_digest(name.encode(), *lines))
+
+
+def named_work_tree(path: Path) -> str | None:
+    """The work tree that a configuration file names (`core.worktree`), by real path; None where that is unclear."""
+    named: str | None = None
+    try:
+        for line, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)):
+            if line is None or _is_include(line):
+                return None
+            if line.key == "core.worktree":
+                named = line.value or None
+    except (OSError, ValueError):
+        return None
+    return os.path.realpath(path.parent / named) if named else None
+
+
+def hash_size(path: Path) -> int:
+    """How many bytes a hash has in a repository with this configuration; 0 where that is unclear."""
+    size = 20
+    try:
+        for line, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)):
+            if line is not None and line.key == "extensions.objectformat":
+                size = {"sha1": 20, "sha256": 32}.get(line.value or "", 0)
+    except FileNotFoundError:
+        return 20
+    except (OSError, ValueError):
+        return 0
+    return size
+
+
+def text_digest(*parts: bytes) -> str:
+    """One digest of several texts."""
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def unreadable_digest() -> str:
+    """The digest of what cannot be read: nobody can trust it for good."""
+    return os.urandom(16).hex()
+
+
+def _lines(content: bytes) -> Iterator[tuple[ConfigLine | None, bytes]]:
+    """Every line that says something, and its text; None for a line that git may read differently."""
+    section = shown = ""
+    for raw in content.split(b"\n"):
+        if _BLANK.fullmatch(raw):
+            continue
+        if (head := _SECTION.fullmatch(raw)) is not None:
+            written = head[1].decode()
+            section = written.lower() + ("" if head[2] is None else ".*")
+            shown = written if head[2] is None else f"{written}.{head[2].decode(errors='replace')}"
+        elif (line := _LINE.fullmatch(raw)) is not None and section:
+            key = line[1].decode()
+            yield ConfigLine(f"{section}.{key.lower()}", f"{shown}.{key}", _plain_value(line[2])), raw
+        else:
+            yield None, raw
+
+
+def _plain_value(value: bytes | None) -> str | None:
+    if value is None:
+        return "true"
+    text = value.decode(errors="replace").rstrip(" \t")
+    return text if _PLAIN_VALUE.fullmatch(text) else None
+
+
+def _is_harmless(line: ConfigLine) -> bool:
+    section, _, key = line.key.rpartition(".")
+    if section in _ANY_KEY or key in _HARMLESS.get(section, ()):
+        return True
+    fine = _OFF if section == "pager" else _HARMLESS_VALUES.get(line.key, frozenset[str]())
+    return line.value is not None and line.value.lower() in fine
+
+
+def _names_own_tree(line: ConfigLine, git_dir: Path, tree: Path) -> bool:
+    return line.key == "core.worktree" and bool(line.value) and os.path.realpath(git_dir / str(line.value)) == str(tree)
+
+
+def _is_include(line: ConfigLine) -> bool:
+    return line.key in {"include.path", "includeif.*.path"}
+
+
+def _included_path(path: Path, line: ConfigLine) -> Path | None:
+    """The file that a line includes, or None where only git would know."""
+    return path.parent / line.value if line.value and line.value != "true" else None

@@ -1,0 +1,119 @@
+"""The flags of a member's own process: written and parsed from one table (names and order as observed).
+
+They say who the member is. Everything else travels in its spawn file, or lies where every member of a team finds it.
+Below it: errors. Refuses to know what program is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFlags:
+    """Who a member's process is. Empty and False are left out on the command line; lists are one argument a name."""
+
+    agent_id: str
+    agent_name: str
+    team_name: str
+    agent_color: str = ""
+    parent_session_id: str = ""
+    plan_mode_required: bool = False
+    agent_type: str = ""
+    dangerously_skip_permissions: bool = False
+    permission_mode: str = ""
+    model: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """Flags of another program's start that are not known here, or not used; never written."""
+
+
+_NAMES = {
+    "--agent-id": "agent_id",
+    "--agent-name": "agent_name",
+    "--team-name": "team_name",
+    "--agent-color": "agent_color",
+    "--parent-session-id": "parent_session_id",
+    "--plan-mode-required": "plan_mode_required",
+    "--agent-type": "agent_type",
+    "--dangerously-skip-permissions": "dangerously_skip_permissions",
+    "--permission-mode": "permission_mode",
+    "--model": "model",
+    "--allowedTools": "allowed_tools",
+    "--disallowedTools": "disallowed_tools",
+}
+"""Every flag and its field, in the order in which they are written."""
+
+REQUIRED = ("--agent-id", "--agent-name", "--team-name")
+"""What a member's process cannot be without."""
+
+_SWITCHES = frozenset(item.name for item in fields(MemberFlags) if item.type == "bool")
+_LISTS = frozenset({"allowed_tools", "disallowed_tools"})
+
+
+def to_argv(flags: MemberFlags) -> list[str]:
+    """The arguments that say this, behind the program's own."""
+    out: list[str] = []
+    for flag, name in _NAMES.items():
+        value = getattr(flags, name)
+        if name in _SWITCHES:
+            out += [flag] if value else []
+        elif name in _LISTS:
+            out += [flag, *value] if value else []
+        elif value:
+            out += [flag, str(value)]
+    return out
+
+
+def parse_argv(argv: Sequence[str], *, foreign: bool = False) -> MemberFlags:
+    """Return what these arguments say. Raises UsageError for a flag that is not known, doubled, or without its value.
+
+    `foreign`: another program starts the member. Flags that are not known are then ignored with their values.
+    """
+    said: dict[str, Any] = {}
+    ignored: list[str] = []
+    waiting = list(argv)
+    while waiting:
+        flag, given, value = waiting.pop(0).partition("=")
+        name = _NAMES.get(flag)
+        if foreign and name is None:
+            ignored.append(flag[:60])
+            _take_names(waiting)
+            continue
+        if name is None or name in said:
+            raise _flag_error(f"{flag[:60]!r} is {'said twice' if name in said else 'no flag of a member'}")
+        if name in _SWITCHES:
+            said[name] = True
+        elif name in _LISTS:
+            said[name] = (value,) if given else _take_names(waiting)
+        elif given or (waiting and not waiting[0].startswith("--")):
+            said[name] = value if given else waiting.pop(0)
+        else:
+            raise _flag_error(f"{flag} needs a value")
+    missing = [flag for flag in REQUIRED if not said.get(_NAMES[flag])]
+    if missing:
+        raise _flag_error(f"{', '.join(missing)} must be said")
+    return MemberFlags(**said, ignored=tuple(ignored))
+
+
+def _take_names(waiting: list[str]) -> tuple[str, ...]:
+    """The names behind a flag that takes several."""
+    taken: list[str] = []
+    while waiting and not waiting[0].startswith("--"):
+        taken.append(waiting.pop(0))
+    return tuple(taken)
+
+
+def _flag_error(what: str) -> UsageError:
+    return UsageError(
+        "usage",
+        f"as a member's process: {what}",
+        looked_at=[("flags", " ".join(_NAMES))],
+        note="nothing was started",
+    )

@@ -1,0 +1,250 @@
+"""Requests: somebody waits for an answer, and the first answer counts.
+
+Two files a request: `<id>.json`, written once by the requester, and `<id>.answer.json`, linked into place once by
+whoever is first. Knows `storage`. Does not know what is asked, who may answer, nor what an answer means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, UsageError
+from teamwright.storage.atomic import storage_error, write_new
+from teamwright.storage.damaged_file import keep_damaged_copy
+from teamwright.storage.read_bounded import MAX_BYTES, read_plain
+
+VERSION = 1
+
+RETIRED_DIRECTORY = "answered"
+"""Where requests go that are over."""
+
+REFUSED = "refused"
+"""Key of a late note that says what a command of an agent tried."""
+
+_KEYS = ("requester", "target", "incarnation", "opened_at", "deadline")
+_ANSWER = ".answer"
+_LATE = re.compile(r".+\.late\.[0-9a-f]{8}")
+_LONGEST_NAME = 200
+_ESCAPED_BYTE = re.compile(rb"[^A-Za-z0-9._@-]")
+_AMBIGUOUS = re.compile(r"^\.|\.(?=answer$)")
+
+
+class RequestStore:
+    """The directory of a team's requests. Every call raises StorageError when the disk refuses."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def open(self, request_id: str, body: Mapping[str, Any]) -> Path:
+        """Ask. Returns the request's file, which carries `id`, `v`, the body, and the five keys of every request.
+
+        Those are requester, target, incarnation, opened_at and deadline (ms since 1970); a missing one is null, but
+        opened_at is now. Opening the same again changes nothing. Raises UsageError when the id is in use for
+        something else, InvalidName for an id that cannot be a file's name.
+        """
+        path = self._path(request_id)
+        whole = {"id": request_id, "v": VERSION} | dict.fromkeys(_KEYS) | {"opened_at": now_ms()} | dict(body)
+        if not write_new(path, _encode(whole)):
+            there = self.get(request_id) or {}
+            if any(there.get(key) != value for key, value in json.loads(_encode(body)).items()):
+                raise UsageError("usage", f"the request id {request_id} is in use already", note="nothing was asked")
+        return path
+
+    def answer(self, request_id: str, body: Mapping[str, Any]) -> bool:
+        """Answer. False when somebody was first: then theirs counts. Raises TeamRefused when nobody asked that."""
+        path = self._path(request_id)
+        if self.get(request_id) is None:
+            raise TeamRefused(
+                "team-refused", f"there is no open request {request_id[:80]!r}", note="nothing was answered"
+            )
+        content = _encode({"id": request_id, "v": VERSION} | dict(body))
+        if not write_new(_answer_path(path), content):
+            return False
+        return path.exists() or self._is_retired_answer(_answer_path(path), content)
+
+    def _is_retired_answer(self, answer: Path, content: bytes) -> bool:
+        """Whether the answer that was just written is the one that was retired with its request meanwhile.
+
+        A request goes before its answer: where another answer lies there already, ours came after both had gone.
+        """
+        try:
+            if (self.directory / RETIRED_DIRECTORY / answer.name).read_bytes() == content:
+                return True
+            answer.unlink(missing_ok=True)
+        except FileNotFoundError:
+            return True  # ours, on its way
+        except OSError as problem:
+            raise storage_error(problem, answer) from problem
+        return False
+
+    def get(self, request_id: str) -> dict[str, Any] | None:
+        """The request; None when there is none, or when its file was damaged and is set aside now."""
+        return _load(self._path(request_id))
+
+    def get_answer(self, request_id: str) -> dict[str, Any] | None:
+        """The answer; None while there is none."""
+        return _load(_answer_path(self._path(request_id)))
+
+    def open_requests(self) -> list[dict[str, Any]]:
+        """All requests without an answer, the oldest first."""
+        names = self._names()
+        asked = [name for name in names if not name.endswith(f"{_ANSWER}.json")]
+        bodies = [
+            _load_or_skip(self.directory / n) for n in asked if f"{n.removesuffix('.json')}{_ANSWER}.json" not in names
+        ]
+        return sorted((body for body in bodies if body is not None), key=_opened_at)
+
+    def answered_requests(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """All requests that have an answer, each with it; those that were retired are left out."""
+        names = self._names()
+        asked = [n for n in names if f"{n.removesuffix('.json')}{_ANSWER}.json" in names]
+        pairs = [
+            (_load_or_skip(self.directory / n), _load_or_skip(_answer_path(self.directory / n))) for n in sorted(asked)
+        ]
+        return [(body, answer) for body, answer in pairs if body is not None and answer is not None]
+
+    def get_answered(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """A request that was answered, with its answer, retired or not; None when it is open, or never was."""
+        body, answer = self.get(request_id), self.get_answer(request_id)
+        return (body, answer) if body is not None and answer is not None else self.get_retired(request_id)
+
+    def get_retired(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """A request that was retired, with its answer; None when there is none of that id."""
+        done = RequestStore(self.directory / RETIRED_DIRECTORY)
+        body, answer = done.get(request_id), done.get_answer(request_id)
+        return (body, answer) if body is not None and answer is not None else None
+
+    def retired_ids(self) -> list[str]:
+        """The ids of all that were retired: only for telling somebody who means none that is open."""
+        names = RequestStore(self.directory / RETIRED_DIRECTORY)._names()
+        return sorted(parse_file_stem(n.removesuffix(".json")) for n in names if not n.endswith(f"{_ANSWER}.json"))
+
+    def retire(self, request_id: str) -> None:
+        """Move a request that is over, with its answer, to `answered/`: open ones are found among few files.
+
+        The request goes first (see `answer`).
+        """
+        path = self._path(request_id)
+        done = self.directory / RETIRED_DIRECTORY
+        try:
+            done.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for file in (path, _answer_path(path)):
+                if file.exists():
+                    os.rename(file, done / file.name)
+        except OSError as problem:
+            raise storage_error(problem, path) from problem
+
+    def record_late_answer(self, request_id: str, body: Mapping[str, Any]) -> None:
+        """Note an answer that came when another one counted already: whoever asked takes it with `take_late`."""
+        name = f"{file_stem(request_id)}.late.{secrets.token_hex(4)}"
+        write_new(self.directory / name, _encode({"id": request_id, "v": VERSION} | dict(body)))
+
+    def take_late_answers(self) -> list[dict[str, Any]]:
+        """The late answers that were noted since the last time, by name; they are gone then."""
+        late = [path for path in sorted(self._entries()) if _LATE.fullmatch(path.name)]
+        bodies = [_load_or_skip(path) for path in late]
+        for path in late:
+            with suppress(OSError):  # a directory of somebody else's
+                path.unlink(missing_ok=True)
+        return [body for body in bodies if body is not None]
+
+    def _entries(self) -> list[Path]:
+        try:
+            return [Path(entry.path) for entry in os.scandir(self.directory)]
+        except FileNotFoundError:
+            return []
+        except OSError as problem:
+            raise storage_error(problem, self.directory) from problem
+
+    def _names(self) -> set[str]:
+        try:
+            with os.scandir(self.directory) as entries:
+                return {entry.name for entry in entries if entry.name.endswith(".json")}
+        except FileNotFoundError:
+            return set()
+        except OSError as problem:
+            raise storage_error(problem, self.directory) from problem
+
+    def _path(self, request_id: str) -> Path:
+        return self.directory / f"{file_stem(request_id)}.json"
+
+
+def file_stem(request_id: str) -> str:
+    """A request's id as a file's name: percent-encoded outside `[A-Za-z0-9._@-]`. Raises InvalidName.
+
+    A leading dot, and the dot of an ending `.answer`, are encoded too: no id hides, none is another's answer.
+    """
+    text = _ESCAPED_BYTE.sub(lambda odd: b"%%%02X" % odd[0][0], request_id.encode("utf-8", "replace")).decode()
+    text = _AMBIGUOUS.sub("%2E", text)
+    if not text or len(text) > _LONGEST_NAME:
+        raise InvalidName("bad-name", f"{request_id[:80]!r} cannot be a request's id", note="nothing was touched")
+    return text
+
+
+def parse_file_stem(stem: str) -> str:
+    """The id whose file has this stem."""
+    return unquote(stem)
+
+
+def _belongs_to(path: Path, id: object) -> bool:
+    """Whether the file is the request of this id, its answer, or a late one."""
+    try:
+        stem = file_stem(id) if isinstance(id, str) else ""
+    except InvalidName:
+        return False
+    if not stem or not path.name.startswith(stem):
+        return False
+    rest = path.name[len(stem) :]
+    return rest in {".json", f"{_ANSWER}.json"} or _LATE.fullmatch(f"-{rest}") is not None
+
+
+def _answer_path(path: Path) -> Path:
+    return path.with_name(f"{path.name.removesuffix('.json')}{_ANSWER}.json")
+
+
+def _encode(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(dict(body), ensure_ascii=False, indent=2).encode("utf-8", "replace")
+
+
+def _opened_at(body: Mapping[str, Any]) -> float:
+    moment = body.get("opened_at")
+    return float(moment) if isinstance(moment, int | float) else 0.0
+
+
+def _load_or_skip(path: Path) -> dict[str, Any] | None:
+    """The object in the file, among others: what a stranger put there, and nobody can read, hides none of these."""
+    try:
+        return _load(path)
+    except StorageError:
+        return None
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    """The object in the file. One that is none is copied aside and removed: nobody could ever answer it.
+
+    So is one that has not the id that its name says. Raises StorageError, also for what is no plain file.
+    """
+    try:
+        content = read_plain(path, MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    try:
+        value: object = json.loads(content)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict) and _belongs_to(path, cast("dict[str, Any]", value).get("id")):
+        return cast("dict[str, Any]", value)
+    keep_damaged_copy(path, content)
+    path.unlink(missing_ok=True)
+    return None

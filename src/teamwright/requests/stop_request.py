@@ -1,0 +1,137 @@
+"""A stop request as files: what one process of the user asks of the process that leads a team.
+
+Bound to one life of the lead's process: another life of the same session answers it without doing anything. Knows
+request boxes and leases; does not know how anybody is ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.requests.request_store import RequestStore, file_stem
+from teamwright.storage.atomic import storage_error, write_new
+
+KIND = "stop"
+USER = "user"
+_PREFIX = "stop-"
+
+
+@dataclass(frozen=True, slots=True)
+class LeadProcess:
+    """One life of a lead: its session, its process, and since when that holds the session's lease."""
+
+    session: str
+    pid: int
+    since: str
+
+    @classmethod
+    def from_lease(cls, session: str, lease: Path) -> LeadProcess:
+        """The life of whoever wrote the note in the lease file; pid 0 when there is none."""
+        try:
+            note = cast("dict[str, Any]", json.loads(lease.read_bytes()))
+            return cls(session, int(note["pid"]), str(note.get("since", "")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls(session, 0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """`target` is a member's name, or the lead's: then the whole team. `now`: nobody is asked.
+
+    `incarnation` is the life of the member that is meant; None where it is not known.
+    """
+
+    id: str
+    target: str
+    now: bool
+    lead: LeadProcess
+    incarnation: int | None = None
+
+    @classmethod
+    def new(cls, target: str, *, now: bool, lead: LeadProcess, incarnation: int | None = None) -> StopRequest:
+        """A request with an id of its own."""
+        return cls(f"{_PREFIX}{now_ms()}-{secrets.token_hex(4)}@{target}", target, now, lead, incarnation)
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> StopRequest | None:
+        """The request in a file; None for another kind, and for what is damaged."""
+        if body.get("kind") != KIND:
+            return None
+        try:
+            lead, life = cast("dict[str, Any]", body["lead"]), body.get("incarnation")
+            return cls(
+                str(body["id"]),
+                str(body["target"]),
+                body.get("now") is True,
+                LeadProcess(str(lead["session"]), int(lead["pid"]), str(lead["since"])),
+                life if isinstance(life, int) else None,
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    @property
+    def whole_team(self) -> bool:
+        """Whether everybody is meant, the lead too."""
+        return self.target == LEAD
+
+    def open_in(self, box: RequestStore, within_s: float) -> None:
+        """Ask. `within_s` is how long whoever asks will wait until somebody takes it. Raises StorageError."""
+        lead = {"session": self.lead.session, "pid": self.lead.pid, "since": self.lead.since}
+        box.open(
+            self.id,
+            {
+                "kind": KIND,
+                "requester": USER,
+                "target": self.target,
+                "incarnation": self.incarnation,
+                "now": self.now,
+                "lead": lead,
+                "opened_at": now_ms(),
+                "deadline": now_ms() + int(within_s * 1000),
+            },
+        )
+
+
+def open_stops(box: RequestStore) -> list[StopRequest]:
+    """The stop requests that nobody has answered, the oldest first. Raises StorageError."""
+    return [one for body in box.open_requests() if (one := StopRequest.parse(body)) is not None]
+
+
+def stop_answer(
+    approve: bool, reason: str, *, ended: Sequence[str] = (), handed_back: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What the lead's process answers: who ended, and the numbers of the tasks that went back to the list."""
+    facts = {"ended": list(ended), "handed_back": list(handed_back)}
+    return {"approve": approve, "reason": reason, "by": LEAD, "at": now_ms(), **facts}
+
+
+def acknowledgement_path(box: RequestStore, request_id: str) -> Path:
+    """The file that says that the request is being dealt with, and until when that may take."""
+    return box.directory / f"{file_stem(request_id)}.taken"
+
+
+def acknowledge(box: RequestStore, request_id: str, within_s: float) -> None:
+    """Say that the request is being dealt with: an answer comes within so many seconds. Raises StorageError."""
+    path = acknowledgement_path(box, request_id)
+    body = {"until": now_ms() + int(within_s * 1000), "pid": os.getpid()}
+    try:
+        write_new(path, json.dumps(body).encode())
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+
+
+def acknowledged_for_s(box: RequestStore, request_id: str) -> float | None:
+    """How many seconds an answer may still take; None while nobody has taken the request."""
+    try:
+        until = int(cast("dict[str, Any]", json.loads(acknowledgement_path(box, request_id).read_bytes()))["until"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return max(0.0, (until - now_ms()) / 1000)

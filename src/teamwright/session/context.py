@@ -1,0 +1,282 @@
+"""What is known of a session before anything is made: home, settings, trust, which session, and whether it goes on.
+
+Everything that can be wrong before a model is asked is found here. Knows settings, trust and sessions on disk;
+makes nothing but the home's own directories.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from teamwright.agent.system_prompt import PromptEnvironment
+from teamwright.agent.transcript import read_header
+from teamwright.config.agent_types.definition_sources import DefinitionSources, definition_sources
+from teamwright.config.settings.merge import load_settings, reads_other_product
+from teamwright.config.settings.settings import SettingFlags, Settings
+from teamwright.config.team_file.team_definition import TeamDefinition
+from teamwright.config.team_file.team_file_reader import FILE, read_definition
+from teamwright.config.team_file.team_roles import narrowed_limits, trusted_definition
+from teamwright.config.trust.person_check import require_person
+from teamwright.config.trust.trust_store import TrustState, TrustStore
+from teamwright.config.trust.trust_survey import team_entry
+from teamwright.models.effort import parse_optional_effort
+from teamwright.processes.repository.discovery import current_branch
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.ids import SessionId, session_id
+from teamwright.protocol.values import dataclass
+from teamwright.session.default_caps import with_default_caps
+from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
+from teamwright.session.options import Options
+from teamwright.session.platform_check import require_platform
+from teamwright.session.reload.saved_model import load_lead_model
+from teamwright.storage.paths import Home, find_home
+
+TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
+"""Switches teams on or off for a process, above the setting `teams`."""
+
+_SWITCH = {
+    "": True,
+    "1": True,
+    "true": True,
+    "on": True,
+    "yes": True,
+    "0": False,
+    "false": False,
+    "off": False,
+    "no": False,
+}
+
+
+ASKS_PERSON = ("deny", "wait")
+"""What becomes of a request where nobody is at a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """What is known before anything is made."""
+
+    options: Options
+    home: Home
+    cwd: Path
+    env: Mapping[str, str]
+    settings: Settings
+    trust: TrustState
+    id: SessionId
+    resumed: bool
+    definition: TeamDefinition | None = None
+    places: DefinitionSources = field(default_factory=DefinitionSources)
+    room: Path | None = None
+    """The directory of a member's own process in its session's."""
+
+    @property
+    def directory(self) -> Path:
+        """Where this process keeps its log, outputs and records: the session's directory, or a member's room in it."""
+        return self.home.session(self.cwd, self.id) if self.room is None else self.room
+
+
+def load_context(options: Options) -> SessionContext:
+    """Everything that can be wrong before a model is asked."""
+    require_platform()
+    home = find_home(options.home).require_readable()
+    _require_person(home, options)
+    home.prepare()
+    cwd = Path(os.path.realpath(options.cwd))
+    if not cwd.is_dir():
+        raise UsageError("usage", f"there is no directory {cwd}", note="nothing was started")
+    session, resumed = session_id(options.session_id), False
+    if options.resume is not None:
+        view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
+        session, resumed, cwd = SessionId(view.id), True, _directory_of(view, cwd)
+    elif options.session_id is not None:
+        _require_new(home, cwd, session)
+    return _load(options, home, cwd, session, resumed=resumed)
+
+
+def _require_person(home: Home, options: Options) -> None:
+    """Raises UsageError (`not-for-agents`) where a command of an agent would take a person's authority with these."""
+    if options.resume is not None or options.adopt is not None:
+        require_person(home, "resumes sessions and takes teams over")
+    if options.trust:
+        require_person(home, "trusts a repository", "--trust")
+
+
+def load_member_context(options: Options, session: SessionId, room: Path) -> SessionContext:
+    """The same for the own process of a member of that session; `room` is its directory there."""
+    require_platform()
+    home = find_home(options.home).require_readable()
+    return replace(_load(options, home, options.cwd, session, resumed=(room / "events.jsonl").exists()), room=room)
+
+
+def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resumed: bool) -> SessionContext:
+    env = dict(os.environ) if options.env is None else {**_usual(), **options.env}
+    flags = settings_flags(options)
+    trust = TrustStore.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
+    settings = load_settings(home, cwd, flags, trust)
+    settings = _with_possible_forks(settings, options)
+    definition, warnings = load_team_definition(trust)
+    settings = replace(settings, warnings=(*settings.warnings, *warnings))
+    if definition is not None:
+        options = replace(options, budget=options.budget.smaller_caps(definition.budget))
+        settings = _with_definition(settings, definition)
+    options = with_default_caps(options)
+    plugins, agents = options.plugin_dirs, options.agents
+    places = definition_sources(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
+    told = tuple(line for plugin in places.plugins for line in plugin.warnings)
+    settings = replace(settings, warnings=(*settings.warnings, *told))
+    return SessionContext(options, home, cwd, env, settings, trust, session, resumed, definition, places)
+
+
+USUAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
+"""Variables without which commands hardly run: the process's, unless a program names its own."""
+
+
+def _usual() -> dict[str, str]:
+    return {name: os.environ[name] for name in USUAL if name in os.environ}
+
+
+NO_FORKS = "agents.fork has no effect in a headless run: Agent without subagent_type starts general-purpose"
+
+
+def _with_possible_forks(settings: Settings, options: Options) -> Settings:
+    """The settings, without forks in a headless run. Raises CannotStart (`bad-settings`) where settings contradict."""
+    why = settings.agents.fork_refusal()
+    if not why:
+        if not (settings.agents.fork and options.headless):
+            return settings
+        return replace(settings, agents=replace(settings.agents, fork=False), warnings=(*settings.warnings, NO_FORKS))
+    do = ['set "agents": {"fork": false}; for one run in a file that --settings names']
+    where = [("said by", str(settings.origins.get("agents.fork", "the settings")))]
+    what = f"agents.fork is on and cannot be honoured: {why}"
+    raise CannotStart("bad-settings", what, looked_at=where, do=do, note="nothing was started")
+
+
+def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings:
+    """The settings with what the team file says; what a person said for themselves goes before it."""
+    said, origins = settings.origins, dict(settings.origins)
+    changes: dict[str, Any] = {"limits": narrowed_limits(settings.limits, definition)}
+    if definition.plans is not None and "plan_approval" not in said:
+        changes["plan_approval"], origins["plan_approval"] = definition.plans, definition.file
+    if definition.permissions is not None and "permissions.leadAnswers" not in said:
+        changes["lead_answers"], origins["permissions.leadAnswers"] = definition.permissions == "lead", definition.file
+    if definition.check is not None and "task_check" not in said:
+        changes["check"], origins["task_check"] = replace(settings.check, command=definition.check), definition.file
+    return replace(settings, origins=origins, **changes)
+
+
+def load_team_definition(trust: TrustState) -> tuple[TeamDefinition | None, tuple[str, ...]]:
+    """The repository's team definition as far as it holds, and lines about what of it does not.
+
+    A file that cannot be used is an error once the repository is trusted: what it forbids must not get lost in silence.
+    Raises CannotStart (`bad-settings`) with file and line.
+    """
+    try:
+        definition = read_definition(trust.root / FILE)
+    except CannotStart as problem:
+        if trust.trusted:
+            raise
+        return None, (f"{trust.root / FILE}: left out: {problem.what}",)
+    if definition is None:
+        return None, ()
+    return trusted_definition(definition, lambda name, said: trust.allows(team_entry(name, said))), ()
+
+
+def _require_new(home: Home, cwd: Path, session: SessionId) -> None:
+    """Raises UsageError for the id of a session that is there already."""
+    if home.transcript(cwd, session).exists() or home.session(cwd, session).exists():
+        raise UsageError(
+            "usage",
+            f"there is a session of the id {session} already",
+            do=[f"teamwright resume {session[:8]}", "leave --session-id out: a new session gets a new id"],
+            note="nothing was started",
+        )
+
+
+def _directory_of(view: SessionView, cwd: Path) -> Path:
+    """Where a session that is resumed works. Raises CannotStart when that cannot be."""
+    if view.damaged:
+        raise CannotStart("damaged-file", f"session {view.id[:8]} cannot be resumed: {view.damaged}")
+    there = Path(view.cwd) if view.cwd else cwd
+    if not there.is_dir():
+        what = f"the directory of session {view.id[:8]} is gone"
+        raise CannotStart("unknown-session", what, looked_at=[("directory", str(there))])
+    return there
+
+
+def settings_flags(options: Options) -> SettingFlags:
+    """What of the options settings care about."""
+    return SettingFlags(
+        model=options.model if isinstance(options.model, str) else None,
+        effort=parse_optional_effort(options.effort),
+        permission_mode=options.permission_mode or options.mode_unless_kept,
+        plan_approval=options.plan_approval,
+        backend=options.backend,
+        allowed_tools=options.allowed_tools,
+        disallowed_tools=options.disallowed_tools,
+        only_allowed=options.only_allowed,
+        add_dirs=options.add_dirs,
+        settings_file=options.settings_file,
+    )
+
+
+def are_teams_enabled(ground: SessionContext) -> bool:
+    """Whether agents may form teams: what the caller said, else the environment, else the settings."""
+    if ground.options.teams is not None:
+        return ground.options.teams
+    said = ground.env.get(TEAMS_VARIABLE, "").strip().lower()
+    if said not in _SWITCH:
+        where = [("variable", f"{TEAMS_VARIABLE}={said}")]
+        raise CannotStart(
+            "bad-settings", f"{TEAMS_VARIABLE} must be 0 or 1", looked_at=where, note="nothing was started"
+        )
+    return ground.settings.teams if not said else _SWITCH[said]
+
+
+def trust_warnings(ground: SessionContext) -> list[str]:
+    """One line that says what of the repository is left out, and how to trust it."""
+    waiting = ground.trust.needs_asking
+    if not waiting:
+        return []
+    verb = "is" if len(waiting) == 1 else "are"
+    return [
+        f"this repository is not trusted: {len(waiting)} of its entries {verb} left out; "
+        "--trust takes them for this run, teamwright trust shows them and trusts for good"
+    ]
+
+
+def resumed_model(ground: SessionContext) -> str | None:
+    """A resumed session goes on with the model that it was left with, unless another is named."""
+    if not ground.resumed:
+        return None
+    header = read_header(ground.home.transcript(ground.cwd, ground.id)) or {}
+    name = load_lead_model(ground.directory) or header.get("model")
+    return name if isinstance(name, str) else None
+
+
+def session_environment(ground: SessionContext) -> PromptEnvironment:
+    roots = (ground.cwd, *ground.settings.directories)
+    return PromptEnvironment(
+        ground.cwd, roots, current_branch(ground.cwd), platform.system(), headless=is_unattended(ground)
+    )
+
+
+def is_unattended(ground: SessionContext) -> bool:
+    """Whether it is known already that nobody will answer questions."""
+    options = ground.options
+    return not options.interactive and options.on_request is None and not waits_for_answers(ground)
+
+
+def waits_for_answers(ground: SessionContext) -> bool:
+    """Whether a request waits for another process to answer it, where nobody is at a terminal.
+
+    What the caller said, else the setting. Raises CannotStart (`bad-settings`) for another word than wait or deny.
+    """
+    said = ground.options.ask or ground.settings.headless_asks
+    if said not in ASKS_PERSON:
+        where = [("headless_asks", said)]
+        raise CannotStart("bad-settings", "headless_asks must be wait or deny", looked_at=where)
+    return not ground.options.interactive and said == "wait"

@@ -1,0 +1,1 @@
+"""Control of a running team: everything that a person or a program can do to its agents, for every caller."""

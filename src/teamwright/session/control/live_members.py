@@ -1,0 +1,268 @@
+"""What a person at a session may do to it while it runs: write to a member, end one, look, leave it resumable.
+
+A facade over `teams` for faces that hold a session. Every act is on the files before it returns. Knows sessions
+and teams; knows no screen and no key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import field
+from typing import TypeVar
+
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest, parse_recipient
+from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
+from teamwright.session.control.remote_actions import BACKGROUND, RUNNING, STOP
+from teamwright.session.control.running_jobs import find_job, list_running, running_ids, stop_running
+from teamwright.session.control.running_jobs import move_to_background as here_to_background
+from teamwright.session.lookup.live_agents import remote_members
+from teamwright.session.prompt_input import read_prompt
+from teamwright.session.result import TaskResult
+from teamwright.session.session import Session
+from teamwright.teams.backend_teammate import ProcessTeammateBase
+from teamwright.teams.backends.backend import IN_PROCESS_BACKEND, HidingBackend, ShownLocation
+from teamwright.teams.mailbox.outgoing import Sent, send_text
+from teamwright.teams.shutdown import USER_CAUSE, delete_team, kill, refuse_with_open_tasks
+from teamwright.teams.teammate import Teammate
+
+T = TypeVar("T")
+
+ANSWERS_S = 3.0
+"""How long members' own processes may take to say what runs there, in seconds."""
+
+
+IN_PROCESS = ShownLocation()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMember:
+    """A member that is alive. `waiting_on` says what a blocked one waits for; `context` is in tokens.
+
+    `mode` is its permission mode, `where` says where it lives; `edits_accepted`: a person accepted its edits ahead.
+    """
+
+    name: str
+    state: str
+    model: str
+    agent_type: str
+    waiting_on: str = ""
+    turns: int = 0
+    context: int = 0
+    usage: Usage = field(default_factory=Usage)
+    mode: str = ""
+    backend: ShownLocation = IN_PROCESS
+    edits_accepted: bool = False
+
+    @property
+    def has_own_process(self) -> bool:
+        """Whether it has a place of its own."""
+        return self.backend.backend != IN_PROCESS_BACKEND
+
+
+def live_members(session: Session) -> list[LiveMember]:
+    """The lead, then everybody who is alive, in the order of joining."""
+    purse, lead = session.maker.purse, session.lead
+    first = LiveMember(
+        LEAD,
+        "working" if lead.busy else "idle",
+        lead.agent.model.card.name,
+        "lead",
+        turns=lead.turns,
+        context=purse.context.get(LEAD, 0),
+        usage=purse.by_member.get(LEAD, Usage()),
+        mode=str(session.modes.mode),
+    )
+    others = [
+        LiveMember(
+            mate.name,
+            str(mate.state),
+            mate.model,
+            mate.agent_type,
+            mate.waiting_on,
+            mate.turns,
+            purse.context.get(mate.name, 0),
+            purse.by_member.get(mate.name, Usage()),
+            mate.mode,
+            mate.shown_location,
+            bool(mate.edits_accepted_by),
+        )
+        for mate in session.team.running_members
+    ]
+    return [first, *others]
+
+
+def member_names(session: Session) -> list[str]:
+    """Names of the members that are alive, without the lead."""
+    return [mate.name for mate in session.team.running_members]
+
+
+def members_at_work(session: Session) -> list[str]:
+    """Names of members that are working, or about to."""
+    return [mate.name for mate in session.team.busy_members()]
+
+
+def prompt_lead(session: Session, text: str) -> None:
+    """The user's words, with the files that `@path` in them attaches: for the next turn, or the next round of it.
+
+    Raises UsageError for a file that cannot be attached, StorageError for one that cannot be read.
+    """
+    session.lead.add_prompt(read_prompt(text, None, session.maker.cwd))
+
+
+def run_in_shell(session: Session, command: str) -> None:
+    """The user's own shell command: it runs between the lead's turns, and the lead reads what it printed later."""
+    session.lead.queue_shell(command)
+
+
+async def send_to_member(session: Session, name: str, text: str) -> Sent:
+    """Mail from the user to a member. Raises UnknownMember, InboxFull, LockTimeout; nothing is sent then."""
+    if not session.team.exists:
+        raise _unknown(session, name, "nothing was sent")
+    return await send_text(session.team, "user", name, text)
+
+
+async def stop_member(session: Session, name: str) -> tuple[str, list[TaskResult]]:
+    """End a member at once; returns its name and the tasks that went back to the list.
+
+    Its model call and its commands are over when this returns. Raises UnknownMember, InvalidName,
+    and TeamRefused for the lead.
+    """
+    mate = _mate(session, name)
+    tasks = session.team.tasks
+    mine = {task.id for task in await tasks.all() if task.owner == mate.name and task.status != "completed"}
+    await kill(session.team, mate, USER_CAUSE)
+    free = [task for task in await tasks.all() if task.id in mine and task.owner is None]
+    return mate.name, [TaskResult(task.id, task.subject, str(task.status)) for task in free]
+
+
+async def delete_led_team(session: Session, *, force: bool) -> None:
+    """End all members and put the team into the archive.
+
+    Raises TeamRefused while a task is open, unless `force`; nothing was ended then.
+    """
+    session.team.require_team()
+    if not force:
+        await refuse_with_open_tasks(session.team)
+    await session.finish()
+    await delete_team(session.team, force=force)
+
+
+async def stop_task(session: Session, name: str) -> str | None:
+    """End a sub-agent, by its id or name, or a background command, by its id; whoever started it is told.
+
+    Returns what became of it, in a line; None when the name is neither's.
+    """
+    if session.team.find(name) is not None:
+        return None
+    found = find_job(session.maker, name)
+    if found is None or found.state != "running":
+        for mate in remote_members(session):
+            if (stopped := await _of(STOP.perform_at(mate, name=name), None)) is not None:
+                return stopped
+    return None if found is None else await stop_running(session.maker, found)
+
+
+async def list_jobs(session: Session, owner: str) -> list[str]:
+    """What a member started and what still runs: its sub-agents, then its background commands, a line each."""
+    mate = session.team.find(owner)
+    if isinstance(mate, ProcessTeammateBase):
+        return list(await _of(RUNNING.perform_at(mate), ()))
+    return list_running(session.maker, owner)
+
+
+async def _of(asked: Awaitable[T], otherwise: T) -> T:
+    """What a member's process says within a moment; one that does not answer is passed over."""
+    try:
+        async with asyncio.timeout(ANSWERS_S):
+            return await asked
+    except (TeamwrightError, TimeoutError):
+        return otherwise
+
+
+def interrupt_member(session: Session, name: str) -> bool:
+    """Cut a member's turn short; False when it is not in one.
+
+    Raises UnknownMember, InvalidName, and TeamRefused for the lead.
+    """
+    return _mate(session, name).interrupt()
+
+
+async def move_to_background(session: Session, name: str = "") -> list[str]:
+    """Let what is waited for go on in the background: sub-agents and commands, of everybody or of that one.
+
+    `name` is a sub-agent's id or name, or a member's. Returns what went, as people read it. Raises UsageError for a
+    name that nothing has.
+    """
+    maker, theirs = session.maker, remote_members(session)
+    if not name:
+        here = here_to_background(maker) or ()
+        moved = await asyncio.gather(*(_of(BACKGROUND.perform_at(mate, name=""), None) for mate in theirs))
+        return [*here, *(line for lines in moved for line in lines or ())]
+    if (found := here_to_background(maker, name)) is not None:
+        return found
+    wanted = parse_recipient(name, session.team.names)
+    mate = session.team.find(wanted)
+    if isinstance(mate, ProcessTeammateBase):
+        return list(await BACKGROUND.perform_at(mate, name="") or ())
+    if mate is not None or wanted == LEAD:
+        return here_to_background(maker, owner=LEAD if mate is None else mate.name) or []
+    for one in theirs:
+        if (there := await _of(BACKGROUND.perform_at(one, name=name), None)) is not None:
+            return list(there)
+    raise _unknown(session, name, "nothing was moved")
+
+
+async def set_pane_hidden(session: Session, name: str, *, hidden: bool) -> str:
+    """Hide the pane of a member that has one, or show it again; it goes on meanwhile. Returns what became of it.
+
+    The roster names the panes that are hidden. Raises UnknownMember, InvalidName, CannotStart, and TeamRefused for the
+    lead and for a member that has no pane, or whose place cannot do that.
+    """
+    mate = _mate(session, name)
+    verb, backend = "hidden" if hidden else "shown", getattr(mate, "backend", None)
+    if mate.location is None or not isinstance(backend, HidingBackend):
+        raise TeamRefused(
+            "team-refused",
+            f"{mate.name} runs in {mate.shown_location}: it has no pane",
+            note="nothing was changed",
+        )
+    spot = mate.location
+    if not await (backend.hide(spot) if hidden else backend.show(spot)):
+        raise TeamRefused(
+            "team-refused",
+            f"{mate.name} cannot be {verb} in {mate.shown_location}, or is gone",
+            note="nothing was changed",
+        )
+    await session.team.roster.change(lambda config: config.with_hidden(spot.id, hidden=hidden))
+    return f"{mate.name} is {verb} ({mate.shown_location})"
+
+
+def record_interrupt(session: Session) -> None:
+    """The person ended the lead's turn: it owes no answer until the next words. Raises StorageError."""
+    session.lead.note_interrupt()
+
+
+def _mate(session: Session, name: str) -> Teammate:
+    wanted = parse_recipient(name, session.team.names)
+    if wanted == LEAD:
+        raise TeamRefused("team-refused", "the lead ends with its session", do=["/quit"], note="nothing was stopped")
+    mate = session.team.find(wanted)
+    if mate is None:
+        raise _unknown(session, name, "nothing was stopped")
+    return mate
+
+
+def _unknown(session: Session, name: str, note: str) -> UnknownMember:
+    names: Sequence[str] = member_names(session)
+    tasks = running_ids(session.maker)
+    close = nearest(name, [*names, *tasks])
+    return UnknownMember(
+        "unknown-member",
+        f'"{name}" is not in the team' if names else f'there is no "{name}": the lead is alone',
+        looked_at=[("members", ", ".join([LEAD_ALIAS, *names])), *([("running", ", ".join(tasks))] if tasks else [])],
+        do=[f"did you mean {close}?"] if close else [],
+        note=note,
+    )

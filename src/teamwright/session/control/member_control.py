@@ -1,0 +1,231 @@
+"""What a person may do with a member at its own terminal: write to it, end it, look, answer what it asks.
+
+What only the lead decides (an end, a mode) its process is asked to do; the rest is done here, with the same parts as at
+the lead's. Knows a member that lives here; knows no screen and no key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import field
+from pathlib import Path
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.compaction.compact import compact_now
+from teamwright.agent.context_window import ContextView, agent_context
+from teamwright.approvals import OpenRequest
+from teamwright.approvals.answer_request import answer_in_process
+from teamwright.approvals.open_requests import RequestDirectory, open_requests_in
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.values import dataclass
+from teamwright.session.control.running_jobs import list_running, move_to_background
+from teamwright.session.member_process.join import RunningMember, is_task
+from teamwright.session.result import TaskResult
+from teamwright.teams.lifecycle import BUSY_STATES
+from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.team_file import read_team_file
+from teamwright.views.cost import CostView
+from teamwright.views.cost import cost_of_totals as cost_view
+from teamwright.views.log import LogView
+
+USER = "user"
+
+
+@dataclass(slots=True)
+class MemberControl:
+    """The seat beside one member. `opened` and `closed` hear of its requests, which `follow` looks for.
+
+    `tasks_changed` hears that somebody changed the list of the team.
+    """
+
+    member: RunningMember
+    opened: Callable[[RequestOpened], None]
+    closed: Callable[[RequestClosed], None]
+    tasks_changed: Callable[[], None] = lambda: None
+    _known: dict[str, OpenRequest] = field(default_factory=dict[str, OpenRequest])
+    _running: set[asyncio.Task[object]] = field(default_factory=set["asyncio.Task[object]"])
+
+    @property
+    def agent(self) -> Agent:
+        """The member's."""
+        return self.member.mate.agent
+
+    @property
+    def name(self) -> str:
+        """The member's."""
+        return self.member.spawn.member
+
+    @property
+    def model(self) -> str:
+        """The model it runs on."""
+        return self.agent.model.card.name
+
+    @property
+    def mode(self) -> str:
+        """The permission mode that it is in."""
+        return self.member.mate.mode
+
+    @property
+    def earlier_messages(self) -> int:
+        """Messages of its conversation before this process; 0 when its life begins here."""
+        return len(self.agent.conversation.items) if self.member.spawn.resumed else 0
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the member is."""
+        return self.member.obeying.ended is not None
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it is in a turn."""
+        return self.member.mate.state in BUSY_STATES
+
+    @property
+    def requests(self) -> int:
+        """How many requests of it, and of its sub-agents, wait for a person."""
+        return len(self._known)
+
+    @property
+    def is_lead_reachable(self) -> bool:
+        """Whether the lead's process answers."""
+        return self.member.line.is_connected
+
+    # ── what is done to it ────────────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, text: str) -> None:
+        """Mail from the user, in its inbox when this returns. Raises InboxFull, LockTimeout, StorageError."""
+        await send_text(self.member.team, USER, self.name, text)
+
+    def interrupt(self) -> bool:
+        """Cut its turn short; False when it is in none."""
+        return self.member.mate.interrupt()
+
+    async def stop(self) -> None:
+        """End it for good: its tasks go back, its lead is told. Raises TeamRefused while its lead is gone."""
+        self._require_lead("it cannot be ended for good")
+        await self.member.line.call("stop")
+
+    def leave(self) -> None:
+        """Its terminal is closed: it keeps its place, and its lead is told."""
+        self.member.obeying.end("suspended", "its terminal was closed")
+
+    async def set_mode(self, text: str) -> str:
+        """Another mode from its next call on, under the rules of the lead's terminal. A sentence for people.
+
+        Raises UsageError for no mode, TeamRefused for what is not given, and while its lead is gone.
+        """
+        self._require_lead("its mode stays as it is")
+        return str((await self.member.line.call("mode", mode=text))["words"])
+
+    def compact(self, keep: str) -> bool:
+        """Have it go on from a summary; whether it does so only before its next model call. Events say what became."""
+        waits = self.agent.compaction.turn_lock.locked()
+        self._run(compact_now(self.agent, keep))
+        return waits
+
+    def move_to_background(self) -> list[str]:
+        """What it waits for goes on in the background; what went, as people read it."""
+        return move_to_background(self.member.maker) or []
+
+    # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def context(self) -> ContextView:
+        """What fills its window."""
+        return agent_context(self.agent)
+
+    def running(self) -> list[str]:
+        """Its sub-agents and commands that run, a line each."""
+        return list_running(self.member.maker, self.name)
+
+    async def tasks(self) -> list[TaskResult]:
+        """The task list that the team shares. Raises StorageError."""
+        tasks = self.member.team.tasks
+        return [TaskResult(t.id, t.subject, str(t.status), t.owner, tasks.is_unverified(t)) for t in await tasks.all()]
+
+    async def cost(self) -> CostView:
+        """What it and its sub-agents used since its process began. Raises StorageError."""
+        member = self.member
+        books = member.maker.purse.books
+        subjects = {(books.list, task.id): task.subject for task in await self.tasks()}
+        return cost_view(books, subjects, LogView(member.log.path, member.spawn.session, member.team.name))
+
+    # ── what it asks ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def follow(self) -> Callable[[], None]:
+        """Hear of its requests and of the tasks from now on; returns how to stop. Both are files of the team."""
+        team, watcher = self.member.team, self.member.watcher
+        asked = watcher.follow_directory(team.requests.directory, self._look, lambda name: name.endswith(".json"))
+        changed = watcher.follow_directory(team.tasks.directory, lambda _: self.tasks_changed(), is_task)
+        self._look(None)
+
+        def stop() -> None:
+            asked()
+            changed()
+
+        return stop
+
+    def _look(self, _names: Iterable[str] | None) -> None:
+        now = {one.id: one for one in self._open() if one.id not in self._known}
+        for id in self._closed():
+            self._known.pop(id, None)
+            self.closed(RequestClosed(member=self.name, request=id, verdict="", by="surface"))
+        for one in now.values():
+            self._known[one.id] = one
+            self.opened(self._event(one))
+
+    def _open(self) -> list[OpenRequest]:
+        """Those of this member, and of its sub-agents, that wait for a person."""
+        place = self._place()
+        found = open_requests_in(place) if place is not None else []
+        return [one for one in found if one.lives and one.target == USER and one.owner.lower() == self.name.lower()]
+
+    def _closed(self) -> list[str]:
+        there = {one.id for one in self._open()} if self._known else set[str]()
+        return [id for id in self._known if id not in there]
+
+    def _place(self) -> RequestDirectory | None:
+        team = self.member.team
+        file = read_team_file(team.home.team_file(team.directory))
+        if file is None or not file.lead.lease:
+            return None
+        return RequestDirectory(team.requests.directory, Path(file.lead.lease), team.name, file.lead.session)
+
+    def _event(self, one: OpenRequest) -> RequestOpened:
+        return RequestOpened(
+            member=one.asker,
+            at=one.opened_at,
+            request=one.id,
+            kind=one.kind,
+            tool=one.tool,
+            what=one.what,
+            rule=one.rule,
+            always=one.always,
+            input=one.input,
+            options=one.options,
+            owner=one.owner,
+            deadline=one.deadline,
+            suggestions=one.suggestions,
+            responder=self._answered,
+        )
+
+    async def _answered(self, id: str, answer: RequestAnswer) -> bool:
+        """See protocol.request_events.Responder."""
+        outcome = await asyncio.to_thread(answer_in_process, self.member.team.home, id, answer)
+        return outcome.counts
+
+    def _require_lead(self, what: str) -> None:
+        if not self.is_lead_reachable:
+            raise TeamRefused(
+                "team-refused",
+                f"the lead of {self.name} is gone: {what}",
+                do=["wait until its session is resumed, or close this terminal: it keeps its place"],
+                note="nothing was changed",
+            )
+
+    def _run(self, work: Awaitable[object]) -> None:
+        task: asyncio.Task[object] = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)

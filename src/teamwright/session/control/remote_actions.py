@@ -1,0 +1,161 @@
+"""The acts: what is done with a member where its agent lives, and how what came of it travels to whoever asked.
+
+One table for both sides: the session's process has an act done in a member's (`Act.at`), and there `perform` finds it
+and does it. Below it: agents and what is looked up of them. Refuses to know sessions, names and wires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Generic, TypeVar
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.compaction.compact import compact_now
+from teamwright.agent.compaction.compaction_state import CompactResult
+from teamwright.agent.context_window import ContextPart, ContextView, agent_context
+from teamwright.models.model import Failure
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.event_json import usage_from_json, usage_to_json
+from teamwright.protocol.values import dataclass
+from teamwright.session.control.running_jobs import find_job, list_running, move_to_background, stop_running
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.model_sources import SessionModels
+from teamwright.session.reload.change_model import ModelChange, change_model
+from teamwright.session.reload.reload_config import ConfigReloader
+from teamwright.teams.backend_teammate import ProcessTeammateBase
+from teamwright.teams.team import SessionTeam
+
+T = TypeVar("T")
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionContext:
+    """The agent that an act is done with, and the parts of the process that it lives in."""
+
+    team: SessionTeam
+    maker: AgentFactory
+    models: SessionModels
+    agent: Agent
+    reloading: Callable[[], ConfigReloader]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteAction(Generic[T]):
+    """`do` is it, with what was said as JSON has it; what came of it goes through `told`, JSON, and `heard`.
+
+    Raises TeamwrightError on both sides alike.
+    """
+
+    name: str
+    perform: Callable[[ActionContext, Arguments], Awaitable[T]]
+    encode: Callable[[T], Arguments]
+    decode: Callable[[Arguments], T]
+
+    async def perform_at(self, member: ProcessTeammateBase, **said: Any) -> T:
+        """Have it done in the member's own process. Raises what it raises, TeamRefused when it is not reached."""
+        return self.decode(await member.perform(self.name, **said))
+
+
+async def _context(here: ActionContext, _said: Arguments) -> ContextView:
+    return agent_context(here.agent)
+
+
+async def _compact(here: ActionContext, said: Arguments) -> CompactResult:
+    return await compact_now(here.agent, str(said["keep"]))
+
+
+async def _model(here: ActionContext, said: Arguments) -> ModelChange:
+    return await change_model(here.team, here.maker, here.models, here.agent, str(said["model"]), str(said["by"]))
+
+
+async def _reload(here: ActionContext, _said: Arguments) -> tuple[str, ...]:
+    made, _ = await here.reloading().apply([here.agent])
+    return made.members
+
+
+async def _running(here: ActionContext, _said: Arguments) -> tuple[str, ...]:
+    return tuple(list_running(here.maker, here.agent.name))
+
+
+async def _background(here: ActionContext, said: Arguments) -> tuple[str, ...] | None:
+    moved = move_to_background(here.maker, str(said["name"]))
+    return None if moved is None else tuple(moved)
+
+
+async def _stop(here: ActionContext, said: Arguments) -> str | None:
+    found = find_job(here.maker, str(said["name"]))
+    return None if found is None or found.state != "running" else await stop_running(here.maker, found)
+
+
+async def _allow(here: ActionContext, said: Arguments) -> Budget:
+    return here.maker.purse.set_budget(here.agent.name, Budget.from_json(said["budget"]))
+
+
+def _view(said: Arguments) -> ContextView:
+    made: dict[str, Any] = {**said, "parts": tuple(ContextPart(**one) for one in said["parts"])}
+    return ContextView(**made)
+
+
+def _shortened_told(made: CompactResult) -> Arguments:
+    failure = None if made.failure is None else {"slug": made.failure.slug, "what": made.failure.what}
+    plain = {name: getattr(made, name) for name in ("done", "before", "after", "why", "summary", "limit")}
+    return {**plain, "failure": failure, "usage": usage_to_json(made.usage)}
+
+
+def _shortened(said: Arguments) -> CompactResult:
+    failure = None if said["failure"] is None else Failure(**said["failure"])
+    made: dict[str, Any] = {**said, "failure": failure, "usage": usage_from_json(said["usage"])}
+    return CompactResult(**made)
+
+
+def _lines(said: Arguments) -> tuple[str, ...]:
+    return tuple(said["lines"])
+
+
+def _some_lines(said: Arguments) -> tuple[str, ...] | None:
+    return None if said["lines"] is None else tuple(said["lines"])
+
+
+def _lines_told(lines: tuple[str, ...] | None) -> Arguments:
+    return {"lines": lines}
+
+
+def _model_set(said: Arguments) -> ModelChange:
+    return ModelChange(**said)
+
+
+def _word(said: Arguments) -> str | None:
+    return said["what"]
+
+
+CONTEXT = RemoteAction("context", _context, asdict, _view)
+"""What fills its window."""
+COMPACT = RemoteAction("compact", _compact, _shortened_told, _shortened)
+"""It goes on from a summary; `keep` says what that must not lose."""
+MODEL = RemoteAction("model", _model, asdict, _model_set)
+"""It has another `model`, a name, from its next call on, for `by`."""
+RELOAD = RemoteAction("reload", _reload, _lines_told, _lines)
+"""Its process reads its configuration again: whose prefix is new."""
+RUNNING = RemoteAction("running", _running, _lines_told, _lines)
+"""Its sub-agents and commands that run, a line each."""
+BACKGROUND = RemoteAction("background", _background, _lines_told, _some_lines)
+"""What it waits for goes on in the background: all, or what has that `name`. None: nothing has it."""
+STOP = RemoteAction("stop", _stop, lambda what: {"what": what}, _word)
+"""The sub-agent or command of that `name` ends. What became of it; None: nothing that runs has it."""
+
+ALLOW = RemoteAction(
+    "allow", _allow, lambda holds: {"budget": holds.as_json()}, lambda said: Budget.from_json(said["budget"])
+)
+"""It has other caps, where `budget` names any; what holds now."""
+
+ACTIONS: Mapping[str, RemoteAction[Any]] = {
+    act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, STOP, ALLOW)
+}
+
+
+async def perform(here: ActionContext, name: str, said: Arguments) -> Arguments | None:
+    """Do an act here, and tell what came of it; None for what is none. Raises TeamwrightError."""
+    act = ACTIONS.get(name)
+    return None if act is None else act.encode(await act.perform(here, said))

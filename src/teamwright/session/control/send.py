@@ -1,0 +1,224 @@
+"""The user writes to a member from another process: into its inbox, with the locks and limits of any other sender.
+
+What became of it is told as in the team itself. Knows targets, inboxes and bells; starts and wakes nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from teamwright.config.trust.person_check import require_person
+from teamwright.mail.inbox import inbox_for
+from teamwright.processes.pid_watch import WatchedProcess
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import (
+    LimitExceeded,
+    ModelFailed,
+    TeamRefused,
+    TeamwrightError,
+    UnknownMember,
+    UsageError,
+)
+from teamwright.protocol.events import MemberChanged, MessageDelivered, TeamEvent, TurnEnded
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, message_id
+from teamwright.protocol.mail import InboxEntry, fence_protocol
+from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.values import dataclass
+from teamwright.requests.stop_request import USER
+from teamwright.session.lookup.team_address import TeamAddress, runs_with_lead
+from teamwright.storage.doorbell import ring
+from teamwright.storage.event_log_reader import LogTail, last_number
+from teamwright.storage.watcher import Watcher
+from teamwright.teams.lifecycle import ENDED_STATES
+from teamwright.teams.mailbox.outgoing import default_summary
+
+EVERYONE = "*"
+
+_GONE = frozenset(str(state) for state in ENDED_STATES) - {"suspended"}
+"""States of members that have ended. One that is suspended has its place: whoever resumes the team goes on with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a message. `outcome` is `woke`, `queued_next_round`, `accepted` (another program's member) or
+    `no_consumer`: nobody runs the team, and `resume` is the command after which it is seen."""
+
+    team: str
+    to: str
+    message_id: str
+    outcome: str
+    color: str | None = None
+    resume: str = ""
+
+
+async def send(target: TeamAddress, name: str, text: str) -> Delivery:
+    """Put the user's words into a member's inbox and ring.
+
+    Raises UnknownMember (also for one that has ended; nothing is made then), UsageError, InboxFull, LockTimeout,
+    LockLost, StorageError.
+    """
+    require_person(target.home, "writes to members as the user", f"send {name}@{target.name}"[:100])
+    if not text.strip():
+        raise UsageError("usage", "the message is empty", do=["say it in words"], note="nothing was sent")
+    member = target.member(name)
+    led = target.is_led()
+    if led and member.name != LEAD and runs_with_lead(target, member) and target.state(member.name) in _GONE:
+        raise UnknownMember("unknown-member", f"{member.name} has ended", note="nothing was sent")
+    path = target.home.inbox(target.directory, member.name)
+    inbox = inbox_for(path, target.home.guard(path), target.home.inbox_archive(target.directory, member.name))
+    words = fence_protocol(text)
+    entry = InboxEntry(
+        sender=USER, text=words, summary=default_summary(words), timestamp=iso_time(), msg_id=message_id()
+    )
+    sent = await inbox.send(entry)
+    _still_there(target, path)
+    outcome = _outcome(target, member, led=led)
+    ring(target.home.doorbell(target.directory, member.name))
+    resume = target.resume_command if outcome == "no_consumer" else ""
+    shown = LEAD_ALIAS if member.name == LEAD else member.name
+    return Delivery(target.name, shown, sent, outcome, member.color, resume)
+
+
+async def send_to_all(target: TeamAddress, text: str) -> list[Delivery]:
+    """The same to everybody in the team, the lead too. Raises TeamRefused naming those who did not get it."""
+    sent: list[Delivery] = []
+    refused: list[tuple[str, TeamwrightError]] = []
+    for member in target.config.members:
+        try:
+            sent.append(await send(target, member.name, text))
+        except TeamwrightError as problem:
+            refused.append((member.name, problem))
+    if not refused:
+        return sent
+    first = refused[0][1]
+    if not sent:
+        raise first
+    raise TeamRefused(
+        "team-refused",
+        f"{', '.join(name for name, _ in refused)} did not get the message",
+        looked_at=[(refused[0][0][:11], first.what)],
+        do=["write to those again, one by one"],
+        note=f"it was sent to {', '.join(one.to for one in sent)}",
+    )
+
+
+def _still_there(target: TeamAddress, inbox: Path) -> None:
+    """Raises TeamRefused when the team was deleted while the message was on its way."""
+    if target.home.config(target.directory).exists():
+        return
+    for left in (inbox, inbox.parent, target.home.team(target.directory)):
+        with contextlib.suppress(OSError):  # only what the message itself made is empty, or it alone
+            os.rmdir(left) if left.is_dir() else os.unlink(left)
+    raise TeamRefused("team-refused", f'the team "{target.name}" was deleted', note="no member will read it")
+
+
+def _outcome(target: TeamAddress, member: RosterMember, *, led: bool) -> str:
+    if not runs_with_lead(target, member) or target.file is None:
+        return "accepted"
+    if not led:
+        return "no_consumer"
+    return "woke" if target.state(member.name) in {"idle", ""} else "queued_next_round"
+
+
+# ── waiting for what comes of it ─────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class AnswerFollower:
+    """Waits for the turn that answers a message. Made by `listening`, before the message is sent."""
+
+    target: TeamAddress
+    _tail: LogTail
+    _life: WatchedProcess
+    _news: asyncio.Event
+
+    async def answer_to(self, delivery: Delivery, timeout_s: float | None) -> str:
+        """The final text of the turn in which the message was seen.
+
+        Raises LimitExceeded when the time is over, ModelFailed or TeamwrightError (`failed`) when the turn failed, the
+        member ended, or the lead's process went: the message is stored in any case.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._follow(delivery)
+        except TimeoutError:
+            raise LimitExceeded(
+                "limit",
+                f"{delivery.to} has not answered within {timeout_s:g} s",
+                do=[f"teamwright log {self.target.name} --member {delivery.to}"],
+                note="the message is in its inbox",
+            ) from None
+
+    async def _follow(self, delivery: Delivery) -> str:
+        member = LEAD if delivery.to == LEAD_ALIAS else delivery.to
+        seen = False
+        async for event in self._events():
+            if event.member != member:
+                continue
+            seen = seen or (isinstance(event, MessageDelivered) and delivery.message_id in event.message_ids)
+            if (text := _answered(event, delivery, seen=seen)) is not None:
+                return text
+        raise self._gone()
+
+    async def _events(self) -> AsyncIterator[TeamEvent]:
+        """What the log tells from now on, until the process that writes it is gone."""
+        alive = True
+        while alive:
+            self._news.clear()
+            alive = self._life.is_alive  # asked first: what it wrote last is still read
+            while batch := self._tail.read():
+                for _, event in batch:
+                    yield event
+            if alive:
+                await self._news.wait()
+
+    def _gone(self) -> TeamwrightError:
+        what = f'the process that led "{self.target.name}" is gone'
+        return TeamwrightError("failed", what, do=[self.target.resume_command], note="the message is stored")
+
+
+def _answered(event: TeamEvent, delivery: Delivery, *, seen: bool) -> str | None:
+    if isinstance(event, TurnEnded) and seen:
+        if event.stop == "done":
+            return event.text
+        kind, slug = (LimitExceeded, "limit") if event.stop == "limit" else (ModelFailed, "model-failed")
+        raise kind(slug, f"the turn of {delivery.to} failed: {event.detail or event.stop}")
+    if isinstance(event, MemberChanged) and event.state in _GONE:
+        why = f": {event.detail}" if event.detail else ""
+        raise TeamwrightError("failed", f"{delivery.to} ended before it answered{why}", note="the message is stored")
+    return None
+
+
+@asynccontextmanager
+async def follow_answer(target: TeamAddress, name: str) -> AsyncGenerator[AnswerFollower | None, None]:
+    """Begin to follow the team's log, before anything is sent; None when no process of ours leads the team.
+
+    Raises UsageError for a member of another program: nobody would tell of its turns.
+    """
+    if target.file is None or not runs_with_lead(target, target.member(name)):
+        raise UsageError(
+            "usage",
+            f"--wait: {name} is run by another program, and its turns are not told here",
+            do=["leave --wait out"],
+            note="nothing was sent",
+        )
+    life = target.lead() if target.file.log else None
+    if life is None:
+        yield None
+        return
+    log = Path(target.file.log)
+    news = asyncio.Event()
+    async with Watcher() as watcher:
+        unfollow = watcher.follow(log, news.set)
+        deaf = life.on_end(news.set)
+        try:
+            yield AnswerFollower(target, LogTail(log, last_number(log)), life, news)
+        finally:
+            deaf()
+            unfollow()
+            life.close()

@@ -1,0 +1,272 @@
+"""The user ends a member, or a whole team, from another process: by asking its lead's process, and then by force.
+
+Force is for a lead that does not answer, and for the process that really holds the lease, never for a number. Knows
+targets and request files; what ends, and how, is decided where the team runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.config.trust.person_check import require_person
+from teamwright.processes.orphans import end_orphans
+from teamwright.processes.pid_watch import ProcessInfo, WatchedProcess, kill_all
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.ids import LEAD, parse_recipient
+from teamwright.protocol.values import dataclass
+from teamwright.requests.request_store import RequestStore, file_stem
+from teamwright.requests.stop_request import (
+    LeadProcess,
+    StopRequest,
+    acknowledged_for_s,
+    acknowledgement_path,
+    stop_answer,
+)
+from teamwright.session.lookup.team_address import TeamAddress, external_error, runs_with_lead
+from teamwright.session.orphans import EndedOrphans, stop_orphan_members
+from teamwright.storage.doorbell import ring
+from teamwright.storage.watcher import Watcher
+
+TAKEN_S = 10.0
+"""How long a lead's process may take to begin with a request, before it counts as hung."""
+
+TAKEN_NOW_S = 5.0
+"""The same when the team is to end at once."""
+
+STOPS = "ends members and teams from outside"
+"""What needs a person, in words."""
+
+TERMINATE_S = 5.0
+"""How long a lead's process may take to save and end after SIGTERM."""
+
+KILLED_S = 5.0
+"""Within what time after SIGKILL everything that came out of it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopResult:
+    """What became of it. `outcome`: `ended`, `objected` (`reason` says why), `not_running`, or `killed` (the lead's
+    process did not answer). `member` is empty for the whole team; `handed_back` are numbers of tasks."""
+
+    team: str
+    member: str
+    outcome: str
+    reason: str = ""
+    ended: tuple[str, ...] = ()
+    handed_back: tuple[str, ...] = ()
+    resume: str = ""
+    remove: str = ""
+    pid: int = 0
+
+
+async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: float | None = None) -> StopResult:
+    """End a member: it may object within its deadline, unless it is to end `now`.
+
+    Raises UnknownMember, TeamRefused for another program's member and for the lead, TeamwrightError (`failed`) when the
+    lead's process does not answer.
+    """
+    require_person(target.home, STOPS, f"stop {name}@{target.name}"[:100])
+    wanted = parse_recipient(name, target.names)
+    if wanted == LEAD:
+        raise TeamRefused(
+            "team-refused",
+            "the lead ends with its team",
+            do=[target.resume_command.replace("teamwright resume", "teamwright stop")],
+            note="nothing was done",
+        )
+    if target.has_ended(wanted):
+        return StopResult(target.name, wanted, "not_running", f"{wanted} has ended already")
+    member = target.member(wanted)
+    if target.file is None or not runs_with_lead(target, member):
+        raise external_error(target, member.name)
+    if not target.is_led():
+        return await _stop_orphans(target, member.name)
+    request = StopRequest.new(
+        member.name, now=now, lead=_life(target), incarnation=target.file.incarnations.get(member.name.lower())
+    )
+    lead = target.lead()
+    try:
+        answer = await _StopRequester(target, request, lead).answered(timeout_s, TAKEN_S)
+        pid = lead.pid if lead is not None else target.file.lead.pid
+    finally:
+        if lead is not None:
+            lead.close()
+    if answer is None:
+        if not target.is_led():
+            return await _stop_orphans(target, member.name)
+        raise TeamwrightError(
+            "failed",
+            f"process {pid}, which runs {member.name}, does not answer",
+            do=[f"{target.resume_command.replace('teamwright resume', 'teamwright stop')} --now"],
+            note="nothing was lost",
+        )
+    if answer["approve"] is not True:
+        return StopResult(target.name, member.name, "objected", str(answer.get("reason", "")))
+    ended = _words(answer, "ended")
+    outcome = "ended" if ended else "not_running"
+    handed = _words(answer, "handed_back")
+    return StopResult(target.name, member.name, outcome, str(answer.get("reason", "")), ended, handed)
+
+
+async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None = None) -> StopResult:
+    """End the process that leads a team, so that the team can be resumed; by force when it does not answer.
+
+    `timeout_s` is how long it may take to end by itself. Raises TeamRefused for another program's team, and for one
+    that a program of the user leads; TeamwrightError (`failed`) when the process cannot be ended.
+    """
+    require_person(target.home, STOPS, f"stop {target.name}"[:100])
+    if target.file is None:
+        raise external_error(target, target.name)
+    if not target.is_led():
+        return await _stop_orphans(target, "")
+    request = StopRequest.new(LEAD, now=now, lead=_life(target))
+    lead = target.lead()
+    if lead is None:
+        if not target.is_led():
+            return await _stop_orphans(target, "")
+        raise _unknown_lead(target)
+    try:
+        answer = await _StopRequester(target, request, lead).answered(timeout_s, TAKEN_NOW_S if now else TAKEN_S)
+        if answer is not None and answer["approve"] is not True:
+            raise _refused(target, lead.pid, str(answer.get("reason", "")))
+        ended, handed = _words(answer or {}, "ended"), _words(answer or {}, "handed_back")
+        if await lead.wait_for_end(TERMINATE_S if answer is not None else 0.0):
+            return StopResult(
+                target.name, "", "ended", "", ended, handed, target.resume_command, target.remove_command, lead.pid
+            )
+        outcome = "killed" if await _force(lead, Path(target.file.lead.lease).parent) else "ended"
+        return StopResult(
+            target.name, "", outcome, "", ended, handed, target.resume_command, target.remove_command, lead.pid
+        )
+    finally:
+        lead.close()
+
+
+async def _stop_orphans(target: TeamAddress, member: str) -> StopResult:
+    """Its lead is gone; members that outlived it in processes of their own end, and keep their places."""
+    reason, found = f'no process runs the team "{target.name}" now', EndedOrphans()
+    if target.file is not None:
+        found = await stop_orphan_members(target.home, target.file, [member] if member else ())
+    if found.stayed:
+        numbers = ", ".join(map(str, found.stayed))
+        raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
+    outcome = "ended" if found.members else "not_running"
+    ended = found.members
+    return StopResult(
+        target.name, member, outcome, reason, ended, resume=target.resume_command, remove=target.remove_command
+    )
+
+
+def _life(target: TeamAddress) -> LeadProcess:
+    assert target.file is not None
+    return LeadProcess.from_lease(target.file.lead.session, Path(target.file.lead.lease))
+
+
+def _unknown_lead(target: TeamAddress) -> TeamwrightError:
+    assert target.file is not None
+    return TeamwrightError(
+        "failed",
+        "it is not sure which process leads the team",
+        looked_at=[("lease", target.file.lead.lease or "none"), ("team.json", f"process {target.file.lead.pid}")],
+        do=["end it in the terminal where it runs"],
+        note="nothing was done",
+    )
+
+
+def _refused(target: TeamAddress, pid: int, reason: str) -> TeamRefused:
+    return TeamRefused(
+        "team-refused",
+        reason or "its lead refused",
+        looked_at=[("team", target.name), ("process", str(pid))],
+        note="nothing was done",
+    )
+
+
+def _words(answer: dict[str, Any], key: str) -> tuple[str, ...]:
+    value = answer.get(key)
+    return tuple(str(one) for one in cast("list[object]", value)) if isinstance(value, list) else ()
+
+
+@dataclass(slots=True)
+class _StopRequester:
+    """One request, from asking to the answer."""
+
+    target: TeamAddress
+    request: StopRequest
+    lead: WatchedProcess | None
+
+    async def answered(self, timeout_s: float | None, taken_s: float) -> dict[str, Any] | None:
+        """The answer; None when the lead's process ended without one, or does not answer in time.
+
+        It has `taken_s` to begin, then as long as it says itself; `timeout_s` bounds both. What nobody answered is
+        taken back, so that nobody does it later.
+        """
+        box = RequestStore(self.target.home.requests(self.target.directory))
+        self.request.open_in(box, taken_s)
+        try:
+            async with Watcher() as watcher:
+                return await self._wait(box, watcher, timeout_s, taken_s)
+        finally:
+            self._retire(box)
+
+    async def _wait(
+        self, box: RequestStore, watcher: Watcher, timeout_s: float | None, taken_s: float
+    ) -> dict[str, Any] | None:
+        news = asyncio.Event()
+        answer = box.directory / f"{file_stem(self.request.id)}.answer.json"
+        for path in (answer, acknowledgement_path(box, self.request.id)):
+            watcher.follow(path, news.set)
+        deaf = self.lead.on_end(news.set) if self.lead is not None else None
+        loop = asyncio.get_running_loop()
+        begun, patience = loop.time(), taken_s
+        ring(self.target.home.doorbell(self.target.directory, LEAD))
+        try:
+            while True:
+                news.clear()
+                alive = self.lead is None or self.lead.is_alive
+                if (found := box.get_answer(self.request.id)) is not None or not alive:
+                    return found
+                granted = acknowledged_for_s(box, self.request.id)
+                if granted is not None:
+                    patience = loop.time() - begun + granted
+                left = (patience if timeout_s is None else min(patience, timeout_s)) - (loop.time() - begun)
+                async with asyncio.timeout(left):
+                    await news.wait()
+        except TimeoutError:
+            return None
+        finally:
+            if deaf is not None:
+                deaf()
+
+    def _retire(self, box: RequestStore) -> None:
+        with contextlib.suppress(TeamwrightError):
+            box.answer(self.request.id, stop_answer(False, "withdrawn by the sender") | {"by": "user"})
+            box.retire(self.request.id)
+        with contextlib.suppress(OSError):
+            acknowledgement_path(box, self.request.id).unlink(missing_ok=True)
+
+
+async def _force(lead: WatchedProcess, session: Path) -> bool:
+    """SIGTERM, so that it saves; then SIGKILL to it and to all that came out of it. True when it had to be killed.
+
+    `session` is the session's directory, where the processes that it started are noted.
+
+    Raises TeamwrightError (`failed`) when something would not go.
+    """
+    offspring = lead.descendants()
+    lead.signal(signal.SIGTERM)
+    lead.signal(signal.SIGCONT)  # a stopped process sees SIGTERM only when it goes on
+    killed = not await lead.wait_for_end(TERMINATE_S)
+    if killed:
+        offspring |= lead.descendants()
+        lead.signal(signal.SIGKILL)
+    left: set[ProcessInfo] = await kill_all(offspring, KILLED_S)
+    if (killed and not await lead.wait_for_end(KILLED_S)) or left:
+        numbers = ", ".join(str(row.pid) for row in sorted(left, key=lambda row: row.pid)) or str(lead.pid)
+        raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
+    await asyncio.to_thread(end_orphans, session, 0.0)
+    return killed

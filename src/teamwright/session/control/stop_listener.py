@@ -1,0 +1,296 @@
+"""The lead's side: what other processes of the user ask of this session while it runs.
+
+Hangs up the bells of its members and deals with stop requests. Knows the team and its files; ending the process itself
+is the face's, through `end`; what the user wrote elsewhere is told by the scribe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.requests.request_store import RequestStore
+from teamwright.requests.stop_request import (
+    LeadProcess,
+    StopRequest,
+    acknowledge,
+    open_stops,
+    stop_answer,
+)
+from teamwright.storage.doorbell import listen
+from teamwright.storage.watcher import Watcher
+from teamwright.tasks.task_list import TaskList
+from teamwright.teams.shutdown import USER_CAUSE, kill, remove_crashed
+from teamwright.teams.spawn import START_S
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate import Teammate
+
+ELSEWHERE = "user (another terminal)"
+CAUSE = f"{USER_CAUSE} from another terminal"
+SLACK_S = 10.0
+"""What an answer may take beyond the time that members are granted."""
+
+
+@dataclass(slots=True)
+class _EndingTeam:
+    """What the team was when the user asked it to end: told when it has."""
+
+    box: RequestStore
+    tasks: TaskList
+    names: tuple[str, ...]
+    owned: set[str] = field(default_factory=set[str])
+
+
+@dataclass(slots=True)
+class StopListener:
+    """What comes in from other processes. `ask` asks a member to stop; `end` ends this process as SIGTERM would.
+
+    `end` is set by faces that own the process. `gentle` says that the user asked for a goodbye, not for an end at once.
+    """
+
+    team: SessionTeam
+    emit: Emit
+    watcher: Watcher
+    ask: Callable[[str, str], Awaitable[str]]
+    end: Callable[[], None] | None = None
+    gentle: bool = False
+    on_ring: Callable[[], None] | None = None
+    """Called with every ring of the lead's bell, and when something changed among the team's requests."""
+    _hurried: asyncio.Event = field(default_factory=asyncio.Event)
+    _bells: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    _dealing: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
+    _telling: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+    _leaving: _EndingTeam | None = None
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the user asked from elsewhere that the team ends."""
+        return self._leaving is not None
+
+    # ── bells ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def open_doorbell(self, name: str, look: Callable[[], None]) -> Callable[[], None]:
+        """Hang up the bell of a member, or of the lead; a ring calls `look`. Returns how to take it down."""
+
+        def rung() -> None:
+            if name == LEAD:
+                self._look_for_requests()
+            look()
+
+        ways = [listen(self.team.home.doorbell(self.team.directory, name), rung)]
+        if name == LEAD:
+            requests = self.team.home.requests(self.team.directory)
+            ways.append(self.watcher.follow(requests, self._look_for_requests))
+            self._look_for_requests()
+
+        def take_down() -> None:
+            if take_down in self._bells:
+                self._bells.remove(take_down)
+            while ways:
+                ways.pop()()
+
+        self._bells.append(take_down)
+        return take_down
+
+    # ── stop requests ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _look_for_requests(self) -> None:
+        if not self.team.exists:
+            return
+        if self.on_ring is not None:
+            self.on_ring()
+        box = self.team.requests
+        with contextlib.suppress(TeamwrightError):
+            for request in open_stops(box):
+                if request.id not in self._dealing:
+                    task = self._start(self._handle(box, request))
+                    self._dealing[request.id] = task
+
+    async def _handle(self, box: RequestStore, request: StopRequest) -> None:
+        """Do what is asked, and answer. Whoever asked is told of a failure too."""
+        try:
+            if request.lead != self._lead_process():
+                _answer(box, request, stop_answer(False, "the session was resumed since; ask again"))
+            elif request.whole_team:
+                await self._end_team(box, request)
+            else:
+                _answer(box, request, await self._end_member(box, request))
+        except TeamwrightError as problem:
+            _answer(box, request, stop_answer(False, problem.what))
+        finally:
+            if not request.whole_team:
+                self._dealing.pop(request.id, None)
+
+    def _lead_process(self) -> LeadProcess:
+        return LeadProcess.from_lease(self.team.session, Path(self.team.lease))
+
+    # ── one member ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _end_member(self, box: RequestStore, request: StopRequest) -> dict[str, Any]:
+        name, settings = request.target, self.team.settings
+        granted = settings.cancel_grace_s + (0.0 if request.now else settings.shutdown_objection_s) + SLACK_S
+        acknowledge(box, request.id, granted + (START_S if name in self.team.starting_names else 0.0))
+        mate = await self._find_member(name)
+        if mate is None:
+            removed = await remove_crashed(self.team, name, CAUSE)
+            return stop_answer(True, CAUSE if removed else f"{name} is not running", ended=[name] if removed else [])
+        if request.incarnation is not None and request.incarnation < mate.incarnation:
+            return stop_answer(False, f"that run of {name} has ended, and another has begun; ask again")
+        owned = await _open_tasks(self.team.tasks, [mate.name])
+        tasks = self.team.tasks
+        if request.now:
+            self._say(f"{ELSEWHERE} stops {mate.name} at once")
+            await kill(self.team, mate, CAUSE)
+            await self._wait_until_ended(mate)
+        else:
+            self._say(f"{ELSEWHERE} asks {mate.name} to stop")
+            objection = await self._ask(box, mate)
+            if objection:
+                return stop_answer(False, f"{mate.name} objects: {objection}")
+        return stop_answer(
+            True,
+            mate.end_cause or CAUSE,
+            ended=[mate.name],
+            handed_back=await _released_tasks(tasks, owned, [mate.name]),
+        )
+
+    async def _find_member(self, name: str) -> Teammate | None:
+        """The member, also one whose start is under way: then once it lives."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while (mate := self.team.find(name)) is None and self._is_starting(name):
+                    self.team.changed.clear()
+                    await self.team.changed.wait()
+                return mate
+        return None
+
+    def _is_starting(self, name: str) -> bool:
+        return name.lower() in {one.lower() for one in self.team.starting_names}
+
+    async def _ask(self, box: RequestStore, mate: Teammate) -> str:
+        """Ask a member to stop and see it out; its objection, or nothing. Asked already, its answer counts for both."""
+        asked = mate.stop_request_id or await self.ask(mate.name, "The user asks you to stop.")
+        while not mate.end_processed:
+            self.team.changed.clear()
+            answer = box.get_answer(asked)
+            if answer is not None and answer.get("approve") is not True:
+                return str(answer.get("reason") or "no reason was given")
+            if not mate.end_processed:
+                await self.team.changed.wait()
+        return ""
+
+    async def _wait_until_ended(self, mate: Teammate) -> None:
+        while not mate.end_processed:
+            self.team.changed.clear()
+            if not mate.end_processed:
+                await self.team.changed.wait()
+
+    # ── the whole team ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _end_team(self, box: RequestStore, request: StopRequest) -> None:
+        """End this process as SIGTERM would, with a goodbye unless it is to be at once; answered when all is over."""
+        if self.end is None:
+            raise TeamwrightError("team-refused", "a program leads this team: it ends where it runs")
+        granted = (
+            self.team.settings.cancel_grace_s
+            + SLACK_S
+            + (0.0 if request.now else self.team.settings.shutdown_timeout_s)
+        )
+        acknowledge(box, request.id, granted)
+        self.gentle = self.gentle or not request.now
+        if request.now:
+            self.hurry()
+        if self._leaving is None:
+            self._say(f"{ELSEWHERE} ends the team" + (" at once" if request.now else ""))
+            names = tuple(mate.name for mate in self.team.running_members)
+            self._leaving = leaving = _EndingTeam(box, self.team.tasks, names)
+            leaving.owned = await _open_tasks(leaving.tasks, names)
+            self.end()
+
+    def hurry(self) -> None:
+        """Nobody waits for a goodbye any more: somebody asked a second time, or for an end at once."""
+        self._hurried.set()
+
+    async def wait_until_idle(self) -> None:
+        """Wait until nobody is at work, at most `goodbye_s`, if the user asked for that; nobody is asked to leave."""
+        if not self.gentle:
+            return
+        quiet = asyncio.ensure_future(self._wait_until_quiet())
+        hurried = asyncio.ensure_future(self._hurried.wait())
+        try:
+            limit = self.team.settings.shutdown_timeout_s
+            await asyncio.wait({quiet, hurried}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            quiet.cancel()
+            hurried.cancel()
+            await asyncio.gather(quiet, hurried, return_exceptions=True)
+
+    async def _wait_until_quiet(self) -> None:
+        while self.team.busy_members():
+            self.team.changed.clear()
+            if self.team.busy_members():
+                await self.team.changed.wait()
+
+    # ── closing ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def close(self) -> None:
+        """Everybody has ended: answer what is open, and take the bells down. May be called twice."""
+        if self._leaving is not None:
+            await self._answer_requests(self._leaving)
+            self._leaving = None
+        for take_down in list(self._bells):
+            take_down()
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=1.0)
+        for task in self._telling:
+            task.cancel()
+
+    async def _answer_requests(self, leaving: _EndingTeam) -> None:
+        with contextlib.suppress(TeamwrightError):
+            handed = await _released_tasks(leaving.tasks, leaving.owned, leaving.names)
+            told = stop_answer(True, "the team has ended", ended=leaving.names, handed_back=handed)
+            for request in open_stops(leaving.box):
+                if request.whole_team and request.lead == self._lead_process():
+                    _answer(leaving.box, request, told)
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _say(self, text: str) -> None:
+        self.emit(Notice(member="system", text=text))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(_quietly(work))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+        return task
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    """A file that cannot be read, or a team that went meanwhile: there is nobody to tell."""
+    with contextlib.suppress(TeamwrightError):
+        await work
+
+
+def _answer(box: RequestStore, request: StopRequest, body: dict[str, Any]) -> None:
+    with contextlib.suppress(TeamwrightError):  # whoever asked no longer waits
+        box.answer(request.id, body)
+
+
+async def _open_tasks(tasks: TaskList, names: Iterable[str]) -> set[str]:
+    """The numbers of the open tasks that these members own."""
+    owners = set(names)
+    return {task.id for task in await tasks.all() if task.owner in owners and task.status != "completed"}
+
+
+async def _released_tasks(tasks: TaskList, owned: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Those of these tasks that are open and no longer theirs: free, or somebody else took them at once."""
+    mine, owners = set(owned), set(names)
+    return [t.id for t in await tasks.all() if t.id in mine and t.owner not in owners and t.status != "completed"]

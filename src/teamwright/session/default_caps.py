@@ -1,0 +1,54 @@
+"""The default caps of a headless run: no person watches it, so it must end without one.
+
+What flags, a team's file or a program give goes before them. Knows budgets and options; counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from teamwright.models.model import ModelCard
+from teamwright.protocol.budget import Budget
+from teamwright.session.options import Options
+
+HEADLESS = Budget(usd=20.0, tokens=5_000_000, turns=200, minutes=120)
+"""Model calls are those of the lead; every other agent may make as many."""
+
+_FLAGS = {
+    "turns": "--max-turns",
+    "tokens": "--max-tokens",
+    "minutes": "--timeout",
+    "usd": "--max-budget-usd",
+}
+
+
+def with_default_caps(options: Options) -> Options:
+    """The options of a headless run with a cap of each kind; any other options as they are."""
+    if not options.headless:
+        return options
+    given = options.budget
+    return replace(
+        options, budget=given.with_defaults(HEADLESS), assumed=tuple(name for name in _FLAGS if not given.has(name))
+    )
+
+
+def calls_per_agent(options: Options, said: Budget) -> int | None:
+    """Model calls of each agent but the lead in this run, where no setting says it; None: no cap."""
+    if not options.headless or said.turns is not None:
+        return None
+    return max(HEADLESS.turns or 0, options.budget.turns or 0)
+
+
+def default_caps_line(budget: Budget, assumed: Sequence[str], card: ModelCard) -> str:
+    """The caps that a run has by default, and the flags that raise them; empty when all were given."""
+    words = {
+        "turns": f"{budget.turns or 0} model calls of the lead and of each agent",
+        "tokens": f"{budget.tokens or 0:,} tokens",
+        "minutes": f"{(budget.minutes or 0) / 60:g} h",
+        "usd": f"{budget.usd or 0:g} USD" if card.usd_in else "",
+    }
+    shown = [name for name in assumed if words[name]]
+    if not shown:
+        return ""
+    return f"default caps: {', '.join(words[one] for one in shown)} (raise: {' '.join(_FLAGS[one] for one in shown)})"

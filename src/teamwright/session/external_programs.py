@@ -1,0 +1,201 @@
+"""How a command is started as a member (the port of `teams.strangers`): its place, its environment, its flags.
+
+Never a shell string. The program works on the files of its own state root, so the team must live there. Its login is
+its own: nothing of it is read, and keys of ours are not handed to it. What a role or a call would hold it to and cannot
+is refused. Knows settings and places; does not know what the program does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.agent.agent_type import AgentBounds
+from teamwright.config.external_commands import OWN, ExternalCommand
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.member_flags import MemberFlags, to_argv
+from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.values import dataclass
+from teamwright.session.context import SessionContext
+from teamwright.session.member_process.backend_choice import BackendChoice
+from teamwright.session.member_process.launch_flags import make_launch, member_flags
+from teamwright.teams.backends.backend import Backend, Location
+from teamwright.teams.backends.backend_choice import IN_PROCESS, TMUX
+from teamwright.teams.external.external_launcher import ExternalStart
+from teamwright.teams.external.external_plans import mode_for_external
+from teamwright.teams.incarnation import Incarnation
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team import SessionTeam
+
+ROOT_VARIABLE = "CLAUDE_CONFIG_DIR"
+"""Names the state root of the other product to it; without it that is `~/.claude`."""
+
+TASKS_VARIABLE = "CLAUDE_CODE_ENABLE_TASKS"
+"""With this variable the other product gives a member its task tools, where its model is one that gets them."""
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(slots=True)
+class ExternalPrograms:
+    """The commands of one session. `hidden` are variables that no program is handed (`*` at the end: anything)."""
+
+    ground: SessionContext
+    team: SessionTeam
+    places: BackendChoice
+    hidden: tuple[str, ...]
+
+    async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend]:
+        """See Commanding."""
+        command = self._command(spec.command)
+        self._require_holdable(spec)
+        env = self._environment(command)
+        _program(command, env)
+        self._require_root(command, env)
+        return await self._place(command, spec.backend)
+
+    async def backend_for(self, location: Location) -> Backend | None:
+        """See Commanding."""
+        return await self.places.backend_for(location)
+
+    def build_start(self, member: RosterMember, incarnation: Incarnation) -> ExternalStart:
+        """See Commanding."""
+        command = self._command(incarnation.command)
+        env = self._environment(command)
+        mode = mode_for_external(self.team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
+        argv = (_program(command, env), *self._filled(command)[1:], *to_argv(self._flags(member, incarnation, mode)))
+        launch = make_launch(member, self.team, self.ground.id, argv, env)
+        shown = Mode.PLAN if member.plan_mode_required else mode
+        return ExternalStart(launch, str(shown), command.start_s)
+
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _command(self, name: str) -> ExternalCommand:
+        known = self.ground.settings.commands.commands
+        if name in known:
+            return known[name]
+        near = nearest(name, [*known, OWN])
+        raise UsageError(
+            "usage",
+            f"there is no command {name[:60]!r} for members",
+            looked_at=[("members.commands", ", ".join(known) or "none")],
+            do=[f"did you mean {near}?"] if near else [f"set it in {self.ground.home.settings}"],
+            note="nothing was started",
+        )
+
+    def _require_holdable(self, spec: SpawnSpec) -> None:
+        """Raises UsageError for limits that another program knows nothing of: they are not dropped in silence."""
+        bounds, definition = spec.bounds or AgentBounds(), self.ground.definition
+        role = definition.role(spec.agent_type) if definition is not None else None
+        cannot = [
+            what
+            for what, there in (
+                ("tools: disallowed_tools is handed on", bounds.tools is not None or bounds.read_only),
+                ("writes", role is not None and role.writes is not None),
+                ("its hooks", bool(bounds.hooks)),
+                ("a budget", bool(spec.budget)),
+                ("max_turns", spec.max_turns is not None),
+                ("an effort", spec.effort is not None),
+            )
+            if there
+        ]
+        if cannot:
+            raise UsageError(
+                "usage",
+                f"{spec.name} is run by the command {spec.command}, which cannot be held to: {'; '.join(cannot)}",
+                looked_at=[("agent type", spec.agent_type)],
+                do=["leave that out, or have it run by teamwright itself"],
+                note="nothing was started",
+            )
+        owned = [one.name for one in definition.roles.values() if one.owns and one is not role] if definition else []
+        if owned:
+            text = f"Teamwright cannot keep {spec.name} from the paths of {', '.join(owned)}: another program runs it"
+            self.team.emit(Notice(member=spec.name, text=text, level="warning"))
+
+    async def _place(self, command: ExternalCommand, wanted: str) -> tuple[str, Backend]:
+        """As asked for or set; where members would live in the lead's process: in tmux, which needs no terminal."""
+        if wanted == IN_PROCESS:
+            raise UsageError(
+                "usage", f"{command.name} is a separate program: it cannot run in-process", note="nothing was started"
+            )
+        setting = wanted or self.places.settings.backend
+        found = None if setting == IN_PROCESS else await self.places.choose(setting)
+        chosen = found or await self.places.choose(TMUX)
+        assert chosen is not None
+        return chosen
+
+    def _environment(self, command: ExternalCommand) -> dict[str, str]:
+        """The lead's without keys of ours, with what the command says."""
+        begins = tuple(name[:-1] for name in self.hidden if name.endswith("*"))
+        base = {
+            name: value
+            for name, value in self.ground.env.items()
+            if name not in self.hidden and not (begins and name.startswith(begins))
+        }
+        return {TASKS_VARIABLE: "1"} | base | {name: self._fill(value, command) for name, value in command.env.items()}
+
+    def _filled(self, command: ExternalCommand) -> list[str]:
+        return [self._fill(part, command) for part in command.argv]
+
+    def _fill(self, text: str, command: ExternalCommand) -> str:
+        def value(match: re.Match[str]) -> str:
+            found = self.ground.env.get(match[1])
+            if found is None:
+                raise CannotStart(
+                    "backend",
+                    f"the command {command.name} needs the variable {match[1]}, which is not set",
+                    do=[f"export {match[1]}=…, or leave it out of members.commands.{command.name}"],
+                    note="nothing was started",
+                )
+            return found
+
+        return _VARIABLE.sub(value, text)
+
+    def _require_root(self, command: ExternalCommand, env: Mapping[str, str]) -> None:
+        """Raises CannotStart when the program reads the files of another root than the team's."""
+        said = command.root or env.get(ROOT_VARIABLE) or "~/.claude"
+        home = env.get("HOME") or os.path.expanduser("~")
+        root = Path(home) / said[2:] if said.startswith("~/") else Path(said)
+        if os.path.realpath(root) == os.path.realpath(self.ground.home.shared):
+            return
+        raise CannotStart(
+            "backend",
+            f"{command.name} works on the files in another state root than this team",
+            looked_at=[(f"{command.name} reads", str(root)), ("this team is in", str(self.ground.home.shared))],
+            do=[
+                f"teamwright --home {said} …: the team lives there then, our own files under {said}/teamwright",
+                f"where it reads another root: say so with `root` of members.commands.{command.name}",
+            ],
+            note="nothing was started",
+        )
+
+    def _flags(self, member: RosterMember, life: Incarnation, mode: Mode) -> MemberFlags:
+        """Who it is, in its own words: a mode only where it is another than what it begins in."""
+        bounds = life.bounds or AgentBounds()
+        return replace(
+            member_flags(member, self.team, self.ground.id, "" if mode is Mode.DEFAULT else str(mode)),
+            model=life.model or "",
+            disallowed_tools=(*self.ground.options.disallowed_tools, *bounds.disallowed_tools, *bounds.denied),
+        )
+
+
+def _program(command: ExternalCommand, env: Mapping[str, str]) -> str:
+    """Its absolute path, looked for as its own environment says. Raises CannotStart."""
+    program = os.path.expanduser(command.argv[0])
+    found = shutil.which(program, path=env.get("PATH"))
+    if found is None:
+        raise CannotStart(
+            "backend",
+            f"the program of the command {command.name} is not there: {command.argv[0]}",
+            looked_at=[("PATH", env.get("PATH", "not set"))],
+            do=["install it, or give its whole path in argv"],
+            note="nothing was started",
+        )
+    return os.path.abspath(found)

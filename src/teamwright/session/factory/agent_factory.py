@@ -1,0 +1,198 @@
+"""Makes agents: the one resolver of every route, from a spec to an agent that is ready for its first turn.
+
+Fills the ports of `teams` and `tools`: whoever starts an agent, by whatever route, comes through here. Below it: the
+parts. Knows no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.agent.agent import Agent, always_false
+from teamwright.agent.agent_type import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, load_prompt
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.plan_mode import PlanExit
+from teamwright.agent.prefix import load_conversation
+from teamwright.agent.reminders import ReminderRole
+from teamwright.agent.system_prompt import lead_prompt, subagent_prompt, teammate_prompt
+from teamwright.agent.tool import AnyTool
+from teamwright.agent.transcript import read_header
+from teamwright.config.team_file.team_roles import roles_text
+from teamwright.hooks.payload import LEAD as LEAD_KIND
+from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.messages import Block
+from teamwright.protocol.values import dataclass
+from teamwright.session.factory.agent_parts import AgentParts
+from teamwright.session.factory.agent_policies import Inheritance
+from teamwright.session.factory.forks import fork_definition, start_fork, starting_point
+from teamwright.session.factory.spec_resolver import required_effort
+from teamwright.session.skills.agent_skills import with_skills
+from teamwright.teams.incarnation import Incarnation
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.subagents.run import SubagentRun
+from teamwright.teams.team import SessionTeam, blocked_callback
+from teamwright.tools.caller import Caller
+
+
+@dataclass(slots=True)
+class AgentFactory(AgentParts):
+    """The three routes: the lead, a teammate, a sub-agent."""
+
+    async def lead(self, team: SessionTeam, conversation: Conversation | None = None) -> Agent:
+        """The lead: a new conversation, or the one that is resumed."""
+        model = await self._open(None, LEAD)
+        self.team = team
+        self.plans.lead_team(team)
+        policy = self.policies.with_ownership(self.policy, "")
+        record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
+        plan = self.plans.make_plan_mode(self.policy, self.home.plans, record, lead=True, gate=policy)
+
+        async def tools() -> list[AnyTool]:
+            own = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
+            return self._shown([*own, *await self.kit.mcp_tools(self.policy.hides)])
+
+        header = conversation.header if conversation is not None else None
+
+        def system() -> list[Block]:
+            appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
+            return lead_prompt(self.kit.teams, self._session_part(header), appended)
+
+        toolbox = self._toolbox(
+            LEAD, await tools(), model, self._gate(replace(self.first, policy=lambda: policy, shown=LEAD))
+        )
+        if conversation is None:
+            prefix = self._prefix(model, system(), toolbox, self._lead_effort(model.card))
+            conversation = self._begin(self._transcript, LEAD, LEAD, prefix, toolbox, model)
+        else:
+            wanted = None if self.effort is None else required_effort(model.card, self.effort)
+            conversation = self._go_on(conversation, model, wanted)
+        made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
+        self.first.effort, made.wants_hour_cache = made.effort, lambda: bool(team.running_members)
+        made.plan = self.plans.restore_plan_mode(
+            LEAD, plan, toolbox.workplace, new=conversation.lines <= 1, begins=plan.is_on
+        )
+        who = HookAgent(self.session, conversation.path, LEAD_KIND, LEAD, LEAD, own=conversation.path)
+        made = self._watched(self._reminded(self._hooked(made, who, LEAD), policy, ReminderRole.LEAD))
+        return self.compacting.make(made, team, system, self.prefixes, tools)
+
+    async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
+        """A teammate of the team (port of `teams`): new, or going on with the transcript of its life."""
+        kind = self.resolver.definition(spec)
+        budget = spec.budget.smaller_caps(self.purse.each)
+        model = await self._open(spec.model, spec.name, budget)
+        path = Path(incarnation.transcript)
+        header, prefixes = read_header(path), path.parent.parent / "prefixes"
+        goes_on = header is not None
+        effort = None if goes_on else self.resolver.resolve_effort(spec, kind, model.card, self.first.effort)
+        caller = Caller(spec.name, team)
+        policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied)
+        kind = with_skills(kind, policy(), self.kit.shelf, self.home.own, self.emit)
+        born = Inheritance(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
+        born.definition, born.root = kind, spec.name
+        born.shown, born.waiting = spec.name, blocked_callback(team, spec.name)
+        self.born[spec.name] = born
+        plan = self.plans.make_plan_mode(policy(), self.home.plans, path.parent.parent / "plans" / f"{path.stem}.json")
+
+        async def tools() -> list[AnyTool]:
+            own = [t for t in self.kit.tools(caller) if t.name not in LEAD_ONLY]
+            own = [t for t in own if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
+            own += self.kit.plan_tools(spec.name, plan, self.plans)
+            return self._shown([*own, *await self.kit.mcp_tools(self.policy.hides, kind)])
+
+        def system() -> list[Block]:
+            return teammate_prompt(spec.name, team.name, kind, self._session_part(header))
+
+        gate = self._gate(born)
+        toolbox = self._toolbox(spec.name, await tools(), model, gate, spec.cwd)
+        agent_id = f"{spec.name}@{team.name}"
+        if goes_on:
+            conversation = self._go_on(load_conversation(path, prefixes), model)
+        else:
+            prefix = self._prefix(model, system(), toolbox, effort)
+            conversation = self._begin(path, spec.name, agent_id, prefix, toolbox, model)
+        rounds = budget.smaller_caps(Budget(turns=spec.max_turns)).turns
+        left = self._rounds_left(rounds, conversation)
+        made = self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, left))
+        born.effort = made.effort
+        activity = made.activity  # what counts its time outlives the member, and must not keep it
+        made.plan = self.plans.restore_plan_mode(
+            spec.name, plan, toolbox.workplace, new=not goes_on, begins=spec.starts_in_plan_mode
+        )
+        made.meter = self.meters.member(spec.name, budget, lambda: activity.worked_s, goes_on=goes_on)
+        who = HookAgent(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
+        who = replace(who, generation=incarnation.incarnation, own=path)
+        made = self._reminded(self._hooked(made, who, spec.name, kind), born.current_policy(), ReminderRole.MEMBER)
+        return self.compacting.make(made, team, system, prefixes, tools)
+
+    async def build_subagent(self, spec: SpawnSpec, caller: str, run: SubagentRun, *, resumed: bool = False) -> Agent:
+        """A sub-agent of a caller (port of `teams`): new, or with all of its conversation. Raises TeamwrightError."""
+        spec, agent_id, path = self.resolve(spec), run.id, self.transcript_path(run.id)
+        parent = self.born.get(caller, self.first)
+        kind = fork_definition(self.resolver.definition(spec), parent) if spec.fork else self.resolver.definition(spec)
+        budget = spec.budget.smaller_caps(self.purse.each)
+        told = await starting_point(spec, run, self.living.get(caller), path, self.prefixes, goes_on=resumed)
+        model = await self._open(spec.model or parent.model, caller, budget, spec)
+        model = await told.model(model, lambda name: self._open(name, caller, budget))
+        effort = (
+            None
+            if told.conversation is not None
+            else self.resolver.resolve_effort(spec, kind, model.card, parent.effort)
+        )
+        await self.limits.admit_subagent(parent.depth + 1)
+        policy = self.policies.make_policy(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
+        kind = with_skills(kind, policy(), self.kit.shelf, self.home.own, self.emit, otherwise=load_prompt("base"))
+        plan = self.plans.make_plan_mode(policy(), self.home.plans, None)
+        born = self.born[agent_id] = parent.child(kind, policy, spec.model, run)
+        denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
+        below = None if spec.fork or born.depth >= self.limits.settings.depth else self.team
+        tools = self.kit.subagent_tools(agent_id, below, parent.disallowed)
+        tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
+        tools = told.tools([*tools, *await self.kit.mcp_tools(self.policy.hides, kind, denied)])
+        toolbox = self._toolbox(agent_id, self._shown(tools), model, self._gate(born), spec.cwd)
+        system = subagent_prompt(kind, self._session_part(told.header))
+        about = self._about(agent_id, agent_id, toolbox, model)
+        if told.former is not None:
+            conversation = self._go_on(told.former, model)
+        elif told.origin is not None:
+            conversation = start_fork(told.origin, path, about, toolbox, self.prefixes)
+        else:
+            prefix = self._prefix(model, system, toolbox, effort)
+            conversation = Conversation.start(path, prefix, about, with_next=True)
+        rounds = budget.smaller_caps(Budget(turns=spec.max_turns)).turns
+        left = self._rounds_left(rounds, conversation)
+        made = self._agent(agent_id, agent_id, model, conversation, toolbox, left)
+        activity, born.effort, made.wants_hour_cache = made.activity, made.effort, self._waits_long(spec, caller)
+        made.meter = self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s)
+        made.parent_call, made.caller, made.policy, made.plan = run.call, caller, policy(), plan
+        if spec.starts_in_plan_mode:
+            plan.enter(PlanExit.NEVER)
+        whose = (SUBAGENT, agent_id, agent_id, kind.name, "", LEAD_ALIAS if caller == LEAD else caller)
+        who = HookAgent(self.session, self._transcript, *whose, run.generation, path)
+        made = self._hooked(made, who, born.shown, kind)
+        return self.compacting.make(made, None, lambda: system, self.prefixes, fork=spec.fork)
+
+    def _waits_long(self, spec: SpawnSpec, caller: str) -> Callable[[], bool]:
+        """A fork's requests have the cache breakpoints of its caller's; no other sub-agent waits."""
+        above = self.living.get(caller) if spec.fork else None
+        return above.wants_hour_cache if above is not None else always_false
+
+    def transcript_path(self, id: str) -> Path:
+        """Where the transcript of a sub-agent lies (port of `teams`)."""
+        return self.home.agent_transcript(self.cwd, self.session, id)
+
+    async def wire_model(self, spec: SpawnSpec) -> str:
+        """The model that a teammate will really use (port of `teams`). Raises UsageError for an effort it has not."""
+        card = (await self._open(spec.model, spec.name, spec.budget, spec)).card
+        self.resolver.resolve_effort(spec, self.resolver.definition(spec), card, self.first.effort)
+        return card.name
+
+    def resolve(self, spec: SpawnSpec) -> SpawnSpec:
+        """The spec with what its role and its kind say (port of `teams` and of `tools`); a resolved one as it is.
+
+        Raises UsageError for a kind that nobody knows, or that cannot be honoured.
+        """
+        return self.resolver.resolve(spec)

@@ -1,0 +1,270 @@
+"""What all agents of a session share, and the parts that each of them is made of: model, gate, toolbox, conversation.
+
+Knows all rooms below; refuses to know by which route an agent comes, and what it may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from teamwright.agent.activity import Watchdog
+from teamwright.agent.agent import Agent
+from teamwright.agent.agent_type import AgentType
+from teamwright.agent.compaction.compaction_state import CompactSettings
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.instructions import Instruction
+from teamwright.agent.permission_gate import Denial, KeepGrant, PermissionGate
+from teamwright.agent.prefix import PrefixCache, PrefixModel
+from teamwright.agent.reminders import ModeReminder, ReminderRole
+from teamwright.agent.spawn_limits import SpawnLimits
+from teamwright.agent.system_prompt import PromptEnvironment, SessionPart
+from teamwright.agent.tool import AnyTool, LastWriters, Workplace
+from teamwright.agent.toolbox import CallNumbers, Toolbox
+from teamwright.agent.transcript import TAG_KEY, header_tag_key
+from teamwright.approvals.plan_approvals import PlanApprovals
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.budgets.meter import Meters
+from teamwright.hooks.payload import HookAgent
+from teamwright.models.effort import Effort, prefix_effort, supported_effort
+from teamwright.models.model import Model, ModelCard, Prefix
+from teamwright.models.prefix_builder import prefix_for_model
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import Approver
+from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.events import Emit, HasListeners, Notice, always_true
+from teamwright.protocol.ids import LEAD, SessionId
+from teamwright.protocol.message_xml import new_key
+from teamwright.protocol.messages import Block
+from teamwright.protocol.values import dataclass
+from teamwright.session.factory.agent_policies import AgentPolicies, Inheritance
+from teamwright.session.factory.compaction import CompactionFactory
+from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
+from teamwright.session.mcp_servers import attach_mcp_tools
+from teamwright.session.model_sources import ModelSource, require_price
+from teamwright.session.skills.agent_skills import without_subagent_skills
+from teamwright.session.toolset import Toolset
+from teamwright.storage.paths import Home
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team import SessionTeam
+
+
+@dataclass(slots=True)
+class AgentParts:
+    """Everything that all agents of a session share, and the parts of one, each made of that."""
+
+    home: Home
+    session: SessionId
+    cwd: Path
+    models: ModelSource
+    kit: Toolset
+    policies: AgentPolicies
+    asker: Approver
+    purse: BudgetTracker
+    emit: Emit
+    limits: SpawnLimits
+    place: PromptEnvironment
+    instructions: Sequence[Instruction]
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    nested: Callable[[], Callable[[Path], str]] | None = None
+    """Makes, for one agent, what the instructions of deeper directories say at their first touch."""
+    max_rounds: int | None = None
+    each_rounds: int | None = None
+    """Model calls of each other agent in this run, where it has no other cap."""
+    effort: Effort | None = None
+    """The lead's, as a flag or a program said it for this run."""
+    appended: str = ""
+    tag_key: str = field(default_factory=new_key)
+    """The key of the runtime's tags, for agents that begin in this process."""
+    numbers: CallNumbers = field(default_factory=CallNumbers)
+    edits: LastWriters = field(default_factory=LastWriters)
+    denials: list[Denial] = field(default_factory=list[Denial])
+    attended: HasListeners = always_true
+    team: SessionTeam | None = None
+    born: WeakValueDictionary[str, Inheritance] = field(default_factory=WeakValueDictionary[str, "Inheritance"])
+    """What a sub-agent takes over from its caller, by the caller's name, as long as the caller lives."""
+    living: WeakValueDictionary[str, Agent] = field(default_factory=WeakValueDictionary[str, Agent])
+    """The agents by name, as long as they live."""
+    watchdog: Watchdog | None = None
+    grant: KeepGrant | None = None
+    """Keeps what a person grants along with a yes."""
+    mode_untold: bool = False
+    """Whether the mode may be another than the lead's conversation knows of."""
+    may_bypass: bool = False
+    """Whether a person allowed bypassPermissions at the start: nobody can later."""
+    resolver: SpecResolver = field(default_factory=SpecResolver)
+    compact: CompactSettings = field(default_factory=CompactSettings)
+    births: PrefixCache = field(default_factory=PrefixCache)
+    first: Inheritance = field(init=False)
+    """What the lead's sub-agents take over from it."""
+    meters: Meters = field(init=False)
+    plans: PlanApprovals = field(init=False)
+    compacting: CompactionFactory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plans = PlanApprovals(self.asker, self.emit)
+        self.first = Inheritance(lambda: self.policy, None)
+        self.meters = Meters(self.purse)
+        self.compacting = CompactionFactory(self.compact, self.kit, self.nested)
+
+    @property
+    def policy(self) -> Policy:
+        """The session's."""
+        return self.policies.session
+
+    async def _open(
+        self, name: str | None, agent: str, budget: Budget = NO_CAPS, spec: SpawnSpec | None = None
+    ) -> Model:
+        """The model for an agent. Raises CannotStart, also when money is capped and its price is not known."""
+        try:
+            model = await self.models.open(name, agent)
+        except CannotStart as problem:
+            raise name_requester(problem, spec) if spec is not None else problem from None
+        require_price(self.purse.stated_budget.smaller_caps(budget).usd, model.card)
+        return model
+
+    def _watched(self, agent: Agent) -> Agent:
+        """The agent, with what it does told when it lasts."""
+        if self.watchdog is not None:
+            agent.activity = agent.toolbox.activity = self.watchdog.activity(agent.name)
+        return agent
+
+    def _reminded(self, agent: Agent, policy: Policy, role: ReminderRole) -> Agent:
+        """The agent with its policy, reminded of its mode. The lead hears of another mode here, members by mail."""
+        agent.policy = policy
+        if role is ReminderRole.LEAD:
+            policy.is_delegating = self.policy.is_delegating
+            told = None if self.mode_untold else policy.display_mode
+            agent.remind = ModeReminder(lambda: policy.display_mode, role, told, announces=True)
+        else:
+            agent.remind = ModeReminder(lambda: policy.mode, role, None, announces=False)
+        return agent
+
+    def _hooked(self, agent: Agent, who: HookAgent, shown: str, kind: AgentType | None = None) -> Agent:
+        """The agent with its hooks and its kind's, if there are any. `shown` is who asks, as people read it."""
+        if self.kit.hooking is None:
+            return agent
+        return self.kit.hooking.attach(agent, who, shown, self.denials, kind.hooks if kind is not None else ())
+
+    @property
+    def _transcript(self) -> Path:
+        """The session's own."""
+        return self.home.transcript(self.cwd, self.session)
+
+    # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _go_on(self, conversation: Conversation, model: Model, effort: Effort | None = None) -> Conversation:
+        """A conversation that is resumed: its prefix is sent as it was, but for another model, or another effort."""
+        prefix, card = conversation.prefix, model.card
+        if conversation.lost_lines is not None:
+            member = str(conversation.header.get("member", LEAD))
+            self.emit(Notice(member=member, text=str(conversation.lost_lines), level="warning"))
+        had = prefix_effort(prefix)
+        if prefix.model != card.wire or effort not in {None, had}:
+            if effort is None and had is not None and supported_effort(card, had) is None:
+                self.resolver.notify_once(
+                    f"the effort {had} of a resumed conversation is not used: {missing_effort(card)}"
+                )
+            conversation.prefix = prefix_for_model(prefix, card, self.kit.model_settings, effort=effort)
+        return conversation
+
+    def _lead_effort(self, card: ModelCard) -> Effort | None:
+        """As a flag says, which must be possible, else as the settings say."""
+        if self.effort is not None:
+            return required_effort(card, self.effort)
+        said = self.kit.model_settings.effort
+        if said is not None and supported_effort(card, said) is None:
+            self.resolver.notify_once(f"the effort {said} of the settings is not used: {missing_effort(card)}")
+        return supported_effort(card, said)
+
+    def _rounds_left(self, cap: int | None, conversation: Conversation) -> int | None:
+        """Return the model calls that an agent has left, of its cap over all resumes, else of the run's cap."""
+        return self.each_rounds if cap is None else max(0, cap - conversation.answer_count)
+
+    def _gate(self, born: Inheritance) -> PermissionGate:
+        """What decides for an agent, as it was born."""
+        kept = self.policies.keep_always
+        made = PermissionGate(born.shown, born.current_policy, self.asker, self.denials, kept, on_waiting=born.waiting)
+        made.read_only, made.owner = born.read_only, born.root
+        made.lead_may_allow, made.keep_grant = self.policies.lead_may, self.grant
+        return made
+
+    def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
+        """Those of the tools that no rule hides."""
+        return without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
+
+    def _toolbox(
+        self, member: str, tools: Sequence[AnyTool], model: Model, gate: PermissionGate, cwd: Path | None = None
+    ) -> Toolbox:
+        output, history, _ = _kept_in(self.home.session(self.cwd, self.session))
+        workplace = Workplace(
+            cwd or self.cwd,
+            self.policy.scope.directories,
+            output,
+            history,
+            last_writers=self.edits,
+            env=self.env,
+            accepts_images=model.card.images,
+            nested_instructions=self.nested() if self.nested is not None else None,
+        )
+        made = Toolbox(member, tools, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
+        made.has_listeners, made.allows = self.attended, gate.allows
+        attach_mcp_tools(made)
+        return made
+
+    def _prefix(self, model: Model, system: list[Block], toolbox: Toolbox, effort: Effort | None) -> Prefix:
+        return self.births.prefix(
+            self.prefixes, PrefixModel(model.card, self.kit.model_settings, effort), system, toolbox
+        )
+
+    def _begin(
+        self, path: Path, member: str, agent_id: str, prefix: Prefix, toolbox: Toolbox, model: Model
+    ) -> Conversation:
+        return Conversation.start(path, prefix, self._about(member, agent_id, toolbox, model))
+
+    def _about(self, member: str, agent_id: str, toolbox: Toolbox, model: Model) -> dict[str, str]:
+        where = {"cwd": str(toolbox.workplace.cwd), "model": model.card.name}
+        known = {"session": self.session, "member": member, "agent_id": agent_id, **where}
+        return {**known, TAG_KEY: self.tag_key}
+
+    def _session_part(self, header: Mapping[str, Any] | None) -> SessionPart:
+        """The session's part of a prompt; an agent that goes on keeps the key in its transcript's first line."""
+        key = self.tag_key if header is None else header_tag_key(header)
+        return SessionPart(self.place, key, self.instructions)
+
+    @property
+    def prefixes(self) -> Path:
+        """Where the session's prefixes are kept."""
+        return _kept_in(self.home.session(self.cwd, self.session))[2]
+
+    def _agent(
+        self, name: str, agent_id: str, model: Model, conversation: Conversation, toolbox: Toolbox, rounds: int | None
+    ) -> Agent:
+        toolbox.make_key, toolbox.tags = conversation.step_key, conversation.tags
+        made = self.living[name] = Agent(
+            name,
+            agent_id,
+            model,
+            conversation,
+            toolbox,
+            self.meters.lead(),
+            self.emit,
+            model_calls_left=rounds,
+            has_listeners=self.attended,
+            activity=toolbox.activity,
+            policy=self.policy,
+            effort=prefix_effort(conversation.prefix),
+            watched_directories=lambda: () if self.team is None else (self.team.tasks.directory,),
+        )
+        return made
+
+
+@lru_cache(maxsize=8)
+def _kept_in(session: Path) -> tuple[Path, Path, Path]:
+    """Where a session keeps long outputs, former contents of files, and prefixes."""
+    return session / "output", session / "history", session / "prefixes"

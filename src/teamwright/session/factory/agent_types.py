@@ -1,0 +1,61 @@
+"""The kinds of agents of a session: where they come from here, and whom they were trusted by.
+
+Assembly only. A person may trust a definition while the session runs; an agent that changes one gains nothing by it.
+"""
+
+from __future__ import annotations
+
+from teamwright.config.agent_types.definition_files import FoundDefinition
+from teamwright.config.agent_types.registry import AgentTypes
+from teamwright.config.trust.trust_store import TrustState, TrustStore
+from teamwright.config.trust.trust_survey import agent_entry
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.session.context import SessionContext
+from teamwright.session.factory.spec_resolver import SpecResolver
+from teamwright.storage.paths import Home
+
+
+@dataclass(slots=True)
+class TrustedDefinitions:
+    """Which definitions of a repository a person trusted: when the session began, or since.
+
+    What was trusted for one run is trusted as it stood at its start.
+    """
+
+    home: Home
+    state: TrustState
+    compat: bool = True
+    _later: TrustState | None = None
+    _seen: int = 0
+
+    def __post_init__(self) -> None:
+        self._seen = self._written()
+
+    def __call__(self, found: FoundDefinition) -> bool:
+        """Whether this definition was trusted as it stands now."""
+        entry = agent_entry(self.state.root, found)
+        if self.state.allows(entry):
+            return True
+        if (written := self._written()) != self._seen:
+            self._seen = written
+            self._later = TrustStore.load(self.home).verdict(self.state.root, compat=self.compat)
+        return self._later is not None and self._later.allows(entry)
+
+    def _written(self) -> int:
+        try:
+            return self.home.trust.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+def make_resolver(ground: SessionContext, emit: Emit) -> SpecResolver:
+    """What settles specs in this session."""
+    trusted = TrustedDefinitions(ground.home, ground.trust, ground.settings.compat)
+    kinds = AgentTypes(ground.places, ground.definition, trusted)
+
+    def tell(text: str) -> None:
+        emit(Notice(member=LEAD, text=text, level="warning"))
+
+    return SpecResolver(kinds, ground.settings.commands, tell)

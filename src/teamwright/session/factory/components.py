@@ -1,0 +1,197 @@
+"""The parts that every process of a session makes alike: models, tools, agents, jobs, servers.
+
+The session's own process and those of its members are assembled of the same parts, so that an agent is the same
+wherever it lives. Knows all rooms below and the settings; does not know who leads, and who is asked.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from teamwright.agent.activity import Watchdog
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.instructions import NestedInstructions, load_instructions
+from teamwright.agent.spawn_limits import SpawnLimits
+from teamwright.agent.toolbox import CallNumbers
+from teamwright.agent.transcript import header_tag_key, read_header
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.config.model_settings import model_settings
+from teamwright.config.permission_policy import make_policy
+from teamwright.config.skill_sources import make_shelf
+from teamwright.models.effort import parse_optional_effort
+from teamwright.models.model_names import key_variables
+from teamwright.models.model_settings import LIMIT_HEADLESS_S
+from teamwright.permissions.verdict import Approver
+from teamwright.protocol.ids import SessionId
+from teamwright.protocol.message_xml import new_key
+from teamwright.protocol.secret_texts import find_secrets
+from teamwright.session.context import (
+    SessionContext,
+    are_teams_enabled,
+    is_unattended,
+    resumed_model,
+    session_environment,
+)
+from teamwright.session.default_caps import calls_per_agent
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.agent_policies import AgentPolicies
+from teamwright.session.factory.agent_types import make_resolver
+from teamwright.session.factory.mcp_factory import make_mcp_servers
+from teamwright.session.factory.shell_startup import make_shell_startup
+from teamwright.session.lookup.saved_sessions import LEASE
+from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
+from teamwright.session.platform_check import mask_secrets
+from teamwright.session.toolset import Toolset
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import find_call_number, last_call_number
+from teamwright.storage.paths import Home
+from teamwright.tasks.shared_list import create_shared_list, list_name
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.python_tool import python_tools
+from teamwright.tools.team.lead_answers import PermissionAnswers
+from teamwright.tools.team.send_message import StopRequests
+
+
+def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
+    """Where the processes of a session count its tool calls together."""
+    return home.session(cwd, session) / "calls"
+
+
+def open_call_counter(ground: SessionContext, log: EventLog) -> CallNumbers:
+    """The numbers of tool calls: a session that goes on counts on, and knows those of its earlier lives."""
+    made = CallNumbers(
+        last_call_number(log.path) if ground.resumed else 0, find_earlier=partial(find_call_number, log.path)
+    )
+    together = call_counter_path(ground.home, ground.cwd, ground.id)
+    if ground.room is not None or together.exists():
+        made.share(together)
+    return made
+
+
+def open_background_jobs(ground: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
+    """The background commands; what an earlier life of the session left running is ended meanwhile."""
+    made = BackgroundJobs(session=ground.directory, redact=lambda command: mask_secrets(command, ground.env))
+    stack.push_async_callback(made.close)
+    made.start_orphan_cleanup()
+    return made
+
+
+def make_toolset(
+    ground: SessionContext,
+    jobs: BackgroundJobs,
+    asker: Approver,
+    stopping: StopRequests,
+    permits: PermissionAnswers | None,
+) -> Toolset:
+    """What makes tools. `asker` is asked what a call needs, `stopping` asks members to stop."""
+    settings, options = ground.settings, ground.options
+    models = model_settings(settings)
+    return Toolset(
+        jobs,
+        asker,
+        stopping,
+        replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
+        models,
+        _proves_read_only,
+        ground.env,
+        teams=are_teams_enabled(ground),
+        attended=not is_unattended(ground),
+        extra=python_tools(options.tools),
+        permits=permits,
+        shelf=make_shelf(settings, ground.home, ground.trust, ground.places.plugins),
+    )
+
+
+def _proves_read_only(command: str, cwd: Path) -> bool:
+    """Whether a shell command is certain to change nothing; the parser loads at the first one."""
+    from teamwright.permissions.commands import is_proven_read_only
+
+    return is_proven_read_only(command, cwd)
+
+
+def make_models(ground: SessionContext, numbers: CallNumbers) -> SessionModels:
+    """The models that agents of this process open."""
+    options = ground.options
+    model = options.model if options.model is not None else resumed_model(ground)
+    play = ScriptOptions(options.given, numbers.number_for, options.pace_s)
+    settings = model_settings(ground.settings)
+    if options.headless:
+        settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
+    return open_models(model, settings, ground.env, play, ground.home.rate_limits)
+
+
+def make_agent_factory(
+    ground: SessionContext,
+    models: SessionModels,
+    purse: BudgetTracker,
+    log: EventLog,
+    kit: Toolset,
+    numbers: CallNumbers,
+) -> AgentFactory:
+    """Makes every agent of this process. `purse` has what their calls may use."""
+    options, settings = ground.options, ground.settings
+    own = tuple(ground.directory / name for name in ("output", "history"))
+    root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted
+    known = load_instructions(ground.cwd, root, ground.home.own, compat, trusted)
+    made = AgentFactory(
+        ground.home,
+        ground.id,
+        ground.cwd,
+        models,
+        kit,
+        AgentPolicies(make_policy(settings, ground.home, ground.cwd, ground.trust, own), ground.definition),
+        kit.asker,
+        purse,
+        log.emit,
+        SpawnLimits(settings.limits),
+        session_environment(ground),
+        known,
+        nested=lambda: NestedInstructions(ground.cwd, root, known, compat, trusted).text_for,
+        env=dict(settings.env),
+        max_rounds=options.budget.turns,
+        each_rounds=calls_per_agent(options, settings.each),
+        effort=parse_optional_effort(options.effort),
+        appended=options.append_system_prompt,
+        tag_key=_tag_key(ground),
+        numbers=numbers,
+        attended=log.has_listeners,
+        compact=settings.compact,
+        resolver=make_resolver(ground, log.emit),
+    )
+    kit.agent_types = partial(made.resolver.agent_types.tool_description, made.policies.may_start)
+    return made
+
+
+def _tag_key(ground: SessionContext) -> str:
+    """The key of the runtime's tags: a new one for a new session, else the one in its lead's transcript."""
+    if not ground.resumed and ground.room is None:
+        return new_key()
+    header = read_header(ground.home.transcript(ground.cwd, ground.id))
+    return header_tag_key(header or {}) or new_key()
+
+
+def start_services(ground: SessionContext, log: EventLog, maker: AgentFactory, stack: AsyncExitStack) -> list[str]:
+    """The watchdog, the shell's startup, and MCP servers; lines about servers that are left out."""
+    kit = maker.kit
+    kit.startup = make_shell_startup(ground.home, ground.id, kit.bash, ground.env, log.emit, kit.jobs.records)
+    stack.push_async_callback(kit.startup.close)
+    maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
+    stack.callback(maker.watchdog.close)
+    return make_mcp_servers(ground, log, kit, stack)
+
+
+def make_team(ground: SessionContext, log: EventLog, maker: AgentFactory) -> SessionTeam:
+    """The team of this process, with nobody in it yet, and the sub-agents of whoever lives here."""
+    made = SessionTeam(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
+    made.lead_policy, made.secrets = maker.policy, find_secrets(ground.env)
+    kit, more = maker.kit, (maker.limits, log.emit, ground.settings.agents)
+    made.subagents = kit.agents = Subagents(ground.directory, maker, kit.jobs, *more)
+    if (wanted := ground.options.task_list) is not None:
+        made.external.shared_list = list_name(wanted)
+        create_shared_list(ground.home.tasks(made.external.shared_list))
+    made.lease, made.log = str(ground.directory / LEASE), str(ground.directory / "events.jsonl")
+    return made

@@ -1,0 +1,138 @@
+"""Making forks: what a fork takes over from the agent that it is made of, and what of that it cannot do.
+
+It has its caller's prefix and history, is held to what its caller is held to, and runs what a sub-agent may run. Makes
+no agent itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.agent_type import NOT_FOR_SUBAGENTS, AgentType
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.fork import contains_fork_prompt, is_fork
+from teamwright.agent.prefix import load_conversation, store_prefix
+from teamwright.agent.tool import AnyTool
+from teamwright.agent.toolbox import Toolbox
+from teamwright.hooks.hook_index import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE
+from teamwright.models.model import Model
+from teamwright.models.prefix_builder import tool_names
+from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
+from teamwright.protocol.messages import tool_calls
+from teamwright.protocol.values import dataclass
+from teamwright.session.factory.agent_policies import Inheritance
+from teamwright.session.mcp_servers import is_mcp_tool_name
+from teamwright.session.skills.agent_skills import without_subagent_skills
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.subagents.run import SubagentRun
+from teamwright.tools.subagent.fork_limits import ForbiddenInFork
+
+_OF_CALLS = frozenset({PRE_TOOL, POST_TOOL, TOOL_FAILURE, PERMISSION})
+"""Events whose hooks guard calls. What a caller's definition says of starts, stops and goals is the caller's alone."""
+
+_CALLERS = NOT_FOR_SUBAGENTS | {"Agent"}
+"""Tools that speak for a fork's caller, or would hand its job on: however deep agents may start agents."""
+
+
+def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
+    """The kind of a fork: held to what its caller's definition says of tools, guarded by its hooks."""
+    held = parent.definition
+    if held is None:
+        return kind
+    hooks = tuple(hook for hook in held.hooks if hook.event in _OF_CALLS)
+    return replace(
+        kind,
+        tools=held.tools,
+        disallowed_tools=held.disallowed_tools,
+        read_only=held.read_only,
+        mcp_servers=held.mcp_servers,
+        hooks=hooks,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StartingPoint:
+    """What a sub-agent goes on from: its own conversation (`former`), or for a new fork that of `origin`.
+
+    Neither for an agent that begins. `fork`: it is a fork, new or not.
+    """
+
+    fork: bool = False
+    former: Conversation | None = None
+    origin: Agent | None = None
+
+    @property
+    def conversation(self) -> Conversation | None:
+        """The conversation that it goes on from."""
+        return self.former if self.origin is None else self.origin.conversation
+
+    @property
+    def header(self) -> Mapping[str, Any] | None:
+        """The first line of the transcript that it goes on from."""
+        return None if self.conversation is None else self.conversation.header
+
+    async def model(self, model: Model, opened: Callable[[str], Awaitable[Model]]) -> Model:
+        """The model for it: a fork's is that of its caller, or the one that it had; `opened` opens that by its name.
+
+        Raises TeamRefused for a new fork whose caller's model cannot be had a second time.
+        """
+        talk = self.conversation
+        if not self.fork or talk is None or model.card.wire == talk.prefix.model:
+            return model
+        name = self.origin.model.card.name if self.origin is not None else str(talk.header.get("model"))
+        with suppress(CannotStart, UsageError):
+            other = await opened(name)
+            if other.card.wire == talk.prefix.model:
+                return other
+        if self.origin is None:
+            return model
+        what = f"a fork has the very model of its caller, and {name} cannot be opened again"
+        raise TeamRefused("team-refused", what, do=["Name a subagent_type."], note="nothing was started")
+
+    def tools(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
+        """A fork has those of the tools that its prefix names, and for other names in it one that only says so."""
+        talk = self.conversation
+        if not self.fork or talk is None:
+            return list(tools)
+        named = tool_names(talk.prefix)
+        have = without_subagent_skills([tool for tool in tools if tool.name in named and tool.name not in _CALLERS])
+        known = {tool.name for tool in have}
+        return [*have, *(ForbiddenInFork(name) for name in named if name not in known and not is_mcp_tool_name(name))]
+
+
+_NOTHING = StartingPoint()
+
+
+def start_fork(origin: Agent, path: Path, about: Mapping[str, Any], toolbox: Toolbox, prefixes: Path) -> Conversation:
+    """A fork's conversation, from where its caller's is; what that has read, the fork has read too."""
+    store_prefix(prefixes, origin.conversation.prefix)
+    toolbox.workplace.seen_files.update(origin.toolbox.workplace.seen_files)
+    return origin.conversation.fork(path, about)
+
+
+async def starting_point(
+    spec: SpawnSpec, run: SubagentRun, caller: Agent | None, path: Path, prefixes: Path, *, goes_on: bool
+) -> StartingPoint:
+    """What a sub-agent goes on from; `path` is its transcript. Raises StorageError, TeamRefused."""
+    if goes_on:
+        former = await asyncio.to_thread(load_conversation, path, prefixes)
+        return StartingPoint(spec.fork, former)
+    return StartingPoint(spec.fork, origin=_origin_of_fork(caller, run)) if spec.fork else _NOTHING
+
+
+def _origin_of_fork(caller: Agent | None, run: SubagentRun) -> Agent:
+    """The agent that a fork is made of, which stands at the call that asks for it. Raises TeamRefused."""
+    if caller is None or all(call.id != run.call for call in tool_calls(caller.conversation.last_content())):
+        what, do = "a fork begins at a call of the agent that it is made of, and there is none", "Name a subagent_type."
+        raise TeamRefused("team-refused", what, do=[do], note="nothing was started")
+    talk = caller.conversation
+    if is_fork(talk.header) or contains_fork_prompt(talk.items):
+        what, do = "a fork cannot be forked", "Do the job yourself."
+        raise TeamRefused("team-refused", what, do=[do], note="nothing was started")
+    return caller

@@ -1,0 +1,60 @@
+"""Making a session's hooks of its settings: where they run, what they see, and who is told.
+
+Knows settings, the queue of requests and the log; does not know when a hook fires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from teamwright.approvals.automatic_answers import Answerer
+from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
+from teamwright.hooks.hook_runner import HookEnvironment
+from teamwright.hooks.payload import HookAgent
+from teamwright.session.context import SessionContext
+from teamwright.session.session_hooks import make_session_hooks
+from teamwright.session.toolset import Toolset
+from teamwright.storage.event_log import EventLog
+from teamwright.tools.shell.bash import COMMAND_ENVIRONMENT, default_shell, remove_variables
+
+
+class AnswererList(Protocol):
+    """Who has requests answered: those who are tried in order before anybody else is asked."""
+
+    answerers: list[Answerer]
+
+
+def make_hooks(
+    ground: SessionContext,
+    log: EventLog,
+    kit: Toolset,
+    requests: AnswererList,
+    own_of: Callable[[str], Sequence[HookSpec]],
+) -> None:
+    """Give the kit its hooks: asked before anybody else, and told what a person should look at.
+
+    `own_of` knows the hooks of an agent type's definition.
+    """
+    settings, root = ground.settings, ground.trust.root
+    plugins = () if settings.hooks_off else (hook for plugin in ground.places.plugins for hook in plugin.hooks)
+    named = (*settings.hooks, *plugins) if ground.options.hooks else ()
+    book = HookIndex((*named, *ground.options.own_hooks))
+    kept = remove_variables(kit.bash.hidden, ground.env)
+    own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
+    place = HookEnvironment(
+        root, {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, default_shell(), kit.jobs.records
+    )
+    who = HookAgent(ground.id, ground.home.transcript(ground.cwd, ground.id))
+    made = kit.hooking = make_session_hooks(book, place, who, ground.directory, log.emit)
+    made.own_of, made.runs_own = own_of, ground.options.hooks and not settings.hooks_off
+
+    def ask_hooks() -> None:
+        if made.answer not in requests.answerers:
+            requests.answerers.append(made.answer)
+
+    made.ask_hooks = ask_hooks
+    if book.has_hooks(PERMISSION):
+        ask_hooks()
+    if book.has_hooks(NOTIFICATION):
+        log.subscribe(lambda _number, event: made.notify(event), live=False)

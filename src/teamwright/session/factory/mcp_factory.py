@@ -1,0 +1,98 @@
+"""Making a session's servers: where they run, what they see, who is told. Knows settings, trust and the log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamwright.config.mcp_config import configured_servers
+from teamwright.config.plugins import ROOT
+from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.session.context import SessionContext
+from teamwright.session.mcp_servers import SessionMcpServers
+from teamwright.session.toolset import Toolset
+from teamwright.storage.event_log import EventLog
+from teamwright.tools.shell.bash import COMMAND_ENVIRONMENT, remove_variables
+
+if TYPE_CHECKING:
+    from teamwright.mcp.servers import McpServerPool
+
+LOGS = "mcp"
+"""Name of the directory in a session's directory with what servers print to stderr."""
+
+
+def make_mcp_servers(ground: SessionContext, log: EventLog, kit: Toolset, stack: AsyncExitStack) -> list[str]:
+    """Give the kit its servers; lines about those that are left out. Raises UsageError for a flag.
+
+    Nothing is started before the first agent is made.
+    """
+    settings, root = ground.settings, ground.trust.root
+    seen = remove_variables(kit.bash.hidden, ground.env)
+    variables, withheld = _variables(ground, seen)
+    configs, warnings = servers_of(ground, kit)
+
+    def warn(text: str) -> None:
+        log.emit(Notice(member=LEAD, text=text, level="warning"))
+
+    def servers(serving: SessionMcpServers) -> McpServerPool:
+        return _servers(ground, log, kit, serving)
+
+    own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
+    reading = ConfigSource("an agent definition", ground.cwd, variables, withheld)
+    env = {**seen, **settings.env, **COMMAND_ENVIRONMENT, **own}
+    kit.serving = SessionMcpServers(configs, settings.mcp, ground.directory, servers, reading, warn, env)
+    stack.push_async_callback(kit.serving.close)
+    return warnings
+
+
+def servers_of(ground: SessionContext, kit: Toolset) -> tuple[list[ServerConfig], list[str]]:
+    """The servers of a session as they are configured, and lines about what is left out. Raises UsageError."""
+    settings, options = ground.settings, ground.options
+    variables, withheld = _variables(ground, remove_variables(kit.bash.hidden, ground.env))
+    said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
+    configs, warnings = configured_servers(said, options.mcp_config, ground.cwd, variables, withheld)
+    for plugin in () if options.strict_mcp_config else ground.places.plugins:
+        # A plugin is somebody else's: it gets no credential of ours, and its names stand under its own.
+        own = {**variables, ROOT: os.path.realpath(plugin.path)}
+        reading = ConfigSource(f"plugin {plugin.name}", ground.cwd, own, withheld)
+        entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
+        made, problems = parse_servers(entries, reading)
+        configs += made
+        warnings += problems
+    return configs, warnings
+
+
+def _variables(ground: SessionContext, seen: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
+    """What configurations may name, and which of it no repository's entry gets."""
+    return {**ground.env, **ground.settings.env}, frozenset(ground.env) - frozenset(seen)
+
+
+def _servers(ground: SessionContext, log: EventLog, kit: Toolset, serving: SessionMcpServers) -> McpServerPool:
+    from teamwright import __version__
+    from teamwright.mcp.server import ServerContext, ServerTimeouts
+    from teamwright.mcp.servers import McpServerPool
+    from teamwright.mcp.stdio_transport import ServerEnvironment
+    from teamwright.mcp.tool_listing import ListingStore
+    from teamwright.storage.paths import make_private
+
+    logs: Path = ground.directory / LOGS
+    make_private(logs)
+
+    def report(text: str, level: str) -> None:
+        log.emit(Notice(member=LEAD, text=text, level=level))
+
+    around = ServerContext(
+        ServerEnvironment(serving.env, kit.jobs.records, logs),
+        ListingStore(ground.home.mcp_listings),
+        report,
+        __version__,
+        ServerTimeouts(ground.settings.mcp.start_s, ground.settings.mcp.call_s),
+        before_start=kit.jobs.wait_for_orphan_cleanup,
+        on_change=serving.note,
+    )
+    return McpServerPool(around)

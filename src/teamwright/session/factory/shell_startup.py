@@ -1,0 +1,55 @@
+"""The startup of a session's shell: which shell, where its snapshot lies, and who is told when it fails.
+
+Nothing is read here: that is for the first command. The startup sees the user's own environment, without credentials
+and without the variables of settings, so that no repository has a say in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from teamwright.processes.process_records import ProcessRecords
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.storage.paths import Home
+from teamwright.tools.shell.bash import BashSettings, remove_variables
+from teamwright.tools.shell.startup import ShellStartup
+from teamwright.tools.shell.user_shell import STARTUP_SHELLS, user_shell
+
+
+def make_shell_startup(
+    home: Home,
+    session: str,
+    settings: BashSettings,
+    env: Mapping[str, str],
+    emit: Emit,
+    records: ProcessRecords | None = None,
+) -> ShellStartup:
+    """The startup for all commands of a session whose environment is `env`.
+
+    Raises CannotStart (`bad-settings`) for a shell that is none.
+    """
+    return ShellStartup(
+        user_shell(settings.shell, env),
+        snapshot_file(home, session),
+        lambda: remove_variables(settings.hidden, env),
+        lambda text: emit(Notice(member=LEAD, text=text, level="warning")),
+        timeout_s=settings.startup_s if settings.startup else None,
+        records=records,
+    )
+
+
+def snapshot_file(home: Home, session: str) -> Path:
+    """Where the snapshot of a session lies."""
+    return home.shell_snapshots / f"{session}.sh"
+
+
+def describe_shell(settings: BashSettings, env: Mapping[str, str]) -> str:
+    """The shell of commands and why it is this one, for people. Raises CannotStart (`bad-settings`)."""
+    shell = user_shell(settings.shell, env)
+    if shell.kind not in STARTUP_SHELLS:
+        return f"{shell.path}: {shell.reason}; its startup files are not read"
+    if not settings.startup:
+        return f"{shell.path}: {shell.reason}; bash.startup is off, so its startup files are not read"
+    return f"{shell.path}: {shell.reason}; its functions, aliases and PATH are read at the first command of a session"

@@ -1,0 +1,34 @@
+"""Assembly of a session's checks from its settings, its team file and what its agents' commands get."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from teamwright.session.context import SessionContext
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.platform_check import mask_secrets
+from teamwright.session.task_checks.allowed_commands import AllowedCommands
+from teamwright.session.task_checks.task_checks import TaskChecks
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.shell.bash import COMMAND_ENVIRONMENT, command_environment
+
+ALLOWED = "checks.json"
+"""The file in the session's directory with the commands that were allowed as checks."""
+
+
+def make_task_checks(ground: SessionContext, maker: AgentFactory, team: SessionTeam) -> TaskChecks:
+    """The checks of this session. What the team file says of all tasks goes before the setting."""
+    settings, definition = ground.settings.check, ground.definition
+    if definition is not None and definition.check:
+        settings = replace(settings, command=definition.check)
+    bash = maker.kit.bash
+    return TaskChecks(
+        team,
+        settings,
+        AllowedCommands(ground.home.session(ground.cwd, ground.id) / ALLOWED),
+        maker.policy,
+        lambda: {**command_environment(bash, ground.env), **maker.env, **COMMAND_ENVIRONMENT},
+        maker.kit.jobs,
+        maker.emit,
+        lambda command: mask_secrets(command, ground.env),
+    )

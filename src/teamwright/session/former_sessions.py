@@ -1,0 +1,59 @@
+"""Sessions that led a team before the one that leads it now: what their commands left running, and jobs that were lost.
+
+A session that a process drives again is left alone. Knows team files, leases and background jobs; does not know how
+a lost job is told of in words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.job_journal import Job
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_sessions import LEASE
+from teamwright.storage.lease import lease_held
+from teamwright.storage.paths import Home
+from teamwright.teams.subagents.owner_notices import notify_lost
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import read_team_file
+
+
+@dataclass(frozen=True, slots=True)
+class FormerSessions:
+    """The background jobs of former sessions of one team, one entry a session; `places` are their directories."""
+
+    jobs: Sequence[BackgroundJobs]
+    places: Sequence[Path] = ()
+
+    @classmethod
+    def of_team(cls, home: Home, directory: str, own: Path) -> FormerSessions:
+        """Those of the team in `directory`; `own` is the directory of the session that takes it up.
+
+        Ask before that session leads the team. Raises StorageError.
+        """
+        file = read_team_file(home.team_file(directory))
+        if file is None:
+            return cls(())
+        places = {Path(life.transcript).parent.parent for life in file.incarnation_records.values()}
+        places |= {Path(file.lead.lease).parent} if file.lead.lease else set()
+        dead = [p for p in sorted(places - {own}) if p.is_dir() and not lease_held(p / LEASE)]
+        return cls([BackgroundJobs(session=place) for place in dead], dead)
+
+    async def end(self) -> None:
+        """End what they left running: no member that comes back meets it. A few seconds at most."""
+        for jobs in self.jobs:
+            jobs.start_orphan_cleanup()
+        await asyncio.gather(*(jobs.wait_for_orphan_cleanup() for jobs in self.jobs))
+
+    def notify_owners(self, team: SessionTeam, text: Callable[[Job], str]) -> None:
+        """Tell the members of the jobs that they lost; those of a former lead are nobody's."""
+        for jobs in self.jobs:
+            notify_lost(jobs, team, None, text)
+
+    async def close(self) -> None:
+        """Nothing more is noted."""
+        for jobs in self.jobs:
+            await jobs.close()

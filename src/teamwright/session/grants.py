@@ -1,0 +1,104 @@
+"""What was granted along with a yes: for the session at once, and for good where the person who answered said so.
+
+Rules and directories hold for every agent; accepted edits for the member that asked; another mode for that member and
+for the lead, whose mode bounds it. Only a person grants: a lead never does. Depends on the policies of a session and
+on the settings files; asks no one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from teamwright.approvals.permanent_grants import SettingsFiles, save_grant
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.grant_bounds import check_mode
+from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.session.modes import SessionModes
+
+PEOPLE = frozenset({"terminal", "another terminal", "program"})
+"""Who answers as a person does, and so may grant. A hook may, too: only one that a person put there is ever run."""
+
+_GRANTS = PEOPLE | {"hook"}
+_WIDTH = {Mode.PLAN: 0, Mode.DONT_ASK: 1, Mode.DEFAULT: 2, Mode.ACCEPT_EDITS: 3, Mode.DELEGATE: 3, Mode.BYPASS: 4}
+
+
+@dataclass(slots=True)
+class Grants:
+    """Keeps what was granted. `policies` are all of the session now; `modes` changes modes as `/mode` does."""
+
+    places: SettingsFiles
+    emit: Emit
+    policies: Callable[[], Iterable[Policy]]
+    modes: Callable[[], SessionModes] | None = None
+
+    async def __call__(self, owner: str, policy: Policy, answer: PermissionAnswer) -> None:
+        """Keep what this answer grants to the member; what cannot be is told and left out. Never raises."""
+        for update in answer.updates:
+            try:
+                if answer.by not in _GRANTS:
+                    raise UsageError("usage", f"the {answer.by} grants nothing beyond the call itself")
+                if update.destination != "session":
+                    self._check(update, policy)
+                    self._notify(owner, save_grant(self.places, update))
+                await self._apply(owner, policy, update, answer.by)
+            except TeamwrightError as problem:
+                self._notify(owner, f"not granted: {problem.what}", level="warning")
+
+    async def _apply(self, owner: str, policy: Policy, update: PermissionUpdate, by: str) -> None:
+        """It holds from the next call on."""
+        if update.kind == "setMode":
+            await self._set_mode(owner, check_mode(update, policy.effective_mode), by)
+            return
+        session = replace(update, destination="session")
+        for one in list(self.policies()):
+            if one.mode is not Mode.BUBBLE:
+                one.apply_update(session, f"granted by {by}", by_user=by in PEOPLE)
+
+    async def answer(self, question: Question) -> PermissionAnswer | None:
+        """Answer a question about an edit of a member whose edits were accepted; None for every other one."""
+        mate = None if self.modes is None else self.modes().team.find(question.owner)
+        if mate is None or not mate.edits_accepted_by or question.kind != "permission":
+            return None
+        covered = [update.mode for update in question.suggestions] == [Mode.ACCEPT_EDITS]
+        return PermissionAnswer(True, mate.edits_accepted_by) if covered else None
+
+    def _check(self, update: PermissionUpdate, policy: Policy) -> None:
+        """What no answer may grant is not saved either. Raises UsageError."""
+        Policy(policy.effective_mode, (), policy.scope).apply_update(replace(update, destination="session"))
+
+    async def _set_mode(self, owner: str, mode: Mode, by: str) -> None:
+        """For the member that asked; for the lead where it asked itself, or the member could not use the mode.
+
+        Edits are accepted for the member alone: the questions about them are answered, and no mode changes. Raises
+        UsageError when the member has ended.
+        """
+        if self.modes is None:
+            return
+        modes, lead = self.modes(), self.modes().maker.policy
+        check_mode(PermissionUpdate("setMode", mode=mode), lead.effective_mode)
+        narrower = _WIDTH.get(lead.effective_mode, 0) < _WIDTH[mode]
+        mate = None if owner == LEAD else modes.team.find(owner)
+        if mate is None and owner != LEAD:
+            raise UsageError("usage", f"{owner} has ended")
+        if mode is Mode.ACCEPT_EDITS and mate is not None and narrower:
+            mate.edits_accepted_by = by
+            shown = f"edits of {owner} are not asked about until it ends; every other agent is asked as before"
+            self._notify(owner, f"{shown}. /mode {lead.effective_mode} @{owner} takes this back")
+            return
+        if narrower or owner == LEAD:
+            if modes.lead.policy.is_delegating:
+                lead.mode = mode  # it goes on coordinating; those below it follow
+            else:
+                modes.set_lead(mode, by)
+        if mate is not None:
+            own = mate.own_mode
+            if own is not Mode.BUBBLE and _WIDTH.get(own, 0) < _WIDTH[mode]:
+                await modes.set(mode, owner, by)
+
+    def _notify(self, member: str, text: str, level: str = "info") -> None:
+        self.emit(Notice(member=member, text=text, level=level))

@@ -1,0 +1,1 @@
+"""Lookup: the session, team or agent that a name means."""

@@ -1,0 +1,156 @@
+"""Sessions on disk as views: found by directory, by id or its beginning; nothing is locked or changed.
+
+Knows where transcripts lie and how they begin. Refuses to know how a session is run or shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.agent.transcript import parse_header
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.message_xml import MESSAGE, NOTIFICATION, PEER_NOTE, REMINDER
+from teamwright.protocol.messages import message_text
+from teamwright.protocol.values import dataclass
+from teamwright.storage.jsonl import read_lines
+from teamwright.storage.lease import lease_holder
+from teamwright.storage.paths import Home
+
+LEASE = "lease"
+"""Name of the lease file in a session's directory."""
+
+_FIRST_LINES = 12
+
+_NOT_SAID = (f"<{REMINDER}", f"<{MESSAGE}", PEER_NOTE, f"<{NOTIFICATION}")
+"""How texts begin that no user typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """One session. `prompt` is what began it; `changed_at` in seconds since 1970; `pid` drives it now, 0: nobody."""
+
+    id: str
+    path: Path
+    cwd: str = ""
+    started: str = ""
+    changed_at: float = 0.0
+    model: str = ""
+    prompt: str = ""
+    size: int = 0
+    pid: int = 0
+    damaged: str = ""
+
+    @property
+    def directory(self) -> Path:
+        """Where the session's log, members' transcripts and outputs lie."""
+        return self.path.with_suffix("")
+
+    @property
+    def log(self) -> Path:
+        """The session's event log."""
+        return self.directory / "events.jsonl"
+
+
+def session_views(home: Home, cwd: Path | None = None) -> list[SessionView]:
+    """The sessions of a directory (None: of all), the newest first."""
+    projects = home.own / "projects"
+    places = [home.project(cwd)] if cwd is not None else _entries(projects)
+    views = [_view(path) for place in places for path in _entries(place) if path.suffix == ".jsonl"]
+    if cwd is not None:  # the directory's name is lossy: another one may share it
+        views = [view for view in views if view.cwd in ("", str(cwd)) or view.damaged]
+    return sorted(views, key=lambda view: -view.changed_at)
+
+
+def latest_session(home: Home, cwd: Path) -> SessionView:
+    """The newest whole session of a directory. Raises TeamwrightError (`unknown-session`) when there is none."""
+    whole = (view for view in session_views(home, cwd) if not view.damaged)
+    found = next(whole, None)
+    if found is None:
+        raise TeamwrightError(
+            "unknown-session",
+            f"there is no session of {cwd}",
+            looked_at=[("looked in", str(home.project(cwd)))],
+            do=["teamwright sessions --all"],
+        )
+    return found
+
+
+def find_session(home: Home, cwd: Path, beginning: str) -> SessionView:
+    """The one session whose id begins so: of this directory first, else of any.
+
+    Raises TeamwrightError (`unknown-session`) when none does, or several.
+    """
+    wanted = beginning.strip().lower()
+    for views in (session_views(home, cwd), session_views(home)):
+        found = [view for view in views if wanted and view.id.lower().startswith(wanted)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise TeamwrightError(
+                "unknown-session",
+                f"{len(found)} sessions begin with {beginning}",
+                looked_at=[("one of", ", ".join(view.id for view in found[:4]))],
+                do=["give more of the id"],
+            )
+    raise TeamwrightError(
+        "unknown-session",
+        f"no session begins with {beginning[:80]!r}",
+        looked_at=[("looked in", str(home.own / "projects"))],
+        do=["teamwright sessions --all"],
+    )
+
+
+def first_prompt(lines: Iterable[bytes]) -> str:
+    """The text of the first user line among the first few; reminders of ours are left out."""
+    for line in islice(lines, _FIRST_LINES):
+        if not line.startswith(b'{"type":"user"'):
+            continue
+        try:
+            message = cast("dict[str, Any]", json.loads(line))["message"]
+            texts = [message_text([block]).strip() for block in message["content"]]
+        except (ValueError, KeyError, TypeError):
+            continue
+        for text in texts:
+            if text and not text.startswith(_NOT_SAID):
+                return text
+    return ""
+
+
+def _view(path: Path) -> SessionView:
+    try:
+        stat = path.stat()
+        lines = read_lines(path)
+        header = parse_header(next(lines, b""), path)
+        prompt = first_prompt(lines)
+    except (OSError, TeamwrightError) as problem:
+        reason = problem.what if isinstance(problem, TeamwrightError) else problem.strerror or str(problem)
+        return SessionView(path.stem, path, damaged=reason, changed_at=_changed(path))
+    return SessionView(
+        id=path.stem,
+        path=path,
+        cwd=str(header.get("cwd", "")),
+        started=str(header.get("at", "")),
+        changed_at=stat.st_mtime,
+        model=str(header.get("model", "")),
+        prompt=prompt,
+        size=stat.st_size,
+        pid=lease_holder(path.with_suffix("") / LEASE),
+    )
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []

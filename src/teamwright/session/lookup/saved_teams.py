@@ -1,0 +1,250 @@
+"""What a user's word means on disk: a team by its name, or a session by the beginning of its id.
+
+A team's whole name comes first; a word that may mean two things is refused with both of them. Reads without locks,
+and makes nothing. Knows rosters, team files and sessions; does not know what is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from shlex import quote
+from typing import TypeVar
+
+from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError
+from teamwright.protocol.ids import nearest, team_dir
+from teamwright.protocol.roster import TeamConfig, parse_config
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_sessions import LEASE, SessionView, find_session, session_views
+from teamwright.storage.lease import lease_holder
+from teamwright.storage.paths import Home
+from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTeam:
+    """A team on disk, whoever leads it. `config` and `file` are None when they are not there or cannot be read.
+
+    `damaged` says what cannot be read, and why.
+    """
+
+    home: Home
+    directory: str
+    config: TeamConfig | None
+    file: TeamFile | None
+    damaged: str = ""
+
+    @property
+    def name(self) -> str:
+        """The team's name; its directory where the file does not tell."""
+        return self.config.name if self.config is not None else self.directory
+
+    @property
+    def directory_path(self) -> Path:
+        """Where it lies."""
+        return self.home.team(self.directory)
+
+    @property
+    def session(self) -> str:
+        """The id of the session that leads it, or led it when it ended."""
+        if self.file is not None:
+            return self.file.lead.session
+        return self.config.lead_session_id if self.config is not None else ""
+
+    @property
+    def lease(self) -> Path | None:
+        """The lease file of that session; None: nobody knows where it would be."""
+        if self.file is not None and self.file.lead.lease:
+            return Path(self.file.lead.lease)
+        found = [view.directory for view in session_views(self.home) if view.id == self.session]
+        return found[0] / LEASE if found else None
+
+    def lead_pid(self) -> int | None:
+        """The process that leads it now; 0 when it does not say its number, None when nobody leads it."""
+        if self.file is not None and is_lead_alive(self.file.lead):
+            return lease_holder(Path(self.file.lead.lease)) or self.file.lead.pid
+        if self.file is None and self.lease is not None:
+            return lease_holder(self.lease) or None
+        return None
+
+    @property
+    def may_be_own(self) -> bool:
+        """Return True when Teamwright may have made it: in its own home, or elsewhere where it has a team.json."""
+        return not self.home.is_foreign or self.home.team_file(self.directory).exists()
+
+    def require_own(self) -> None:
+        """Raises TeamRefused for a team that another product leads, StorageError for one that cannot be read."""
+        if self.file is not None and self.config is not None:
+            return
+        if self.damaged and self.may_be_own:
+            raise StorageError(
+                "damaged-file",
+                f'the team "{self.name}" cannot be continued: {self.damaged}',
+                looked_at=[("team", str(self.directory_path))],
+                do=[f"put it into the archive: teamwright teams rm {quote(self.name)} --force"],
+                note="nothing was changed",
+            )
+        raise TeamRefused(
+            "team-refused",
+            f'the team "{self.name}" is another product\'s: it has no team.json',
+            looked_at=[("team", str(self.directory_path))],
+            do=[
+                "end it with the product that made it",
+                f"if no program uses it: rm -r {quote(str(self.directory_path))}",
+            ],
+            note="nothing was changed",
+        )
+
+    def require_no_lead(self) -> None:
+        """Raises CannotStart (`session-busy`) while a process leads it."""
+        pid = self.lead_pid()
+        if pid is None:
+            return
+        word = quote(self.name)
+        raise CannotStart(
+            "session-busy",
+            f'process {pid or "?"} leads the team "{self.name}" now',
+            looked_at=[("team", str(self.directory_path)), ("session", self.session)],
+            do=[
+                f"teamwright status {word}",
+                f"teamwright send {quote(f'lead@{self.name}')} TEXT",
+                f"end it with: teamwright stop {word}",
+            ],
+            note="nothing was started",
+        )
+
+
+def find_saved_team(home: Home, word: str) -> SavedTeam:
+    """The team of that name, else in any case, else by its directory.
+
+    Raises TeamwrightError (`unknown-team`) naming the nearest, and for a word that several teams fit.
+    """
+    teams = all_teams(home)
+    found = [t for t in teams if t.name == word] or _near_names(teams, word)
+    if found:
+        return _only_match(found, word)
+    close = nearest(word, [team.name for team in teams])
+    raise TeamwrightError(
+        "unknown-team",
+        f"there is no team {word[:80]!r}",
+        looked_at=[("looked in", str(home.shared / "teams"))],
+        do=[f"did you mean {close}?"] if close else ["teamwright teams"],
+        note="nothing was changed",
+    )
+
+
+def find_session_to_resume(home: Home, cwd: Path, word: str) -> SessionView:
+    """The session to go on with: the one that led the team of that name, else the one whose id begins so.
+
+    Raises TeamwrightError: `unknown-session` (with the nearest team), or when the word fits both a session and, in
+    another spelling, a team; and what `find_session_of_team` raises.
+    """
+    teams = all_teams(home)
+    if exact := [team for team in teams if team.name == word]:
+        return last_session(_only_match(exact, word))
+    loose = _near_names(teams, word)
+    try:
+        found = find_session(home, cwd, word)
+    except TeamwrightError as none:
+        if loose:
+            return last_session(_only_match(loose, word))
+        close = nearest(word, [team.name for team in teams])
+        if close:
+            none.do = (f"did you mean the team {close}?", *none.do)
+        raise
+    if loose:
+        raise TeamwrightError(
+            "unknown-session",
+            f"{word!r} may be a session or a team",
+            looked_at=[("session", found.id), ("team", ", ".join(team.name for team in loose))],
+            do=["give more of the session's id", "write the team's name as it is"],
+            note="nothing was started",
+        )
+    return found
+
+
+def find_session_of_team(home: Home, name: str) -> SessionView:
+    """The session to go on with for the team of that name. Raises as `find_saved_team` and `last_session` do."""
+    return last_session(find_saved_team(home, name))
+
+
+def last_session(team: SavedTeam) -> SessionView:
+    """The session that led a team whose lead is gone.
+
+    Raises TeamRefused for another product's team, StorageError for one that cannot be read, CannotStart
+    (`session-busy`) while a process leads it, TeamwrightError (`unknown-session`) when the conversation is gone.
+    """
+    team.require_own()
+    team.require_no_lead()
+    for view in session_views(team.home):
+        if view.id == team.session:
+            return view
+    raise TeamwrightError(
+        "unknown-session",
+        f'the session that led the team "{team.name}" is gone',
+        looked_at=[("session", team.session), ("looked in", str(team.home.own / "projects"))],
+        do=[f"let a new session lead it: teamwright teams adopt {quote(team.name)}"],
+        note="nothing was started",
+    )
+
+
+def require_adoptable(team: SavedTeam) -> SavedTeam:
+    """The team, whose lead is gone. Raises as `last_session`, but needs no conversation of the former lead."""
+    team.require_own()
+    team.require_no_lead()
+    return team
+
+
+def team_in(home: Home, directory: str) -> SavedTeam:
+    """The team in one directory under `teams/`."""
+    config, no_config = _read(lambda: parse_config(home.config(directory).read_bytes()), "config.json")
+    file, no_file = _read(lambda: read_team_file(home.team_file(directory)), "team.json")
+    return SavedTeam(home, directory, config, file, "; ".join(word for word in (no_config, no_file) if word))
+
+
+def all_teams(home: Home) -> list[SavedTeam]:
+    """Every team on disk, by directory, also those that cannot be read."""
+    try:
+        names = sorted(e.name for e in (home.shared / "teams").iterdir() if e.is_dir() and e.name[:1] != ".")
+    except OSError:
+        return []
+    found: list[SavedTeam] = []
+    for name in names:
+        try:
+            found.append(team_in(home, name))
+        except TeamwrightError:
+            continue  # a name that could not be ours
+    return found
+
+
+def _near_names(teams: list[SavedTeam], word: str) -> list[SavedTeam]:
+    lower = word.lower()
+    return [t for t in teams if t.name.lower() == lower or t.directory in (word, team_dir(word))]
+
+
+def _only_match(found: list[SavedTeam], word: str) -> SavedTeam:
+    if len(found) == 1:
+        return found[0]
+    by_directory = [team for team in found if team.directory == word]
+    if len(by_directory) == 1:
+        return by_directory[0]
+    raise TeamwrightError(
+        "unknown-team",
+        f"{len(found)} teams may be meant by {word[:80]!r}",
+        looked_at=[("directory", team.directory) for team in found[:6]],
+        do=["name one by its directory"],
+        note="nothing was changed",
+    )
+
+
+def _read(read: Callable[[], T], name: str) -> tuple[T | None, str]:
+    try:
+        return read(), ""
+    except FileNotFoundError:
+        return None, f"{name} is missing"
+    except TeamwrightError as problem:
+        return None, f"{name}: {problem.what}"
+    except OSError as problem:
+        return None, f"{name}: {problem.strerror or problem}"

@@ -1,0 +1,157 @@
+"""Who is meant by an address of the command line: a team on disk, its lead's process, one of its members.
+
+Read without locks; nothing is made. Knows rosters, team files, leases and logs; does not know what is wanted.
+"""
+
+from __future__ import annotations
+
+import shlex
+from itertools import islice
+from pathlib import Path
+
+from teamwright.processes.pid_watch import WatchedProcess
+from teamwright.protocol.errors import TeamwrightError, UnknownMember
+from teamwright.protocol.events import MemberChanged
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest, parse_agent_id, parse_recipient
+from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.values import dataclass
+from teamwright.storage.event_log_reader import parse_event
+from teamwright.storage.jsonl import read_backward
+from teamwright.storage.lease import lease_holder
+from teamwright.storage.paths import Home
+from teamwright.teams.catalogue import Teams
+from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
+
+MOST_LINES = 20_000
+"""Lines of a log that are read backward to know what a member does."""
+
+
+@dataclass(frozen=True, slots=True)
+class TeamAddress:
+    """A team as it lies on disk. `file` is None when it is another product's."""
+
+    home: Home
+    directory: str
+    config: TeamConfig
+    file: TeamFile | None
+
+    @property
+    def name(self) -> str:
+        """The team's name."""
+        return self.config.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What may stand behind the `@` of a member's id in this team."""
+        return self.name, self.directory
+
+    @property
+    def resume_command(self) -> str:
+        """The command that goes on with the team."""
+        return f"teamwright resume {shlex.quote(self.name)}"
+
+    @property
+    def remove_command(self) -> str:
+        """The command that removes it."""
+        return f"teamwright teams rm {shlex.quote(self.name)}"
+
+    def is_led(self) -> bool:
+        """Whether a process of ours leads it now."""
+        return self.file is not None and is_lead_alive(self.file.lead)
+
+    def lead(self) -> WatchedProcess | None:
+        """The process that leads it, when it is sure which one that is; to be closed. None: none, or not sure.
+
+        Its number stands in the lease file, the lease is held, and the process has the file open (where that can be
+        seen): a process that only has the same number is not taken for it.
+        """
+        if self.file is None or not self.file.lead.lease:
+            return None
+        lease = Path(self.file.lead.lease)
+        life = WatchedProcess.open(lease_holder(lease))
+        if life is None:
+            return None
+        if lease_holder(lease) != life.pid or life.has_open(lease) is False:
+            life.close()
+            return None
+        return life
+
+    def member(self, name: str) -> RosterMember:
+        """The member of that name, `lead` for the lead. Raises UnknownMember, also for one that has ended."""
+        wanted = parse_recipient(name, self.names)
+        member = self.config.find(wanted)
+        if member is not None:
+            return member
+        if self.has_ended(wanted):
+            raise UnknownMember(
+                "unknown-member",
+                f"{wanted} has ended",
+                looked_at=[("members", self._names())],
+                do=["write to a present member: the lead can start another one"],
+                note="nothing was done",
+            )
+        names = [LEAD_ALIAS if one.is_lead else one.name for one in self.config.members]
+        close = nearest(wanted, names)
+        raise UnknownMember(
+            "unknown-member",
+            f'"{wanted}" is not in team {self.name}',
+            looked_at=[("members", self._names())],
+            do=[f"did you mean {close}?"] if close else [],
+            note="nothing was done",
+        )
+
+    def has_ended(self, name: str) -> bool:
+        """Whether a member of that name was in the team and is no more."""
+        known = self.file is not None and name.lower() in self.file.incarnations
+        return known and self.config.find(name) is None
+
+    def state(self, name: str) -> str:
+        """What the member does, as the log tells it: a state of the lifecycle, or empty where it does not tell."""
+        if self.file is None or not self.file.log:
+            return ""
+        mark = f'"member":"{name}"'.encode()
+        for line in islice(read_backward(Path(self.file.log)), MOST_LINES):
+            if b'"member_changed"' in line[:80] and mark in line[:200]:
+                event = parse_event(line)
+                if isinstance(event, MemberChanged) and event.member == name:
+                    return event.state
+        return ""
+
+    def _names(self) -> str:
+        return ", ".join(LEAD_ALIAS if one.is_lead else one.name for one in self.config.members)
+
+
+async def find_target(home: Home, team: str) -> TeamAddress:
+    """The team of that name. Raises TeamwrightError (`unknown-team`), StorageError."""
+    found = await Teams(home).find(team)
+    return TeamAddress(home, found.directory, found.config, read_team_file(home.team_file(found.directory)))
+
+
+async def find_address(home: Home, address: str) -> tuple[TeamAddress, str]:
+    """The team, and the member's name in `NAME@TEAM`; an empty name when the address is that of a team alone.
+
+    A team's name may hold an `@`: the whole address is tried as a team first. Raises TeamwrightError (`unknown-team`).
+    """
+    name, team = parse_agent_id(address)
+    if name and team:
+        exact = [one for one in await Teams(home).list() if one.config.name == address]
+        if not exact:
+            return await find_target(home, team), name
+    return await find_target(home, address), ""
+
+
+def runs_with_lead(target: TeamAddress, member: RosterMember) -> bool:
+    """Whether the member lives by its lead's process, in it or started by it (the lead is, if the team is ours)."""
+    begun = target.file is not None and member.name.lower() in target.file.incarnation_records
+    return member.name == LEAD or member.backend_type == "in-process" or begun
+
+
+def external_error(target: TeamAddress, what: str) -> TeamwrightError:
+    """The error for a team, or a member, that another product runs."""
+    return TeamwrightError(
+        "team-refused",
+        f"{what} is run by another program",
+        looked_at=[("team", str(target.home.team(target.directory)))],
+        do=["end it where it runs"],
+        note="nothing was done",
+    )

@@ -1,0 +1,202 @@
+"""The servers of a session for whoever makes agents: which tools an agent gets, and what must be there before.
+
+The rooms that speak to servers load with the first server. Knows settings and kinds of agents; knows no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from teamwright.agent.agent_type import AgentType, covers
+from teamwright.agent.tool import AnyTool
+from teamwright.agent.toolbox import Toolbox
+from teamwright.config.mcp_settings import McpSettings
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
+from teamwright.session.mcp_status import ServerStatus, write_state
+
+if TYPE_CHECKING:
+    from teamwright.mcp.server import McpServer
+    from teamwright.mcp.server_config import ConfigSource, ServerConfig
+    from teamwright.mcp.servers import McpServerPool
+
+CALL = "McpCall"
+
+
+@dataclass(slots=True)
+class SessionMcpServers:
+    """The servers of one session. `made` makes their room when the first one is needed."""
+
+    configs: Sequence[ServerConfig]
+    settings: McpSettings
+    directory: Path
+    made: Callable[[SessionMcpServers], McpServerPool]
+    reading: ConfigSource
+    warn: Callable[[str], None]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    _servers: McpServerPool | None = None
+    _told: set[str] = field(default_factory=set[str])
+
+    @property
+    def servers(self) -> McpServerPool:
+        """Their room."""
+        if self._servers is None:
+            self._servers = self.made(self)
+            for line in self._servers.add(self.configs):
+                self.warn(line)
+        return self._servers
+
+    async def tools_of(self, kind: AgentType | None, allowed: Callable[[str], bool]) -> list[AnyTool]:
+        """The tools of servers for an agent that is born now; `allowed` says which names it may have.
+
+        Servers that nobody has seen yet are waited for, a few seconds. Raises UsageError, CannotStart for servers
+        that the agent's kind cannot do without.
+        """
+        if not self.configs and (kind is None or not (kind.mcp_servers or kind.required_mcp_servers)):
+            return []
+        servers = [server for server in self._of(kind) if self._visible(server, kind, allowed)]
+        if kind is not None and kind.required_mcp_servers:
+            await self.require(kind.required_mcp_servers, servers)
+        await self.servers.wait_for_tools(servers, self.settings.wait_s)
+        servers = [server for server in servers if self._visible(server, kind, allowed)]
+        return self._made(servers, allowed, covers(() if kind is None else kind.disallowed_tools, CALL))
+
+    async def require(self, names: Iterable[str], among: Sequence[McpServer] = ()) -> None:
+        """Have these servers running. Raises UsageError for one that there is not, CannotStart for one that fails."""
+        from teamwright.mcp.errors import McpServerError
+        from teamwright.mcp.servers import REQUIRED_S
+
+        every = among or self.servers.shared
+        wanted: list[McpServer] = []
+        for name in names:
+            found = next((one for one in every if name in {one.name, one.config.key}), None)
+            if found is None:
+                raise _missing(name, [one.name for one in every])
+            wanted.append(found)
+        await self.servers.wait_for_tools(wanted, REQUIRED_S)
+        for server in wanted:
+            if server.tools is None and server.state == "starting":
+                raise _failed(server, f"was not ready in {REQUIRED_S:g} s")
+            try:
+                await server.connect()
+            except McpServerError as problem:
+                raise _failed(server, problem.what) from None
+
+    def _of(self, kind: AgentType | None) -> list[McpServer]:
+        """The shared servers, and the kind's own in place of shared ones of the same name."""
+        from teamwright.mcp.server_config import parse_servers
+
+        servers = {server.config.key: server for server in self.servers.shared}
+        said = kind.mcp_servers if kind is not None else dict[str, Any]()
+        configs, problems = parse_servers({name: entry for name, entry in said.items() if entry}, self.reading)
+        for name, entry in said.items():
+            if not entry and self.servers.find(name) is None:
+                problems.append(f"an agent's definition names the MCP server {name!r}: there is none")
+        for line in problems:
+            if line not in self._told:
+                self._told.add(line)
+                self.warn(line)
+        for config in configs:
+            servers[config.key] = self.servers.own_server(config)
+        return list(servers.values())
+
+    def _visible(self, server: McpServer, kind: AgentType | None, allowed: Callable[[str], bool]) -> bool:
+        """Whether an agent may have any of its tools, as far as they are known."""
+        if server.tools is not None:
+            return any(allowed(tool.name) for tool in server.tools)
+        begins = f"mcp__{server.config.key}"
+        named = kind.tools or () if kind is not None else ()
+        return allowed(f"{begins}__any") or any(name.startswith(begins) for name in named)
+
+    def _made(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], no_call: bool) -> list[AnyTool]:
+        from teamwright.mcp.servers import PrefixRoom, select_for_prefix
+        from teamwright.tools.mcp.mcp_call import McpCall
+        from teamwright.tools.mcp.server_tool import ServerTool
+
+        if not servers:
+            return []
+        inside = select_for_prefix(servers, allowed, PrefixRoom(self.settings.tools, self.settings.size))
+        tools: list[AnyTool] = [ServerTool(server, tool.name, tool) for server, tool in inside]
+        if no_call:
+            return tools
+        call = McpCall(servers, allowed, frozenset(tool.name for tool in tools))
+        call.rebuild = lambda: self._made(servers, allowed, no_call)
+        return [*tools, call]
+
+    async def exchange(self, configs: Sequence[ServerConfig], settings: McpSettings) -> None:
+        """Serve these from now on: agents get them where a new prefix begins, and lose what has ended at once."""
+        self.configs, self.settings = configs, settings
+        if self._servers is not None:
+            for line in await self._servers.replace_all(configs):
+                self.warn(line)
+        self.note()
+
+    def note(self) -> None:
+        """Keep how the servers stand, for other processes to look at."""
+        write_state(self.directory, self.views())
+
+    def views(self) -> list[ServerStatus]:
+        """How they stand; without starting or loading anything that is not there."""
+        if self._servers is None:
+            return [ServerStatus(one.name, one.kind, "asleep", source=one.source) for one in self.configs]
+        return [
+            ServerStatus(
+                server.name,
+                server.config.kind,
+                server.state,
+                len(server.tools) if server.tools is not None else None,
+                server.pid,
+                server.problem,
+                server.config.source,
+            )
+            for server in self._servers.all
+        ]
+
+    async def close(self) -> None:
+        """End all servers. May be called twice."""
+        if self._servers is not None:
+            await self._servers.close()
+
+
+def attach_mcp_tools(toolbox: Toolbox) -> None:
+    """Let calls find tools of servers by their full names, where the agent may call what its prefix does not name."""
+    for tool in toolbox.tools:
+        if tool.name == CALL:
+            toolbox.find_unlisted = getattr(tool, "find", toolbox.find_unlisted)
+
+
+def renew_mcp_tools(toolbox: Toolbox) -> None:
+    """Where a new prefix begins: let the agent have what its servers list now."""
+    again = next((getattr(tool, "rebuild", None) for tool in toolbox.tools if tool.name == CALL), None)
+    if again is not None:
+        toolbox.set_tools([*(tool for tool in toolbox.tools if tool.name != CALL and not is_mcp_tool(tool)), *again()])
+        attach_mcp_tools(toolbox)
+
+
+def is_mcp_tool(tool: AnyTool) -> bool:
+    """Whether it is a tool of a server."""
+    return is_mcp_tool_name(tool.name)
+
+
+def is_mcp_tool_name(name: str) -> bool:
+    """Whether a tool of that name is a server's."""
+    return name.startswith("mcp__")
+
+
+def _missing(name: str, known: Sequence[str]) -> UsageError:
+    close = nearest(name, known)
+    looked_at = [("servers", ", ".join(known) or "none")]
+    do = [f"did you mean {close}?" if close else "name it in mcpServers of your settings, or give --mcp-config"]
+    return UsageError(
+        "usage", f"there is no MCP server {name!r}", looked_at=looked_at, do=do, note="nothing was started"
+    )
+
+
+def _failed(server: McpServer, why: str) -> CannotStart:
+    what = f'the MCP server "{server.name}" {server.config.mask_secrets(why)}'
+    looked_at = [("runs", server.config.display_text), ("said by", server.config.source)]
+    return CannotStart("mcp-failed", what, looked_at=looked_at, note="nothing was started")

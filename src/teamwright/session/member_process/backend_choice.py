@@ -1,0 +1,118 @@
+"""Where members of a session may live: what the settings name, or what is found here, and the places by kind.
+
+Looks for what there is when it is asked, and makes a place when one is first chosen. Knows settings and places;
+starts nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from teamwright.teams.backends.adapter_backend import AdapterBackend, unusable_reason
+from teamwright.teams.backends.backend import Backend, Location
+from teamwright.teams.backends.backend_choice import (
+    AUTO,
+    IN_PROCESS,
+    TMUX,
+    BackendEnvironment,
+    SelectedBackend,
+    choose_backend,
+)
+from teamwright.teams.backends.backend_settings import BackendSettings
+from teamwright.teams.backends.detached import DetachedBackend
+from teamwright.teams.backends.terminal_adapter import DETACHED, TerminalAdapter, shipped_adapters
+from teamwright.teams.backends.tmux import TmuxBackend, TmuxSettings
+from teamwright.teams.backends.tmux_server import TmuxProgram, find_tmux
+
+
+class BackendChoice:
+    """The places of one session.
+
+    Parameters: `environ`, the lead's environment; `at_terminal`, whether a person sits at a terminal of ours; `logs`,
+    the directory for the output of members without a terminal.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], settings: BackendSettings, *, logs: Path, at_terminal: bool = False
+    ) -> None:
+        self.settings = settings
+        self.choice: SelectedBackend | None = None
+        """What was chosen last, and why."""
+        self._environ = environ
+        self._at_terminal = at_terminal
+        self._logs = logs
+        self._made: dict[str, Backend] = {}
+        self._found: TmuxProgram | None = None
+        self._looking = asyncio.Lock()
+
+    @property
+    def choice_reason(self) -> str:
+        """Why the last choice was made, a clause; empty before there was one."""
+        return self.choice.reason if self.choice is not None else ""
+
+    @property
+    def grace_s(self) -> float:
+        """How long a member's process stays when its lead is gone, in seconds."""
+        return self.settings.orphan_timeout_s
+
+    @cached_property
+    def recipes(self) -> Mapping[str, TerminalAdapter]:
+        """All recipes by name; the user's own stand for shipped ones of their name."""
+        return {**shipped_adapters(), **self.settings.adapters}
+
+    async def choose(self, wanted: str = "") -> tuple[str, Backend] | None:
+        """The backend and its place for a member, as it was wanted or as settings say; None: in the lead's process.
+
+        Raises UsageError for a name that nothing has, CannotStart for one that cannot be used here.
+        """
+        self.choice = await self.preview(wanted)
+        if self.choice.backend == IN_PROCESS:
+            return None
+        return self.choice.backend, self._place(self.choice.backend)
+
+    async def require_named(self) -> None:
+        """Check the backend that the settings name. Raises CannotStart when it cannot be used here."""
+        if self.settings.backend not in {AUTO, IN_PROCESS}:
+            await self.preview()
+
+    async def preview(self, wanted: str = "") -> SelectedBackend:
+        """The same without making anything."""
+        setting = wanted or self.settings.backend
+        if setting == AUTO:  # where tmux has no say it need not be looked for
+            first = choose_backend(AUTO, BackendEnvironment(self._environ, self._at_terminal))
+            if first.backend == IN_PROCESS:
+                return first
+        no_tmux = (await self.tmux()).problem if setting in {AUTO, TMUX} else ""
+        recipes = {name: unusable_reason(recipe, self._environ) for name, recipe in self.recipes.items()}
+        found = BackendEnvironment(self._environ, self._at_terminal, no_tmux, {DETACHED: "", **recipes})
+        return choose_backend(setting, found)
+
+    async def backend_for(self, spot: Location) -> Backend | None:
+        """The place of that kind, to probe or close what was started there; None when there is none any more."""
+        if spot.kind == TMUX:
+            return None if (await self.tmux()).problem else self._place(TMUX)
+        return self._place(spot.kind) if spot.kind == DETACHED or spot.kind in self.recipes else None
+
+    async def tmux(self) -> TmuxProgram:
+        """The tmux of this machine, looked for once."""
+        async with self._looking:
+            if self._found is None:
+                self._found = await find_tmux(self._environ)
+        return self._found
+
+    def _place(self, kind: str) -> Backend:
+        if kind not in self._made:
+            self._made[kind] = self._new(kind)
+        return self._made[kind]
+
+    def _new(self, kind: str) -> Backend:
+        if kind == DETACHED:
+            return DetachedBackend(self._logs)
+        if kind != TMUX:
+            return AdapterBackend(self.recipes[kind], self._environ)
+        settings = self.settings
+        look = TmuxSettings(layout=settings.layout, lead_percent=round(settings.lead_share * 100))
+        return TmuxBackend(self._found.program if self._found is not None else TMUX, self._environ, look)

@@ -1,0 +1,1 @@
+"""A member process in a team whose lead is another product."""

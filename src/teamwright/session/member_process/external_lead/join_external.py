@@ -1,0 +1,329 @@
+"""A member's process in a team that another program leads, assembled of the same parts as any other of ours.
+
+Its settings, tools, model and keys are its own; what it may do its lead answers by mail. Nothing is done here that only
+a lead does. Either everything stands or nothing is left. Knows all rooms below; knows no screen.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from teamwright.agent.transcript import read_header
+from teamwright.approvals.request_queue import RequestQueue
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.config.model_settings import model_settings
+from teamwright.config.trust.person_check import require_person_for_mode
+from teamwright.models.model_names import resolve_model
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.events import Notice, SessionOpened
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.member_flags import MemberFlags
+from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.values import dataclass
+from teamwright.session.context import SessionContext, load_member_context
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.budget_wiring import connect_budget, totals_until
+from teamwright.session.factory.components import (
+    make_agent_factory,
+    make_models,
+    make_team,
+    make_toolset,
+    open_background_jobs,
+    open_call_counter,
+    start_services,
+)
+from teamwright.session.factory.hooks import make_hooks
+from teamwright.session.factory.request_queue_factory import ask_timeout, make_request_queue
+from teamwright.session.factory.task_checks_factory import make_task_checks
+from teamwright.session.member_process.external_lead.external_membership import ExternalMembership
+from teamwright.session.member_process.external_lead.lead_grants import ExternalLeadGrants
+from teamwright.session.member_process.external_lead.mailed_requests import MailApprover, MailedRequests
+from teamwright.session.member_process.external_lead.member_incarnation import (
+    MemberIncarnation,
+    find_incarnation,
+    new_incarnation,
+    own_entry,
+)
+from teamwright.session.member_process.external_lead.start_failure import report_start_failure
+from teamwright.session.member_process.external_lead.team_search import (
+    ExternalTeam,
+    find_external_team,
+    find_team_of_failed_start,
+    working_directory,
+)
+from teamwright.session.member_process.lead_proxies import ShutdownRefusal
+from teamwright.session.options import Options
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import read_recent
+from teamwright.storage.jsonl import read_backward
+from teamwright.storage.lease import Lease
+from teamwright.storage.watcher import Watcher
+from teamwright.teams.backends.process_launcher import LEASE
+from teamwright.teams.external.external_inbox import ExternalMailFormat, ExternalTeamInbox, InboxContext, OwnInbox
+from teamwright.teams.external.external_lead import LeadMail, LeadPresence, lead_process
+from teamwright.teams.external.membership import MembershipRecord, OwnRosterEntry
+from teamwright.teams.incarnation import Incarnation
+from teamwright.teams.spawn import start_in_process
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.status.team_status import TeamStatus
+from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
+from teamwright.teams.subagents.run_reports import job_end_notice
+from teamwright.teams.team import SessionTeam
+
+
+@dataclass(slots=True)
+class _MemberParts:
+    """What a member's process is made of, before it is anybody's."""
+
+    found: ExternalTeam
+    lived: MemberIncarnation
+    ground: SessionContext
+    log: EventLog
+    watcher: Watcher
+    maker: AgentFactory
+    requests: RequestQueue
+    warnings: list[str] = field(default_factory=list[str])
+
+
+async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack) -> ExternalMembership:
+    """The member that these flags name, at work until the stack is closed.
+
+    Raises TeamwrightError; then its lead was told, unless another process is that member.
+    """
+    cwd = working_directory()
+    try:
+        found = await find_external_team(flags, env)
+    except TeamwrightError as problem:
+        if problem.slug not in {"backend", "unknown-team"}:  # of another process, or of nobody
+            with suppress(TeamwrightError):
+                await report_start_failure(await find_team_of_failed_start(flags, env), flags, problem)
+        raise
+    inbox = found.home.inbox(found.directory, found.name)
+    guard = found.home.guard(inbox)
+    lease = Lease.take(guard.with_name(f"{guard.name}.member"), f"{found.name} of {flags.team_name}")
+    stack.callback(lease.release)
+    try:
+        made = await _make(found, flags, cwd, stack)
+        return await _begin(made, flags, env, stack)
+    except TeamwrightError as problem:
+        await report_start_failure(found, flags, problem)
+        raise
+    except Exception as problem:
+        bug = TeamwrightError("bug", f"{type(problem).__name__}: {problem}")
+        await report_start_failure(found, flags, bug)
+        raise
+
+
+async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: AsyncExitStack) -> _MemberParts:
+    lived = find_incarnation(found, cwd)
+    room = lived.room
+    ground, warnings = _ground(_options(found, flags, cwd), found)
+    ground = replace(ground, room=room, resumed=(room / "events.jsonl").exists())
+    lease = Lease.take(room / LEASE, f"member {found.name} of {found.config.name}")
+    stack.callback(lease.release)
+    log = EventLog(room / "events.jsonl")
+    stack.callback(log.close)
+    log.emit(SessionOpened(member=found.name, pid=os.getpid(), session=ground.id))
+    watcher = await stack.enter_async_context(Watcher())
+    numbers = open_call_counter(ground, log)
+    models = make_models(ground, numbers)
+    stack.push_async_callback(models.aclose)
+    requests = make_request_queue(ground, log, watcher)
+    jobs = open_background_jobs(ground, stack)
+    kit = make_toolset(ground, jobs, requests, ShutdownRefusal(), None)
+    purse = BudgetTracker(
+        ground.options.budget, each=ground.settings.each, earlier=partial(totals_until, log.path, log.last_number)
+    )
+    maker = make_agent_factory(ground, models, purse, log, kit, numbers)
+    require_person_for_mode(ground.home, maker.policy.mode)
+    maker.plans.configure(ground.settings, ask_timeout(ground))
+    maker.plans.who = LEAD_ALIAS  # whatever one's own settings say: it is that lead's member
+    make_hooks(ground, log, kit, requests, maker.resolver.hooks_of)
+    warnings += [*found.warnings, *ground.settings.warnings, *start_services(ground, log, maker, stack)]
+    await jobs.wait_for_orphan_cleanup()
+    return _MemberParts(found, lived, ground, log, watcher, maker, requests, warnings)
+
+
+def _options(found: ExternalTeam, flags: MemberFlags, cwd: Path) -> Options:
+    return Options(
+        cwd=cwd,
+        home=str(found.home.shared),
+        model=flags.model or None,
+        permission_mode=str(found.mode) if found.mode is not None else None,
+        allowed_tools=flags.allowed_tools,
+        disallowed_tools=flags.disallowed_tools,
+        teams=True,
+    )
+
+
+def _ground(options: Options, found: ExternalTeam) -> tuple[SessionContext, list[str]]:
+    """The ground, with the model of the flags if it can be had, else with one that the settings name."""
+    ground = load_member_context(options, found.session, Path())
+    wanted = options.model
+    if not isinstance(wanted, str) or wanted.startswith("scripted:"):
+        return ground, []
+    try:
+        resolve_model(wanted, ground.env, model_settings(ground.settings))
+    except CannotStart as problem:
+        own = load_member_context(replace(options, model=None), found.session, Path())
+        said = own.settings.models.get("model")
+        if not said:
+            raise
+        return own, [f"{problem.what}: it has the model of your settings instead, {said}"]
+    return ground, []
+
+
+async def _begin(
+    made: _MemberParts, flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack
+) -> ExternalMembership:
+    team, postal = _team(made)
+    guest, spec = await _guest(made, team, flags, env)
+    guest.place.on_change = partial(_noticed, postal.dialect, guest.presence)
+    stack.push_async_callback(guest.close)
+    for line in guest.warnings:
+        guest.say(line, "warning")
+    reception = _take_mail(made, team, guest, postal)
+    _connect(made, team, guest, stack)
+    stack.push_async_callback(_end_jobs, made.maker)
+    made.requests.close_abandoned()
+    if guest.record.departure is not None:
+        guest.has_ended.set()  # a kill came while it left: that is seen through
+        return guest
+    entry = guest.place.entry or guest.record.entry
+    member = replace(guest.record.entry, color=entry.color, pane_id=entry.pane_id, backend_type=entry.backend_type)
+    resumed = read_header(Path(guest.record.life.transcript)) is not None
+    guest.mate = await start_in_process(
+        team, member, guest.record.life, stack, None if resumed else spec, resumed=resumed
+    )
+    await reception.resume_plan()
+    notify_lost(made.maker.kit.jobs, team, None, job_end_notice)
+    notify_lost_subagents(made.maker.kit.agents, team, None)
+    guest.place.keep()
+    guest.check_mail()
+    return guest
+
+
+def _team(made: _MemberParts) -> tuple[SessionTeam, InboxContext]:
+    """The team as another program made it, with nobody of ours in it yet."""
+    ground, found, log = made.ground, made.found, made.log
+    team = make_team(ground, log, made.maker)
+    team.settings = replace(team.settings, ping_pong=sys.maxsize)  # who talks in circles is its lead's matter
+    team.external.led_externally = True
+    team.name, team.directory = found.config.name, found.directory
+    team.status = TeamStatus.from_log(read_recent(log.path))
+    team.check = make_task_checks(ground, made.maker, team)
+    team.remote_state = lambda _name: None  # nobody can tell how the others stand
+    made.maker.team = made.maker.plans.team = team
+    team.on_plan = made.maker.plans.watch
+    dialect = ExternalMailFormat()
+    dialect.note_roster(found.config)
+
+    def say(text: str, level: str) -> None:
+        log.emit(Notice(member=found.name, text=text, level=level))
+
+    def sent(msg_id: str) -> bool:
+        log.flush()
+        told = (line for line in read_backward(log.path) if b'"message_sent"' in line)
+        return bool(msg_id) and any(msg_id.encode() in line for line in told)
+
+    postal, own = InboxContext(dialect, say, sent), found.home.inbox(found.directory, found.name)
+
+    def inbox(path: Path, guard: Path, archive: Path) -> ExternalTeamInbox:
+        return (OwnInbox if path == own else ExternalTeamInbox)(path, guard, archive, postal)
+
+    team.make_inbox = inbox
+    return team, postal
+
+
+async def _guest(
+    made: _MemberParts, team: SessionTeam, flags: MemberFlags, env: Mapping[str, str]
+) -> tuple[ExternalMembership, SpawnSpec | None]:
+    """The member, on the roster; what a new one is made of."""
+    found, lived, ground = made.found, made.lived, made.ground
+    record, spec, told = lived.record, None, list[str]()
+    if record is None:
+        model = ground.options.model if isinstance(ground.options.model, str) else ""
+        spec, life, told = new_incarnation(found, flags, made.maker, lived.transcript)
+        entry = found.config.find(found.name)
+        wanted = entry or own_entry(found, flags, model, ground.cwd)
+        record = _record(found, life, replace(wanted, agent_type=spec.agent_type, plan_mode_required=found.plans))
+    record.write(lived.room)
+    lead = lead_process(found.config, env)
+    place = OwnRosterEntry(team, found.name, lambda text, level: guest.say(text, level))
+    entry = await place.join(record.entry)
+    grace_s = ground.settings.places.orphan_timeout_s
+    presence = LeadPresence(team.home.inbox(team.directory, LEAD), grace_s, lambda why: guest.lead_is_gone(why), lead)
+    parts = (found.name, team, made.maker, made.log, lived.room, record, place, presence, _pane(entry, record, env))
+    guest = ExternalMembership(*parts, warnings=(*made.warnings, *told))
+    presence.note_roster(found.config)
+    return guest, spec
+
+
+def _record(found: ExternalTeam, life: Incarnation, entry: RosterMember) -> MembershipRecord:
+    there = found.config.find(found.name) is not None
+    return MembershipRecord(found.directory, found.config.created_at, life, entry, found=there)
+
+
+def _pane(entry: RosterMember, record: MembershipRecord, env: Mapping[str, str]) -> str:
+    """The pane that the lead may close: only where it wrote that itself, and this process is in it."""
+    sure = record.found and entry.backend_type == "tmux" and entry.pane_id == env.get("TMUX_PANE")
+    return entry.pane_id if sure else ""
+
+
+def _noticed(dialect: ExternalMailFormat, presence: LeadPresence, config: TeamConfig | None) -> None:
+    if config is not None:
+        dialect.note_roster(config)
+    presence.note_roster(config)
+
+
+def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, postal: InboxContext) -> LeadMail:
+    """How what the lead writes is taken: grants, answers, requests."""
+    maker, requests, record = made.maker, made.requests, guest.record
+    grants = ExternalLeadGrants(guest.name, maker.policies, team.emit, lambda mode: guest.save_record(mode=str(mode)))
+    grants.may_bypass = maker.may_bypass = maker.policy.mode is Mode.BYPASS
+    if record.mode and (Mode(record.mode) is not Mode.BYPASS or grants.may_bypass):
+        maker.policy.mode = Mode(record.mode)
+    maker.grant, maker.policies.lead_answers = grants, True
+    requests.files.team = team
+    requests.lead = MailApprover(team, requests=requests)
+    mailed = MailedRequests(requests, team, guest.name)
+    since = record.entry.joined_at if record.found else 0
+    reception = LeadMail(team, guest.name, since, mailed.heard, grants.in_mode)
+    postal.filter_entries = partial(reception.filter_entries, team.inbox(guest.name))
+    postal.notify_change = guest.check_mail
+    return reception
+
+
+def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, stack: AsyncExitStack) -> None:
+    """How this process notices what others write."""
+    home, directory, watcher = team.home, team.directory, made.watcher
+    team.watch_file = lambda path, look: watcher.follow(path, look)
+    team.report_end = guest.departed
+    made.log.subscribe(guest.record_event, live=False)
+    connect_budget(made.maker.purse, team, made.log)
+    stack.callback(watcher.follow(home.config(directory), guest.place.note_change))
+    stack.callback(watcher.follow(home.inbox(directory, guest.name), guest.check_mail))
+    stack.callback(watcher.follow(home.requests(directory), made.requests.check_answers))
+    known = team.tasks.watch_external_changes(lambda _before, _after: None)
+    stack.callback(known.close)
+    follow: Any = partial(guest.check_tasks, known)
+    stack.callback(watcher.follow_directory(team.tasks.directory, follow, _is_task))
+    connect_owners(None, team, made.maker.kit.jobs)
+
+
+def _is_task(name: str) -> bool:
+    return name.removesuffix(".json").isdigit()
+
+
+async def _end_jobs(maker: AgentFactory) -> None:
+    await maker.plans.close()
+    await maker.kit.agents.end_background()
+    await maker.kit.agents.close()

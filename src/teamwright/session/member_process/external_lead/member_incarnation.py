@@ -1,0 +1,107 @@
+"""Which life a process of a member is: a new one, or the one that a process before it began and did not end.
+
+A lead that starts the name again has put it on the roster anew: that is a new life. Everything else goes on. Knows
+records; starts nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import agent_id
+from teamwright.protocol.member_flags import MemberFlags
+from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.values import dataclass
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.member_process.external_lead.team_search import ExternalTeam
+from teamwright.teams.external.membership import MembershipRecord, read_record
+from teamwright.teams.incarnation import Incarnation, process_directory
+from teamwright.teams.spawn_spec import SpawnSpec
+
+GENERAL = "general-purpose"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberIncarnation:
+    """Where this life's conversation lies, and what an earlier process of it kept; None: it begins now."""
+
+    transcript: Path
+    record: MembershipRecord | None
+
+    @property
+    def room(self) -> Path:
+        """The directory of its own files."""
+        return process_directory(self.transcript)
+
+
+def find_incarnation(found: ExternalTeam, cwd: Path) -> MemberIncarnation:
+    """The last life of the name in that session, unless it is over; else a place for a new one. Raises StorageError."""
+    number, last = 1, None
+    while True:
+        stem = found.name if number == 1 else f"{found.name}-{number}"
+        path = found.home.agent_transcript(cwd, found.session, stem)
+        record = read_record(process_directory(path))
+        if record is None and not path.exists():
+            break
+        if record is not None and record.entry.name == found.name:
+            last = MemberIncarnation(path, record)
+        number += 1
+    if last is not None and last.record is not None and _goes_on(last.record, found):
+        return last
+    return MemberIncarnation(path, None)
+
+
+def _goes_on(record: MembershipRecord, found: ExternalTeam) -> bool:
+    if record.is_over or not record.is_for_team(found.directory, found.config.created_at):
+        return False
+    entry = found.config.find(found.name)
+    return entry is None or entry.joined_at == record.entry.joined_at
+
+
+def own_entry(found: ExternalTeam, flags: MemberFlags, model: str, cwd: Path) -> RosterMember:
+    """The place on the roster of a member that its lead did not put there. No pane: nobody but its lead knows one."""
+    return RosterMember(
+        agent_id=agent_id(found.name, found.config.name),
+        name=found.name,
+        agent_type=flags.agent_type or GENERAL,
+        model=flags.model or model,
+        prompt="",
+        color=flags.agent_color or "blue",
+        plan_mode_required=found.plans,
+        joined_at=now_ms(),
+        pane_id="",
+        cwd=str(cwd),
+        backend_type="detached",
+    )
+
+
+def new_incarnation(
+    found: ExternalTeam, flags: MemberFlags, maker: AgentFactory, transcript: Path
+) -> tuple[SpawnSpec, Incarnation, list[str]]:
+    """What a new member is made of, the life that begins with it, and lines about what is not as it was asked.
+
+    A kind of agent that nobody here knows is the general one, as with the other product. Raises UsageError.
+    """
+    told: list[str] = []
+    spec = SpawnSpec(prompt="", name=found.name, agent_type=flags.agent_type or GENERAL, plan_mode_required=found.plans)
+    try:
+        spec = maker.resolve(spec)
+    except UsageError as problem:
+        if spec.agent_type == GENERAL:
+            raise
+        told.append(f"{problem.what}: {found.name} is of the kind {GENERAL}")
+        spec = maker.resolve(SpawnSpec(prompt="", name=found.name, agent_type=GENERAL, plan_mode_required=found.plans))
+    life = Incarnation(
+        now_ms(),
+        str(transcript),
+        "",
+        model=spec.model,
+        max_turns=spec.max_turns,
+        budget=spec.budget,
+        bounds=spec.bounds,
+        mode=spec.mode or "",
+        effort=spec.effort,
+    )
+    return spec, life, told

@@ -1,0 +1,27 @@
+"""The life of a member's process whose lead is another program: be the member, and leave its team in order.
+
+Ends when the member does, when its lead is gone, and at SIGTERM, SIGINT without a terminal and SIGHUP. Shows nothing
+by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from teamwright.protocol.member_flags import MemberFlags
+from teamwright.session.member_process.external_lead.external_membership import ExternalMembership
+from teamwright.session.member_process.external_lead.join_external import join_external_team
+from teamwright.session.member_process.run_member import handle_signals
+
+
+@asynccontextmanager
+async def run_external_member(flags: MemberFlags, env: Mapping[str, str]) -> AsyncGenerator[ExternalMembership]:
+    """The member, until the block or its life ends. Raises TeamwrightError when it cannot begin."""
+    async with AsyncExitStack() as stack:
+        guest = await join_external_team(flags, env, stack)
+        handle_signals(guest.end)
+        try:
+            yield guest
+        finally:
+            await guest.finish()

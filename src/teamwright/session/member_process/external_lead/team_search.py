@@ -1,0 +1,157 @@
+"""Whose member the flags mean: the state root, the team in it, and the session that the conversation lies under.
+
+The flags name no root. It is `TEAMWRIGHT_HOME`, else of our own root and the other product's the first that has the
+team. Reads names and rosters; makes nothing but the home's own directories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.errors import CannotStart, InvalidName, StorageError, TeamwrightError, UsageError
+from teamwright.protocol.ids import SessionId, keyed_id, member_name, parse_agent_id, session_id, team_dir, team_name
+from teamwright.protocol.member_flags import MemberFlags
+from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.values import dataclass
+from teamwright.session.platform_check import require_platform
+from teamwright.storage.paths import FOREIGN_ROOT, Home, find_home
+from teamwright.teams.roster import Roster
+from teamwright.teams.team_file import read_team_file
+
+ROOT_VARIABLE = "CLAUDE_CONFIG_DIR"
+"""Where the other product has its root, if not in `~/.claude`."""
+
+WHOLE_S = 10.0
+"""How long a roster that is being written is waited for."""
+
+_NOTHING = "nothing was started"
+_IGNORED = {
+    "--lead-verify-key": "--lead-verify-key is not used: how the lead signs its messages is not known, so lead_sig is "
+    "kept and not verified",
+}
+_MODES = frozenset({Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.DONT_ASK, Mode.BYPASS, Mode.PLAN})
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalTeam:
+    """The team that these flags are a member of, in the directory `directory` of this home."""
+
+    home: Home
+    directory: str
+    config: TeamConfig
+    session: SessionId
+    name: str
+    mode: Mode | None
+    plans: bool
+    warnings: tuple[str, ...] = ()
+
+
+async def find_external_team(flags: MemberFlags, env: Mapping[str, str]) -> ExternalTeam:
+    """Whose member this is. Raises TeamwrightError (`unknown-team`), UsageError for flags of nobody."""
+    require_platform()
+    name, team = member_name(flags.agent_name), team_name(flags.team_name)
+    if parse_agent_id(flags.agent_id)[0] != name:
+        raise UsageError("usage", f"--agent-id {flags.agent_id[:80]} is not {name}'s", note=_NOTHING)
+    home, directory = _root(team, env)
+    home.prepare()
+    config = await _complete_roster(Roster(home, directory))
+    _require_stranger(home, directory, name)
+    mode, warnings = _mode(flags)
+    warnings += tuple(_IGNORED.get(flag, f"the flag {flag} is not known here and is ignored") for flag in flags.ignored)
+    session = _session(flags, config, directory)
+    plans = flags.plan_mode_required or mode is Mode.PLAN
+    return ExternalTeam(home, directory, config, session, name, None if mode is Mode.PLAN else mode, plans, warnings)
+
+
+async def find_team_of_failed_start(flags: MemberFlags, env: Mapping[str, str]) -> ExternalTeam:
+    """Find the team of a start that failed, for what is told to its lead. Raises TeamwrightError."""
+    home, directory = _root(team_name(flags.team_name), env)
+    config = await _complete_roster(Roster(home, directory))
+    session = _session(flags, config, directory)
+    return ExternalTeam(home, directory, config, session, member_name(flags.agent_name), None, False)
+
+
+def _root(team: str, env: Mapping[str, str]) -> tuple[Home, str]:
+    said = env.get("TEAMWRIGHT_HOME")
+    theirs = env.get(ROOT_VARIABLE) or f"~/{FOREIGN_ROOT}"
+    roots = [find_home(said)] if said else [find_home("~/.teamwright"), find_home(theirs)]
+    directory = team_dir(team)
+    for home in roots:
+        if home.team(directory).is_dir():
+            if not said and home.shared == find_home(theirs).shared and not home.is_foreign:
+                raise _unnamed(home.shared)
+            return home, directory
+    raise TeamwrightError(
+        "unknown-team",
+        f"there is no team {team}",
+        looked_at=[("looked in", str(home.shared / "teams" / directory)) for home in roots],
+        do=["set TEAMWRIGHT_HOME to the state root of the team's lead", "have the lead make the team first"],
+        note=_NOTHING,
+    )
+
+
+def _unnamed(root: Path) -> TeamwrightError:
+    return TeamwrightError(
+        "unknown-team",
+        f"the root of another program is known by its name, {FOREIGN_ROOT}, and {root} has another",
+        looked_at=[("variable", ROOT_VARIABLE)],
+        do=[f"name it by a link: ln -s {root} DIR/{FOREIGN_ROOT}; export TEAMWRIGHT_HOME=DIR/{FOREIGN_ROOT}"],
+        note=_NOTHING,
+    )
+
+
+async def _complete_roster(roster: Roster) -> TeamConfig:
+    """The roster, once whoever writes it is done. Raises StorageError, TeamwrightError (`unknown-team`)."""
+    deadline = asyncio.get_running_loop().time() + WHOLE_S
+    while True:
+        try:
+            return await roster.read()
+        except StorageError as problem:
+            if problem.slug != "damaged-file" or asyncio.get_running_loop().time() >= deadline:
+                raise
+
+
+def _require_stranger(home: Home, directory: str, name: str) -> None:
+    """A member that our own lead started has a spawn file."""
+    file = read_team_file(home.team_file(directory))
+    if file is not None and name.lower() in file.incarnation_records:
+        raise CannotStart(
+            "backend",
+            f"{name} is a member that Teamwright itself leads, and its process is started by that lead",
+            looked_at=[("team", str(home.team(directory)))],
+            note=_NOTHING,
+        )
+
+
+def _session(flags: MemberFlags, config: TeamConfig, directory: str) -> SessionId:
+    """The lead's session; where neither flags nor roster name one, an id that is the team's for good."""
+    for said in (flags.parent_session_id, config.lead_session_id):
+        try:
+            return session_id(said)
+        except InvalidName:
+            continue
+    return SessionId(keyed_id("guest", directory, config.created_at))
+
+
+def _mode(flags: MemberFlags) -> tuple[Mode | None, tuple[str, ...]]:
+    """The mode that the flags name; an unknown one is the usual."""
+    if flags.dangerously_skip_permissions:
+        return Mode.BYPASS, ()
+    if not flags.permission_mode:
+        return None, ()
+    found = next((mode for mode in _MODES if mode == flags.permission_mode), None)
+    if found is not None:
+        return found, ()
+    return Mode.DEFAULT, (f"the mode {flags.permission_mode[:40]} is not known here: {Mode.DEFAULT} holds",)
+
+
+def working_directory() -> Path:
+    """Where this process works, by real path. Raises CannotStart when that is gone."""
+    try:
+        return Path(os.path.realpath(os.getcwd()))
+    except OSError as problem:
+        raise CannotStart("unknown-session", f"the working directory is gone: {problem}", note=_NOTHING) from None

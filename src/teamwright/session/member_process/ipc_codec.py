@@ -1,0 +1,79 @@
+"""What goes over a wire in JSON: questions and answers, what is granted, the policy that nobody may exceed.
+
+Below it: permissions. Refuses to know who asks whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.rules import Rule, parse_rules
+from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question, Verdict
+
+
+def question_to_json(question: Question) -> dict[str, Any]:
+    """The question as an object."""
+    return asdict(question)
+
+
+def question_from_json(data: Mapping[str, Any]) -> Question:
+    """The question in it."""
+    said: dict[str, Any] = {item.name: data[item.name] for item in fields(Question) if item.name in data}
+    said["options"] = tuple(said.get("options", ()))
+    said["suggestions"] = _updates(said.get("suggestions", ()))
+    return Question(**said)
+
+
+def answer_to_json(answer: PermissionAnswer) -> dict[str, Any]:
+    """The answer as an object."""
+    return {**asdict(answer), "input": None if answer.input is None else dict(answer.input)}
+
+
+def answer_from_json(data: Mapping[str, Any]) -> PermissionAnswer:
+    """The answer in it."""
+    said: dict[str, Any] = {**data, "updates": _updates(data.get("updates", ()))}
+    return PermissionAnswer(**said)
+
+
+def policy_to_json(policy: Policy, from_settings: Sequence[Rule]) -> dict[str, Any]:
+    """Mode and directories of the session's policy as they are now, and the rules that no settings gave it."""
+    known = set(map(id, from_settings))
+    return {
+        "mode": str(policy.effective_mode),
+        "rules": [
+            [str(one.verdict), one.text, one.source, one.by_user, one.trusted]
+            for one in policy.rules
+            if id(one) not in known
+        ],
+        "directories": [str(path) for path in policy.scope.directories],
+    }
+
+
+def rules_from_json(data: Mapping[str, Any], base: Path) -> tuple[Rule, ...]:
+    """The rules in what `policy_to_json` told."""
+    made: list[Rule] = []
+    for verdict, text, source, *said in cast("list[tuple[str, str, str, bool, bool]]", data["rules"]):
+        made += parse_rules([text], Verdict(verdict), source, base, *said)
+    return tuple(made)
+
+
+def apply_policy(policy: Policy, data: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Mode and directories of this process's policy are those of the lead's from now on; the new directories."""
+    before, directories = policy.scope.directories, tuple(Path(path) for path in data["directories"])
+    if directories != before:
+        policy.scope = replace(policy.scope, directories=directories)
+    if (mode := Mode(data["mode"])) is not policy.mode:
+        policy.mode = mode
+    return tuple(one for one in directories if one not in before)
+
+
+def _updates(given: object) -> tuple[PermissionUpdate, ...]:
+    made: list[PermissionUpdate] = []
+    for one in cast("list[dict[str, Any]]", given or ()):
+        said: dict[str, Any] = {**one, "rules": tuple(one["rules"]), "directories": tuple(one["directories"])}
+        made.append(PermissionUpdate(**said))
+    return tuple(made)

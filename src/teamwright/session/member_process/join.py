@@ -1,0 +1,227 @@
+"""A member's own process: assembled of the same parts as its lead's, with the one queue and purse of the run there.
+
+The team's files are the same for both; what only the lead does (declaring dead, handing back, telling of strangers)
+is left to it. Either everything stands or nothing is left. Knows all rooms below; knows no screen.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TypeAlias
+
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.events import SessionOpened
+from teamwright.protocol.ids import SessionId
+from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.values import dataclass
+from teamwright.session.context import SessionContext, load_member_context
+from teamwright.session.control.remote_actions import ActionContext
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.budget_wiring import connect_budget, take_tasks, totals_until
+from teamwright.session.factory.components import (
+    make_agent_factory,
+    make_models,
+    make_team,
+    make_toolset,
+    open_background_jobs,
+    open_call_counter,
+    start_services,
+)
+from teamwright.session.factory.hooks import make_hooks
+from teamwright.session.factory.request_queue_factory import ask_timeout
+from teamwright.session.factory.task_checks_factory import make_task_checks
+from teamwright.session.member_process.lead_commands import LedMember
+from teamwright.session.member_process.lead_connection import LeadConnection
+from teamwright.session.member_process.lead_proxies import LeadApproval, MemberBudget, RemoteSpawnLimit, ShutdownRefusal
+from teamwright.session.member_process.spawn_file import SpawnFile, options_of
+from teamwright.session.model_sources import SessionModels
+from teamwright.session.reload.reload_config import ConfigReloader
+from teamwright.storage.doorbell import listen, ring
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import read_recent
+from teamwright.storage.lease import Lease
+from teamwright.storage.watcher import Watcher
+from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.incarnation import LEASE, Incarnation, process_directory
+from teamwright.teams.plan_approval import resume_plan
+from teamwright.teams.spawn import start_in_process
+from teamwright.teams.status.team_status import TeamStatus
+from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
+from teamwright.teams.subagents.run_reports import job_end_notice
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import read_team_file
+
+OnStarted: TypeAlias = Callable[[EventLog], object]
+"""Is given a member's log before its first event."""
+
+
+@dataclass(slots=True)
+class RunningMember:
+    """A member that lives in this process."""
+
+    spawn: SpawnFile
+    team: SessionTeam
+    mate: InProcessTeammate
+    maker: AgentFactory
+    log: EventLog
+    line: LeadConnection
+    watcher: Watcher
+    obeying: LedMember
+    warnings: tuple[str, ...] = ()
+
+
+@asynccontextmanager
+async def join_team(
+    spawn: SpawnFile, line: LeadConnection, begun: OnStarted | None = None
+) -> AsyncGenerator[RunningMember]:
+    """The member, at work, for the block; `begun` is given its log. Raises TeamwrightError; nothing is left then."""
+    async with AsyncExitStack() as stack:
+        member = await _join(spawn, line, begun, stack)
+        yield member
+
+
+async def _join(
+    spawn: SpawnFile, line: LeadConnection, begun: OnStarted | None, stack: AsyncExitStack
+) -> RunningMember:
+    options, session = options_of(spawn), SessionId(spawn.session)
+    home_ground = load_member_context(options, session, Path())
+    life = _life(home_ground, spawn)
+    room = process_directory(Path(life.transcript))
+    ground = replace(home_ground, room=room, resumed=(room / "events.jsonl").exists())
+    lease = Lease.take(room / LEASE, f"member {spawn.member} of {spawn.team}")
+    stack.callback(lease.release)
+    log = line.log = EventLog(room / "events.jsonl")
+    stack.callback(log.close)
+    if begun is not None:
+        begun(log)
+    log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=ground.id))
+    watcher = await stack.enter_async_context(Watcher())
+    maker, models, warnings = await _maker(ground, log, line, stack)
+    team = _team(spawn, ground, log, maker)
+    reading = cache(partial(ConfigReloader, ground, maker))
+    obeying = LedMember(team, maker, line, lambda agent: ActionContext(team, maker, models, agent, reading))
+    maker.policies.on_always = obeying.add_always_rules
+    line.on_call, line.on_hello = obeying.handle_call, obeying.receive_welcome
+    line.stands = obeying.standing
+    obeying.receive_welcome(line.hello)
+    line.set_notice_handler(obeying.handle_note)
+    line.forward_earlier_events()
+    log.subscribe(obeying.record_mode, live=False)
+    log.subscribe(line.forward_event, live=False)
+    log.subscribe(obeying.record_event, live=False)
+    connect_budget(maker.purse, team, log)
+    _connect(team, watcher, obeying, stack)
+    stack.push_async_callback(end_work, maker)
+    entry = await _entry(team, spawn)
+    obeying.require_wanted()
+    mate = await _start(team, entry, life, spawn, stack)
+    notify_lost(maker.kit.jobs, team, None, job_end_notice)
+    notify_lost_subagents(maker.kit.agents, team, None)
+    await take_tasks(maker.purse, team)
+    obeying.set_member(mate)
+    stack.push_async_callback(obeying.close)
+    return RunningMember(spawn, team, mate, maker, log, line, watcher, obeying, tuple(warnings))
+
+
+async def _maker(
+    ground: SessionContext, log: EventLog, line: LeadConnection, stack: AsyncExitStack
+) -> tuple[AgentFactory, SessionModels, list[str]]:
+    asks = LeadApproval(line, log.emit)
+    numbers = open_call_counter(ground, log)
+    models = make_models(ground, numbers)
+    stack.push_async_callback(models.aclose)
+    jobs = open_background_jobs(ground, stack)
+    kit = make_toolset(ground, jobs, asks, ShutdownRefusal(), None)
+    purse = MemberBudget(line, ground.settings.each, partial(totals_until, log.path, log.last_number))
+    maker = make_agent_factory(ground, models, purse, log, kit, numbers)
+    maker.limits.admit_elsewhere = RemoteSpawnLimit(line)
+    maker.grant, maker.policies.lead_answers = asks.grant, ground.settings.lead_answers
+    maker.plans.configure(ground.settings, ask_timeout(ground))
+    make_hooks(ground, log, kit, asks, maker.resolver.hooks_of)
+    warnings = start_services(ground, log, maker, stack)
+    await jobs.wait_for_orphan_cleanup()
+    return maker, models, warnings
+
+
+def _team(spawn: SpawnFile, ground: SessionContext, log: EventLog, maker: AgentFactory) -> SessionTeam:
+    """The team as its lead made it, with nobody here yet."""
+    team = make_team(ground, log, maker)
+    team.settings = replace(team.settings, ping_pong=sys.maxsize)  # the lead's process sees all that is written
+    team.name, team.directory = spawn.team, spawn.directory
+    team.lead_model = spawn.model
+    team.status = TeamStatus.from_log(read_recent(ground.home.session(ground.cwd, ground.id) / "events.jsonl"))
+    team.check = make_task_checks(ground, maker, team)
+    maker.team = team
+    maker.plans.team = team
+    return team
+
+
+def _connect(team: SessionTeam, watcher: Watcher, obeying: LedMember, stack: AsyncExitStack) -> None:
+    """How this process notices what others write, and has others notice."""
+    home, directory = team.home, team.directory
+    team.watch_file = lambda path, look: watcher.follow(path, look)
+    team.open_doorbell = lambda name, look: listen(home.doorbell(directory, name), look)
+    team.wake_remote = lambda name: _ring(home.doorbell(directory, name))
+    team.remote_state = obeying.standing_of
+    team.report_end = obeying.departed
+    team.on_plan = lambda request: obeying.line.notify("plan", request=request["id"], target=request["target"])
+    known = team.tasks.watch_external_changes(lambda _before, _after: obeying.tasks_changed())
+    stack.callback(known.close)
+    follow = partial(obeying.check_tasks, known)
+    stack.callback(watcher.follow_directory(team.tasks.directory, follow, is_task))
+    connect_owners(None, team, obeying.maker.kit.jobs)
+
+
+def _ring(path: Path) -> None:
+    ring(path)
+
+
+def is_task(name: str) -> bool:
+    """Whether a file of a task list is a task."""
+    return name.removesuffix(".json").isdigit()
+
+
+async def _start(
+    team: SessionTeam, member: RosterMember, life: Incarnation, spawn: SpawnFile, stack: AsyncExitStack
+) -> InProcessTeammate:
+    mate = await start_in_process(team, member, life, stack, resumed=spawn.resumed)
+    if spawn.resumed:
+        await resume_plan(team, mate)
+        for request in team.requests.open_requests():
+            if request.get("kind") == "shutdown" and request.get("incarnation") == life.incarnation:
+                mate.stop_request_id = str(request["id"])
+    return mate
+
+
+async def end_work(maker: AgentFactory) -> None:
+    """End all that runs here beside the member itself, and let the hooks of that run. May be called twice."""
+    kit = maker.kit
+    await maker.plans.close()
+    await kit.agents.end_background()
+    await kit.agents.close()
+    await kit.jobs.close()
+    if kit.hooking is not None:
+        await kit.hooking.hooks.close()
+
+
+def _life(ground: SessionContext, spawn: SpawnFile) -> Incarnation:
+    """The life that this process goes on with, or begins. Raises CannotStart when it is over already."""
+    file = read_team_file(ground.home.team_file(spawn.directory))
+    life = file.incarnation_records.get(spawn.member.lower()) if file is not None else None
+    if life is None or life.incarnation != spawn.incarnation:
+        raise CannotStart("backend", f"{spawn.member} is no longer a member of {spawn.team}", note="nothing was begun")
+    return life
+
+
+async def _entry(team: SessionTeam, spawn: SpawnFile) -> RosterMember:
+    config = await team.roster.read()
+    member = config.find(spawn.member)
+    if member is None:
+        raise CannotStart("backend", f"{spawn.member} is not on the roster of {spawn.team}", note="nothing was begun")
+    return member

@@ -1,0 +1,53 @@
+"""What is the same of every member that is started in a place, whichever program runs it: its flags, and its launch.
+
+Knows the roster entry and the team; refuses to know what the program is, and what it inherits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.ids import SessionId
+from teamwright.protocol.member_flags import MemberFlags
+from teamwright.protocol.roster import RosterMember
+from teamwright.teams.backends.backend import Launch
+from teamwright.teams.team import SessionTeam
+
+_USUAL_COLOR = "blue"
+
+
+def member_flags(member: RosterMember, team: SessionTeam, session: SessionId, mode: str) -> MemberFlags:
+    """Who a member is, in the words of the flags. `mode` is empty where the program begins in it by itself.
+
+    A member that must plan begins in plan mode whatever its mode is; bypassPermissions has a flag of its own.
+    """
+    plans = bool(member.plan_mode_required)
+    bypass = mode == Mode.BYPASS and not plans
+    return MemberFlags(
+        agent_id=member.agent_id,
+        agent_name=member.name,
+        team_name=team.name,
+        agent_color=member.color or "",
+        parent_session_id=session,
+        plan_mode_required=plans,
+        agent_type=member.agent_type,
+        dangerously_skip_permissions=bypass,
+        permission_mode="" if bypass or plans else mode,
+    )
+
+
+def make_launch(
+    member: RosterMember, team: SessionTeam, session: SessionId, argv: tuple[str, ...], env: Mapping[str, str]
+) -> Launch:
+    """How its place is told to start it."""
+    return Launch(
+        name=member.name,
+        team=team.directory,
+        session=session,
+        argv=argv,
+        env=env,
+        cwd=Path(member.cwd),
+        color=member.color or _USUAL_COLOR,
+    )

@@ -1,0 +1,117 @@
+"""What a member's own process is started with, by the session that leads (the port of `teams.processes`).
+
+Knows options, settings and where members may live; does not know how a place is opened.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.member_flags import MemberFlags, to_argv
+from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.values import dataclass
+from teamwright.session.context import SessionContext, is_unattended
+from teamwright.session.factory.request_queue_factory import ask_timeout
+from teamwright.session.member_process.backend_choice import BackendChoice
+from teamwright.session.member_process.launch_flags import make_launch, member_flags
+from teamwright.session.member_process.spawn_file import FILE, VARIABLE, SpawnFile, discard, options_to_json, wire_token
+from teamwright.storage.event_log_reader import last_number, parse_event
+from teamwright.storage.jsonl import read_backward
+from teamwright.teams.backends.backend import Backend, Launch, Location
+from teamwright.teams.backends.backend_choice import EXPLICIT_REASON
+from teamwright.teams.incarnation import Incarnation, process_directory
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team import SessionTeam
+
+PROGRAM = (sys.executable, "-P", "-m", "teamwright")
+"""This very installation. -P: a directory that somebody works in is no place to import from."""
+
+
+@dataclass(slots=True)
+class MemberLauncher:
+    """Where the members of one session live. `wire` is where their processes call."""
+
+    ground: SessionContext
+    team: SessionTeam
+    places: BackendChoice
+    wire: Path
+
+    async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend] | None:
+        """See Housing."""
+        chosen = await self.places.choose(spec.backend)
+        if chosen is not None:
+            options_to_json(self.ground.options)  # what does not travel is said before anything is made
+        return chosen
+
+    @property
+    def choice_reason(self) -> str:
+        """See Housing."""
+        return "" if self.places.choice_reason == EXPLICIT_REASON else self.places.choice_reason
+
+    async def backend_for(self, location: Location) -> Backend | None:
+        """See Housing."""
+        return await self.places.backend_for(location)
+
+    def process_token(self, incarnation: Incarnation) -> str:
+        """See Housing."""
+        return wire_token(process_directory(Path(incarnation.transcript)), str(self.wire))
+
+    def discard(self, directory: Path) -> None:
+        """See Housing."""
+        discard(directory)
+
+    def last_event_number(self, name: str, incarnation: Incarnation) -> int:
+        """See Housing."""
+        room = process_directory(Path(incarnation.transcript))
+        if room.parent.parent != self.ground.directory:
+            return last_number(room / "events.jsonl")  # what another session led is no event of this one
+        origin = f"{name}#{incarnation.incarnation}:"
+        mark = b'"origin":"%s' % origin.encode()
+        for line in read_backward(self.ground.directory / "events.jsonl"):
+            event = parse_event(line) if mark in line else None
+            if event is not None and event.origin.startswith(origin):
+                return int(event.origin.removeprefix(origin))
+        return 0
+
+    def build_launch(self, member: RosterMember, incarnation: Incarnation, token: str, *, resumed: bool) -> Launch:
+        """See Housing."""
+        ground, team = self.ground, self.team
+        path = process_directory(Path(incarnation.transcript)) / FILE
+        SpawnFile(
+            home=str(ground.home.shared),
+            session=ground.id,
+            team=team.name,
+            directory=team.directory,
+            member=member.name,
+            incarnation=incarnation.incarnation,
+            wire=str(self.wire),
+            token=token,
+            resumed=resumed,
+            model=team.lead_model,
+            grace_s=self.places.grace_s,
+            options=options_to_json(ground.options) | self._resolved(),
+        ).write(path)
+        argv = (*PROGRAM, *to_argv(self._flags(member, incarnation)))
+        return make_launch(member, team, ground.id, argv, {**ground.env, VARIABLE: str(path)})
+
+    def _resolved(self) -> dict[str, object]:
+        """What follows from this process's options and settings, and would be something else in another's."""
+        ground, waits = self.ground, ask_timeout(self.ground)
+        asked = {} if waits is None else {"ask_timeout_s": waits}
+        shared = self.team.external.shared_list  # a resume takes the list from the team, without a flag
+        listed = {"task_list": shared} if shared else {}
+        return {"cwd": str(ground.cwd), "ask": "deny" if is_unattended(ground) else "wait", **asked, **listed}
+
+    def _flags(self, member: RosterMember, life: Incarnation) -> MemberFlags:
+        """Who it is, and what else the flags can say of it: as observed, the lead's mode where it has none."""
+        lead = self.team.lead_policy.effective_mode
+        mode = life.mode or (str(lead) if lead in {Mode.ACCEPT_EDITS, Mode.BYPASS} else "")
+        return replace(
+            member_flags(member, self.team, self.ground.id, "" if mode == Mode.PLAN else mode),
+            model=member.model or "",
+            allowed_tools=self.ground.options.allowed_tools,
+            disallowed_tools=self.ground.options.disallowed_tools,
+        )

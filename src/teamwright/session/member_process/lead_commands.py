@@ -1,0 +1,273 @@
+"""What a member's process does when its lead's says so, and what it tells it of itself.
+
+It looks when it is rung and says when it has; it hears how the others stand; it is interrupted, changed and ended from
+there. Knows the member and the line; does not know what is shown in its pane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, field, replace
+
+from teamwright.agent.agent import Agent
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.verdict import Mode
+from teamwright.processes.ipc import IpcBody
+from teamwright.protocol.errors import CannotStart, TeamRefused
+from teamwright.protocol.event_json import from_json
+from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskChanged, TeamEvent, ToolCalled
+from teamwright.protocol.values import dataclass
+from teamwright.session.control.remote_actions import ActionContext, perform
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.member_process.ipc_codec import apply_policy, rules_from_json
+from teamwright.session.member_process.lead_connection import LeadConnection
+from teamwright.session.member_process.member_end import MemberLifetime
+from teamwright.tasks.external_changes import ExternalChanges
+from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.lifecycle import ENDED_STATES, MemberState
+from teamwright.teams.mode_change import set_mode
+from teamwright.teams.plan_approval import resume_plan
+from teamwright.teams.team import SessionTeam
+
+_RESTS = frozenset({MemberState.IDLE, MemberState.AWAITING})
+
+
+@dataclass(slots=True)
+class LedMember(MemberLifetime):
+    """One member's process, as its lead drives it."""
+
+    team: SessionTeam
+    maker: AgentFactory
+    line: LeadConnection
+    here: Callable[[Agent], ActionContext]
+    """What acts are done with (see app.acts)."""
+    _number: int = 0
+    _said: int = -1
+    _held: frozenset[str] = frozenset()
+    _granted: tuple[Rule, ...] = ()
+    _untold: list[Rule] = field(default_factory=list[Rule])
+    """What somebody said always to here, until the lead's policy has it."""
+    _unwatch: Callable[[], None] | None = None
+    _reporting: asyncio.Task[None] | None = None
+    _early: list[tuple[str, IpcBody]] = field(default_factory=list[tuple[str, IpcBody]])
+    """What was said to the member before it was at work here."""
+    _looking: set[asyncio.Task[set[str]]] = field(default_factory=set["asyncio.Task[set[str]]"])
+
+    def set_member(self, mate: InProcessTeammate) -> None:
+        """The member is at work here; the lead hears when it rests."""
+        self.mate = mate
+        mate.incoming.is_held = self._held.__contains__
+        self._reporting = asyncio.create_task(self._report(), name="rests")
+        mate.incoming.wake()
+        self.cut()
+        early, self._early = self._early, []
+        for name, said in early:
+            self.handle_note(name, said)
+        self._tell_mode(mate)
+
+    async def close(self) -> None:
+        """Report no more."""
+        if self._reporting is not None:
+            self._reporting.cancel()
+            await asyncio.gather(self._reporting, return_exceptions=True)
+
+    # ── what the lead says (see Line) ─────────────────────────────────────────────────────────────────────────
+
+    def receive_welcome(self, said: IpcBody) -> None:
+        """The lead answers, for the first time or again: its policy holds, and it hears how things are."""
+        if "policy" in said:
+            self._follow(said["policy"])
+        self._watched(said.get("watched") is True)
+        self._said = -1
+        self.team.changed.set()
+
+    def standing(self) -> IpcBody:
+        """How the member stands now (see Line.stands)."""
+        mate = self.mate
+        if mate is None or mate.state in ENDED_STATES:
+            return {}
+        return {
+            "state": str(mate.state),
+            "detail": mate.waiting_on,
+            "turn": mate.turns,
+            "model": mate.model,
+            "effort": mate.effort,
+            "mode": str(mate.own_mode),
+            "limited": mate.owes_turn,
+            "capped": mate.cap_reason,
+            "plan": [mate.pending_plan.request_id, mate.pending_plan.approver],
+        }
+
+    def handle_note(self, name: str, said: IpcBody) -> None:
+        """See Line.on_note."""
+        mate = self.mate
+        match name:
+            case "policy":
+                self._follow(said["policy"])
+            case "watched":
+                self._watched(said.get("on") is True)
+            case "elsewhere":
+                self._elsewhere(from_json(said["event"]))
+            case "end":
+                self.end("suspended" if said.get("suspend") else "killed", str(said.get("cause") or ""))
+            case "look" if mate is None:
+                self._number = int(said["number"])
+            case _ if mate is not None:
+                self._to_mate(mate, name, said)
+            case _:
+                self._early.append((name, said))
+
+    def _to_mate(self, mate: InProcessTeammate, name: str, said: IpcBody) -> None:
+        match name:
+            case "look":
+                self._number = int(said["number"])
+                self._held = frozenset(said.get("held", ()))
+                mate.incoming.is_held = self._held.__contains__
+                mate.incoming.wake()
+                self.team.changed.set()
+            case "interrupt":
+                mate.interrupt()
+            case "late":
+                mate.deliver_late_answer(str(said["text"]))
+            case "notice":
+                mate.notify(str(said["text"]), str(said.get("key") or ""))
+            case "budget_raised":
+                mate.note_raised_budget()
+            case _:
+                pass
+
+    async def handle_call(self, name: str, said: IpcBody) -> IpcBody:
+        """See Line.on_call."""
+        mate = self.mate
+        match name:
+            case _ if mate is None:
+                raise TeamRefused("team-refused", "it is not ready yet", note="nothing was changed")
+            case "set_mode":
+                done = await set_mode(self.team, mate.name, Mode(said["mode"]), str(said["by"]))
+                held = str(done.held_by) if done.held_by is not None else None
+                return {"mode": str(done.mode), "before": str(done.before), "held_by": held}
+            case "plan_answered":
+                await resume_plan(self.team, mate)
+                self._tell_of_plan(mate)
+                return {}
+            case _:
+                made = await perform(self.here(mate.agent), name, said)
+                if made is not None:
+                    return made
+                raise TeamRefused("team-refused", f"{name!r} is nothing that a member does", note="nothing was changed")
+
+    def _watched(self, on: bool) -> None:
+        """Whether the lead wants to be shown what is said here while it is said."""
+        log = self.line.log
+        if on and self._unwatch is None and log is not None:
+            self._unwatch = log.subscribe(self._live)
+        elif not on and self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+
+    def _live(self, _number: int, event: TeamEvent) -> None:
+        if isinstance(event, LIVE):
+            self.line.forward_live_event(event)
+
+    def require_wanted(self) -> None:
+        """Raises CannotStart when the member was ended before it was at work."""
+        if self.ended is not None:
+            why = self.ended.cause or self.ended.how
+            raise CannotStart("backend", f"it was ended while it started: {why}", note="nothing was begun")
+
+    # ── the others ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def standing_of(self, name: str) -> MemberState | None:
+        """See Team.reached."""
+        known = self.team.status.members.get(name)
+        try:
+            state = MemberState(known.state) if known is not None else MemberState.IDLE
+        except ValueError:
+            return MemberState.IDLE
+        return None if state in ENDED_STATES else state
+
+    def record_event(self, number: int, event: TeamEvent) -> None:
+        """What happened here counts in how everybody stands; what was refused, in the report of the run."""
+        self.team.status.apply(number, event)
+        if isinstance(event, MemberChanged) and self.mate is not None and self.mate.state not in _RESTS:
+            self._said = -1  # whoever woke it: the lead hears again when it rests
+        denials = self.maker.denials
+        if isinstance(event, ToolCalled) and denials:
+            self.line.notify("denied", denials=[asdict(one) for one in denials])
+            denials.clear()
+
+    def _elsewhere(self, event: TeamEvent | None) -> None:
+        if event is None:
+            return
+        self.team.status.apply(self.team.status.event_number, event)
+        self.maker.purse.add_event(event)
+        if isinstance(event, TaskChanged):
+            self.tasks_changed()
+
+    def add_always_rules(self, text: str, rules: tuple[Rule, ...]) -> None:
+        """An "always" was answered to somebody here: it holds at once, and the lead has it hold everywhere."""
+        self._untold += rules
+        self.line.notify("always", rule=text)
+
+    def _follow(self, policy: IpcBody) -> None:
+        """The lead's policy holds here too, also for whom it was narrowed for."""
+        session = self.maker.policies.session
+        more = apply_policy(session, policy)
+        former, self._granted = self._granted, rules_from_json(policy, session.scope.base)
+        told = {rule.text for rule in self._granted}
+        former += tuple(rule for rule in self._untold if rule.text in told)
+        self._untold = [rule for rule in self._untold if rule.text not in told]
+        for one in self.maker.policies:
+            if one is session or one.mode is not Mode.BUBBLE:
+                one.replace_rules(former, self._granted)
+            if one is not session and more and one.mode is not Mode.BUBBLE:
+                one.scope = replace(one.scope, directories=tuple(dict.fromkeys((*one.scope.directories, *more))))
+
+    # ── looking, and saying so ────────────────────────────────────────────────────────────────────────────────
+
+    def check_tasks(self, known: ExternalChanges, names: Iterable[str] | None) -> None:
+        """Files of the task list changed: what is in them is known from now on."""
+        task = asyncio.ensure_future(known.check_files(names))
+        self._looking.add(task)
+        task.add_done_callback(self._looked)
+
+    def _looked(self, task: asyncio.Task[set[str]]) -> None:
+        self._looking.discard(task)
+        if not task.cancelled():
+            task.exception()  # what cannot be read is looked at again with the next change
+        self.tasks_changed()
+
+    def tasks_changed(self) -> None:
+        """A task may have become free."""
+        if self.mate is not None and self.mate.state is MemberState.IDLE:
+            self.mate.incoming.wake()
+        self.team.changed.set()
+
+    async def _report(self) -> None:
+        """Tell the lead each time that there is nothing left to do."""
+        team = self.team
+        while True:
+            team.changed.clear()
+            number = self._number
+            if number != self._said and self._rests():
+                self._said = number
+                self.line.notify("rests", number=number)
+            await team.changed.wait()
+
+    def _rests(self) -> bool:
+        mate, agents = self.mate, self.team.subagents
+        if mate is None or not mate.is_resting or mate.incoming.wake_pending or self._looking:
+            return False
+        return agents is None or not agents.has_background_runs()
+
+    def record_mode(self, _number: int, event: TeamEvent) -> None:
+        """The lead knows the member's own mode before it hears the event, which says what decides now."""
+        if isinstance(event, ModeChanged) and self.mate is not None and event.member == self.mate.name:
+            self._tell_mode(self.mate)
+
+    def _tell_mode(self, mate: InProcessTeammate) -> None:
+        self.line.notify("mode", mode=str(mate.own_mode))
+
+    def _tell_of_plan(self, mate: InProcessTeammate) -> None:
+        self.line.notify("plan", request=mate.pending_plan.request_id, target=mate.pending_plan.approver)

@@ -1,0 +1,225 @@
+"""The line of a member's process to its lead's: called early, kept up, called again when the lead comes back.
+
+What this process logs is told over it, each line once, also what was logged while nobody listened. When nobody answers
+for longer than the grace the member leaves and keeps its place. Knows the wire and the log; the member is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from teamwright.processes.ipc import IpcBody, IpcConnection
+from teamwright.protocol.error_json import error_to_json
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.event_json import live_to_json, to_json
+from teamwright.protocol.events import TeamEvent, ToolCalled
+from teamwright.session.member_process.spawn_file import SpawnFile
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import read_events
+from teamwright.storage.watcher import Watcher
+from teamwright.teams.backends.process_hub import VERSION
+
+LEAD_GONE = "its lead was gone"
+
+
+class LeadConnection:
+    """The line to the lead. `heed` says who hears what the lead says, `on_call` does what it has done, `on_hello` hears
+    what it welcomes us with."""
+
+    def __init__(self, spawn: SpawnFile) -> None:
+        self.spawn = spawn
+        self.on_note: Callable[[str, IpcBody], None] = self._keep_note
+        self.on_call: Callable[[str, IpcBody], Awaitable[IpcBody]] | None = None
+        self.on_hello: Callable[[IpcBody], None] = lambda _said: None
+        self.on_up: Callable[[bool], None] = lambda _up: None
+        self.on_lead_gone: Callable[[], object] = lambda: None
+        """Told when the lead is gone, and when it is back."""
+        self.log: EventLog | None = None
+        self.gone = asyncio.Event()
+        """Set when the lead was gone for longer than the grace."""
+        self.stands: Callable[[], IpcBody] = dict
+        """How the member stands, for a lead that did not see how it came to that; empty before it is at work."""
+        self.hello: IpcBody = {}
+        self._wire: IpcConnection | None = None
+        self._up = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
+        self._leaving = False
+        self._kept: list[tuple[str, IpcBody]] = []
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the lead's process is there."""
+        return self._up.is_set()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether goodbye was said."""
+        return self._leaving
+
+    # ── up and down ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Call the lead for the first time. Raises CannotStart when nobody answers, or nobody waits for us."""
+        try:
+            await self._connect()
+        except (OSError, ConnectionError) as problem:
+            raise CannotStart(
+                "backend", f"the lead's process does not answer at {self.spawn.wire}: {problem}"
+            ) from None
+
+    async def keep_connected(self, watcher: Watcher) -> None:
+        """Call again whenever the lead is gone, until the grace is over."""
+        while not self._leaving:
+            if self._listening is not None:
+                await asyncio.wait({self._listening})
+            self._up.clear()
+            if not self._leaving:
+                self.on_up(False)
+                self.on_lead_gone()
+            if self._leaving or not await self._reconnect(watcher):
+                break
+        if not self._leaving:
+            self.gone.set()
+
+    async def close(self, how: str, cause: str, agreed_to: str | None = None) -> None:
+        """Say goodbye, and wait until the lead has heard it."""
+        self._leaving = True
+        if self.log is not None:
+            self.log.flush()
+        self.notify("bye", how=how, cause=cause, agreed_to=agreed_to or "")
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close_when_sent()
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def report_failure(self, problem: Exception) -> None:
+        """Say why this member could not begin."""
+        self.notify("failed", error=error_to_json(problem))
+        await self.close("failed", str(problem))
+
+    async def _reconnect(self, watcher: Watcher) -> bool:
+        path, called = Path(self.spawn.wire), asyncio.Event()
+        unfollow = watcher.follow(path, called.set)
+        try:
+            async with asyncio.timeout(self.spawn.grace_s):
+                while not await self._is_lead_back():
+                    called.clear()
+                    await called.wait()
+        except (TimeoutError, CannotStart):
+            return False
+        finally:
+            unfollow()
+        return True
+
+    async def _is_lead_back(self) -> bool:
+        """Whether the lead is back. Raises CannotStart when it does not know us."""
+        with contextlib.suppress(OSError):
+            await self._connect()
+            return True
+        return False
+
+    async def _connect(self) -> None:
+        wire = await IpcConnection.connect(Path(self.spawn.wire))
+        self._listening = asyncio.create_task(wire.read_until_closed(self), name="line to the lead")
+        token, name = self.spawn.token, self.spawn.member
+        try:
+            hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": self.stands()}
+            said = await wire.call("hello", **hello)
+        except ConnectionError:
+            raise
+        except Exception as problem:
+            wire.close()
+            raise CannotStart("backend", f"the lead does not know this process: {problem}") from None
+        self.hello, self._wire = said, wire
+        self._tell_since(wire, int(said.get("heard", 0)))
+        self.on_hello(said)
+        self._up.set()
+        self.on_up(True)
+
+    # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def notify(self, what: str, /, **said: Any) -> None:
+        """Tell the lead; nobody hears it while the lead is gone."""
+        if self._wire is not None:
+            self._wire.send_note(what, **said)
+
+    async def call(self, what: str, /, **said: Any) -> IpcBody:
+        """Have the lead do something; asked again by the next lead when this one goes meanwhile.
+
+        Raises what the lead raises, ConnectionError when the lead is gone for good.
+        """
+        while True:
+            wire = self._wire
+            if wire is not None:
+                with contextlib.suppress(ConnectionError):
+                    return await wire.call(what, **said)
+            await self._wait_until_connected()
+
+    async def _wait_until_connected(self) -> None:
+        up, gone = asyncio.ensure_future(self._up.wait()), asyncio.ensure_future(self.gone.wait())
+        try:
+            await asyncio.wait({up, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            up.cancel()
+            gone.cancel()
+        if self.gone.is_set():
+            raise ConnectionResetError("the lead is gone")
+        await asyncio.sleep(0)  # the end of the former wire is noticed first
+
+    def forward_event(self, number: int, event: TeamEvent) -> None:
+        """An event was logged here: the lead is told once its line is in the file, where numbers go on after a kill.
+
+        What a tool told programs (the diff of a change) is in no log: it goes along, unless the lead is slow to listen.
+        """
+        if self._wire is not None:
+            if self.log is not None:
+                self.log.flush()
+            facts = event.facts if isinstance(event, ToolCalled) and not self._wire.is_congested else None
+            self._wire.send_note("event", n=number, event=to_json(event), **({"facts": facts} if facts else {}))
+
+    def forward_live_event(self, event: TeamEvent) -> None:
+        """Something is said here, or begins: the lead is shown it, unless it is slow to listen."""
+        if self._wire is not None and not self._wire.is_congested:
+            self._wire.send_note("live", event=live_to_json(event))
+
+    def forward_earlier_events(self) -> None:
+        """What processes before this one logged, and no lead has heard: it says nothing of how the member stands."""
+        if self._wire is not None:
+            self._tell_since(self._wire, int(self.hello.get("heard", 0)), past=True)
+
+    def _tell_since(self, wire: IpcConnection, heard: int, **said: Any) -> None:
+        """What was logged and not heard yet."""
+        if self.log is None:
+            return
+        self.log.flush()
+        for number, event in read_events(self.log.path, heard):
+            wire.send_note("event", n=number, event=to_json(event), **said)
+
+    # ── what is heard (an Ear) ────────────────────────────────────────────────────────────────────────────────
+
+    def handle_note(self, name: str, said: IpcBody, /) -> None:
+        """See Ear."""
+        self.on_note(name, said)
+
+    def set_notice_handler(self, on_note: Callable[[str, IpcBody], None]) -> None:
+        """From now on this one hears what is said, and first what was said since the lead welcomed us."""
+        self.on_note = on_note
+        kept, self._kept = self._kept, []
+        for name, said in kept:
+            on_note(name, said)
+
+    def _keep_note(self, name: str, said: IpcBody) -> None:
+        """Nobody listens yet."""
+        self._kept.append((name, said))
+
+    async def handle_call(self, name: str, said: IpcBody, /) -> IpcBody:
+        """See Ear."""
+        if self.on_call is None:
+            raise CannotStart("backend", "this member is not ready yet")
+        return await self.on_call(name, said)

@@ -1,0 +1,142 @@
+"""What a member's process asks its lead's for: an answer to a request, and room for a call (ports of lower rooms).
+
+The lead's process has the one queue and the one purse of the run. Knows the line; does not know who answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, field
+
+from teamwright.approvals.automatic_answers import Answerer, first_answer
+from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
+from teamwright.budgets.scope import Estimate, Scope
+from teamwright.budgets.usage_totals import UsageTotals
+from teamwright.models.model import BudgetRefusal
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import PermissionAnswer, Question
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.errors import LimitExceeded, TeamRefused
+from teamwright.protocol.event_json import usage_to_json
+from teamwright.protocol.events import Emit
+from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
+from teamwright.session.member_process.ipc_codec import answer_from_json, answer_to_json, question_to_json
+from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
+
+
+@dataclass(slots=True)
+class LeadApproval:
+    """Asks whoever may answer, over the line (see permissions.verdict.Asker).
+
+    `answerers` are tried in order before the lead's process is asked: the hooks of who lives here.
+    """
+
+    line: LeadConnection
+    emit: Emit
+    answerers: list[Answerer] = field(default_factory=list[Answerer])
+
+    async def ask(self, question: Question) -> PermissionAnswer:
+        """See Asker."""
+        if (found := await first_answer(self.answerers, question, self.emit)) is not None:
+            return found
+        try:
+            return answer_from_json(await self.line.call("ask", question=question_to_json(question)))
+        except ConnectionError:
+            return PermissionAnswer(False, "policy", f"no approver can be asked: {LEAD_GONE}")
+
+    async def grant(self, owner: str, _policy: Policy, answer: PermissionAnswer) -> None:
+        """What was granted along with a yes is kept by the lead's process, which tells all others."""
+        try:
+            await self.line.call("grant", owner=owner, answer=answer_to_json(answer))
+        except ConnectionError:
+            return
+
+
+@dataclass(slots=True)
+class ShutdownRefusal:
+    """A member asks nobody to stop (see tools.team.stopping.Stopping)."""
+
+    timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    async def request_stop(self, to: str, reason: str, call: str = "") -> str:
+        """See Stopping. Raises TeamRefused always."""
+        raise TeamRefused(
+            "team-refused",
+            "only the lead asks a member to stop",
+            do=["Write to lead, and say why the member should stop."],
+            note="nothing was sent",
+        )
+
+
+@dataclass(slots=True)
+class RemoteReservation(Reservation):
+    """What one call holds here and at the lead's."""
+
+    line: LeadConnection | None = None
+    number: int = 0
+
+    def settle(self, usage: Usage | None) -> None:
+        """See Hold."""
+        Reservation.settle(self, usage)
+        line, self.line = self.line, None
+        if line is not None:
+            line.notify("settle", hold=self.number, usage=None if usage is None else usage_to_json(usage))
+
+
+class MemberBudget(BudgetTracker):
+    """The caps of the member itself are kept here; those of the run and of tasks by the lead's process."""
+
+    estimates = True
+
+    def __init__(self, line: LeadConnection, each: Budget, earlier: Callable[[], UsageTotals] = UsageTotals) -> None:
+        super().__init__(each=each, earlier=earlier)
+        self._line = line
+
+    def task_scope(self, task: str) -> Scope | None:
+        """The lead's process has it."""
+        return None
+
+    async def reserve(self, scopes: Sequence[Scope], call: Estimate) -> Reservation | BudgetRefusal:
+        """See Purse."""
+        got = await super().reserve([scope for scope in scopes if scope is not self.run], call)
+        if isinstance(got, BudgetRefusal):
+            return got
+        try:
+            said = await self._line.call("reserve", call=asdict(call))
+        except BaseException as problem:
+            got.settle(None)
+            if isinstance(problem, ConnectionError):
+                return BudgetRefusal("time", LEAD_GONE)
+            raise
+        if "refused" in said:
+            got.settle(None)
+            return BudgetRefusal(*said["refused"])
+        return RemoteReservation(self, got.parts, self._line, int(said["hold"]))
+
+    async def admit(self, scopes: Sequence[Scope], calls: int) -> int:
+        """See Purse."""
+        own = [scope for scope in scopes if scope is not self.run]
+        admitted = await super().admit(own, calls)
+        try:
+            said = await self._line.call("admit", calls=admitted) if admitted else {"admitted": 0}
+        except ConnectionError:
+            said = {"admitted": 0}
+        for scope in own:
+            scope.calls -= admitted - int(said["admitted"])
+        return int(said["admitted"])
+
+
+@dataclass(slots=True)
+class RemoteSpawnLimit:
+    """Whether one more sub-agent may be started in this run, whoever starts it: the lead's process counts all."""
+
+    line: LeadConnection
+
+    async def __call__(self) -> None:
+        """Count one start. Raises LimitExceeded naming the cap."""
+        try:
+            await self.line.call("start")
+        except ConnectionError:
+            raise LimitExceeded("limit", LEAD_GONE, note="nothing was started") from None

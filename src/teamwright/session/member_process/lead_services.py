@@ -1,0 +1,167 @@
+"""What the session's process does for members in processes of their own: it answers, sets aside, keeps.
+
+One queue of requests, one purse and one policy hold for everybody, wherever they live. Knows those; does not know how
+it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from pathlib import Path
+
+from teamwright.agent.permission_gate import Denial, KeepGrant
+from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
+from teamwright.budgets.scope import Estimate, Scope
+from teamwright.models.model import BudgetRefusal
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.verdict import Approver
+from teamwright.processes.ipc import IpcBody
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.event_json import usage_from_json
+from teamwright.protocol.events import FAILED_ATTEMPTS, ModelCallEnded, SubagentChanged, TeamEvent, ToolCalled
+from teamwright.protocol.values import dataclass
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.components import call_counter_path
+from teamwright.session.member_process.ipc_codec import (
+    answer_from_json,
+    answer_to_json,
+    policy_to_json,
+    question_from_json,
+)
+from teamwright.session.modes import set_of_member
+from teamwright.teams.shutdown import USER_CAUSE, kill
+
+_RUNS = ("running", "background")
+"""States of a sub-agent that runs."""
+
+
+@dataclass(slots=True)
+class LeadServices:
+    """What one session's process does for its members' (see teams.processes.ports.Help)."""
+
+    maker: AgentFactory
+    asker: Approver
+    attended: Callable[[], bool]
+    grant: KeepGrant
+    settings_rules: tuple[Rule, ...]
+    """The rules of the session's policy that its members' processes read for themselves."""
+    _holds: dict[tuple[str, int], Reservation] = field(default_factory=dict[tuple[str, int], Reservation])
+    _agents: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
+    """The sub-agents that run, by the member in whose process they do."""
+    _next: int = field(default_factory=now_ms)
+    """The number of the newest hold: above those of a process that led before."""
+
+    @property
+    def _purse(self) -> BudgetTracker:
+        return self.maker.purse
+
+    def welcome_facts(self, name: str) -> IpcBody:
+        """See Help. What an earlier life of its process held is free again."""
+        self.gone(name)
+        maker = self.maker
+        maker.numbers.share(call_counter_path(maker.home, maker.cwd, maker.session))
+        return {"policy": self.policy()}
+
+    def policy(self) -> IpcBody:
+        """The policy that nobody may exceed, as it is now."""
+        return policy_to_json(self.maker.policy, self.settings_rules)
+
+    def gone(self, name: str) -> None:
+        """The process of this member has ended: its calls hold nothing any more."""
+        for key in [key for key in self._holds if key[0] == name]:
+            self._holds.pop(key).settle(None)
+        self._agents.pop(name, None)
+
+    def process_ended(self, name: str, directory: Path) -> None:
+        """See Help. Who was killed in it has its stop hooks all the same."""
+        self.gone(name)
+        if (hooking := self.maker.kit.hooking) is not None:
+            hooking.hooks.run_in_background(hooking.stop_crashed(directory), f"end of the process of {name}")
+
+    def receive_note(self, name: str, what: str, arguments: IpcBody) -> None:
+        """See Help."""
+        match what:
+            case "settle":
+                usage = None if arguments["usage"] is None else usage_from_json(arguments["usage"])
+                if (hold := self._holds.pop((name, int(arguments["hold"])), None)) is not None:
+                    hold.settle(usage)
+            case "denied":
+                self.maker.denials.extend(Denial(**one) for one in arguments["denials"])
+            case "always":
+                self.maker.policies.keep_always(str(arguments["rule"]))
+            case _:
+                pass
+
+    async def handle_call(self, name: str, what: str, arguments: IpcBody) -> IpcBody:
+        """See Help."""
+        match what:
+            case "ask":
+                return answer_to_json(await self.asker.ask(question_from_json(arguments["question"])))
+            case "reserve":
+                return await self._reserve(name, arguments)
+            case "admit":
+                return {"admitted": await self._purse.admit(self._scopes(name), int(arguments["calls"]))}
+            case "start":
+                return self._start()
+            case "grant":
+                await self.grant(str(arguments["owner"]), self.maker.policy, answer_from_json(arguments["answer"]))
+                return {}
+            case "mode" | "stop":
+                return await self._for_person(name, what, arguments)
+            case _:
+                raise TeamRefused("team-refused", f"{what!r} is nothing that a lead does", note="nothing was done")
+
+    async def _for_person(self, name: str, what: str, said: IpcBody) -> IpcBody:
+        """What a person at the member's own terminal has done, under the rules of the lead's."""
+        team = self.maker.team
+        if team is None:
+            raise TeamRefused("team-refused", "there is no team any more", note="nothing was done")
+        if what == "mode":
+            return {"words": str(await set_of_member(self.maker, team, str(said["mode"]), name, source="/mode"))}
+        if (mate := team.find(name)) is not None:
+            await kill(team, mate, USER_CAUSE)
+        return {}
+
+    async def _reserve(self, name: str, said: IpcBody) -> IpcBody:
+        """Room for a call of this member, or of a sub-agent of it, in the run and in the task that it works on."""
+        purse, call = self._purse, Estimate(**said["call"])
+        got = await purse.reserve(self._scopes(name), call)
+        if isinstance(got, BudgetRefusal):
+            return {"refused": [got.limit, got.reason]}
+        self._next += 1
+        self._holds[name, self._next] = got
+        return {"hold": self._next}
+
+    def _start(self) -> IpcBody:
+        """One more sub-agent, in the process of a member. Raises LimitExceeded naming the cap."""
+        maker = self.maker
+        maker.limits.check_subagents(len(maker.kit.agents.running_runs()))
+        maker.limits.admit(depth=0)
+        return {}
+
+    def agents_beside(self) -> int:
+        """How many sub-agents run in the processes of members."""
+        return sum(map(len, self._agents.values()))
+
+    def _scopes(self, name: str) -> list[Scope]:
+        task = self._purse.task_scope(self._purse.task_of(name))
+        return [self._purse.run] if task is None else [self._purse.run, task]
+
+    def translate(self, name: str, event: TeamEvent) -> TeamEvent:
+        """What a member's process told, as an event of the session: booked here too."""
+        match event:
+            case ModelCallEnded():
+                purse, task = self._purse, event.task
+                failed = event.aside == FAILED_ATTEMPTS
+                purse.add_usage(event.member, event.usage, event.model, caller=event.caller, task=task, failed=failed)
+                purse.books.account(event.member).calls += event.tools
+            case SubagentChanged():
+                running = self._agents.setdefault(name, set())
+                (running.add if event.state in _RUNS else running.discard)(event.agent)
+            case ToolCalled():
+                self.maker.numbers.record(event.use, event.call)
+            case _:
+                pass
+        return event

@@ -1,0 +1,108 @@
+"""The life of a member's own process: call the lead, be the member, say how it ended.
+
+Ends when the member does, when the lead says so, at SIGTERM, SIGINT without a terminal and SIGHUP, and when the lead
+was gone for longer than the grace: then it keeps its place. Knows the parts of `members`; shows nothing by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
+from teamwright.protocol.member_flags import MemberFlags
+from teamwright.session.member_process.join import OnStarted, RunningMember, end_work, join_team
+from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
+from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile, discard
+from teamwright.teams.catalogue import remove_team_locks
+
+ENDED_BY = {signal.SIGTERM: "was asked to end by SIGTERM", signal.SIGHUP: "its terminal was closed"}
+
+
+def take_spawn_file(flags: MemberFlags, env: Mapping[str, str]) -> SpawnFile:
+    """Read what this process was told, and delete the file.
+
+    Raises CannotStart, and UsageError when flags and file are of two members.
+    """
+    path = env.get(VARIABLE)
+    if not path:
+        raise CannotStart(
+            "backend",
+            "a member's process is started by its lead, with a spawn file",
+            looked_at=[("variable", VARIABLE)],
+            do=["teamwright starts one for each member with a process backend"],
+            note="nothing was started",
+        )
+    spawn = SpawnFile.read(Path(path))
+    discard(Path(path).parent)
+    if (flags.agent_name, flags.team_name) != (spawn.member, spawn.team):
+        raise UsageError("usage", f"the spawn file is for {spawn.member} of {spawn.team}", note="nothing was started")
+    return spawn
+
+
+@asynccontextmanager
+async def running_member(spawn: SpawnFile, begun: OnStarted | None = None) -> AsyncGenerator[RunningMember]:
+    """The member, until the block or its life ends; its lead hears how. Raises TeamwrightError when it cannot begin.
+
+    `begun` is given its log before the first event.
+    """
+    os.environ.pop(VARIABLE, None)
+    line = LeadConnection(spawn)
+    await line.open()
+    try:
+        async with join_team(spawn, line, begun) as member:
+            keeping = asyncio.create_task(_keep(member), name="line to the lead")
+            handle_signals(member.obeying.end)
+            try:
+                yield member
+            finally:
+                keeping.cancel()
+                await _see_out(member)
+                ignore_signals()
+    except TeamwrightError as problem:
+        await line.report_failure(problem)
+        raise
+    except BaseException as problem:
+        if not line.is_closed:
+            await line.close("failed", f"{type(problem).__name__}: {problem}")
+        raise
+
+
+async def _keep(member: RunningMember) -> None:
+    """The line is kept up; without a lead the member leaves, and a resume goes on with it."""
+    member.line.on_lead_gone = partial(remove_team_locks, member.team.home, member.team.directory)
+    await member.line.keep_connected(member.watcher)
+    if member.line.gone.is_set():
+        member.obeying.end("suspended", LEAD_GONE)
+
+
+async def _see_out(member: RunningMember) -> None:
+    """Whatever it still does ends; then the lead hears of it."""
+    member.obeying.end("suspended", "its process was ended")
+    task, ended = member.mate.run_task, await member.obeying.wait_until_ended()
+    if task is not None:
+        await asyncio.wait({task}, timeout=member.team.settings.cancel_grace_s)
+    await end_work(member.maker)
+    await member.line.close(ended.how, ended.cause, ended.agreed_to)
+
+
+def handle_signals(end: Callable[[str, str], None]) -> None:
+    """From now on signals end the member: `end` is told how, and why."""
+    loop = asyncio.get_running_loop()
+    for number, why in ENDED_BY.items():
+        with suppress(ValueError, RuntimeError):  # not the main thread: a program's own
+            loop.add_signal_handler(number, end, "suspended", why)
+
+
+def ignore_signals() -> None:
+    """It ends, and its place may be closed any moment: a signal to end says nothing new any more."""
+    loop = asyncio.get_running_loop()
+    for number in ENDED_BY:
+        with suppress(ValueError, RuntimeError):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,324 @@
+"""Opening a session: settings, trust, model, lease, log, team, lead; every port is filled here.
+
+Either everything stands or nothing is left: what was opened is closed in reverse when a later part cannot be.
+Knows all rooms below and the settings; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence, Set
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.prefix import load_conversation
+from teamwright.agent.toolbox import CallNumbers
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.config.skill_sources import shelf_warnings
+from teamwright.config.trust.person_check import require_person_for_mode
+from teamwright.edit_history.edit_journal import record_prompt
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
+from teamwright.protocol.ids import LEAD, nearest
+from teamwright.session.context import (
+    SessionContext,
+    load_context,
+    trust_warnings,
+)
+from teamwright.session.control.stop_listener import StopListener
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.budget_wiring import connect_budget, totals_until
+from teamwright.session.factory.components import (
+    make_agent_factory,
+    make_models,
+    make_team,
+    make_toolset,
+    open_background_jobs,
+    open_call_counter,
+    start_services,
+)
+from teamwright.session.factory.hooks import make_hooks
+from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
+from teamwright.session.factory.task_checks_factory import make_task_checks
+from teamwright.session.former_sessions import FormerSessions
+from teamwright.session.grants import Grants
+from teamwright.session.lookup.saved_sessions import LEASE
+from teamwright.session.lookup.saved_teams import all_teams, find_saved_team, require_adoptable
+from teamwright.session.member_process.setup import enable_member_processes
+from teamwright.session.model_sources import SessionModels
+from teamwright.session.modes import SavedMode, load_mode, restore_mode, save_mode
+from teamwright.session.options import Options
+from teamwright.session.reload.reload_config import ConfigReloader
+from teamwright.session.retention import prune
+from teamwright.session.session import Session, ShutdownDeadlines
+from teamwright.session.shell_command import run_shell_command
+from teamwright.session.toolset import PLAN_TOOLS, Toolset
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import read_recent
+from teamwright.storage.lease import Lease
+from teamwright.storage.paths import make_private
+from teamwright.storage.watcher import Watcher
+from teamwright.teams.external.team_watcher import TeamWatcher
+from teamwright.teams.lead import Lead
+from teamwright.teams.recovery import recover_teams
+from teamwright.teams.resume import ResumeResult
+from teamwright.teams.status.team_status import TeamStatus
+from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
+from teamwright.teams.subagents.run_reports import job_end_notice
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.caller import Caller
+
+
+@asynccontextmanager
+async def open_session(options: Options) -> AsyncGenerator[Session, None]:
+    """A session for the block. Raises CannotStart, UsageError, StorageError; then nothing is left behind."""
+    async with AsyncExitStack() as stack:
+        session = await _open(options, stack)
+        try:
+            yield session
+        finally:
+            await _close(session)
+
+
+async def _close(session: Session) -> None:
+    """Close to the end, whoever cancels meanwhile: it is bounded by what members and jobs are granted."""
+    closing = asyncio.ensure_future(session.close())
+    cancelled = False
+    while not closing.done():
+        try:
+            await asyncio.wait({closing})
+        except asyncio.CancelledError:
+            cancelled = True
+    closing.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+async def _open(options: Options, stack: AsyncExitStack) -> Session:
+    ground = load_context(options)
+    make_private(ground.directory)
+    lease = Lease.take(ground.directory / LEASE, f"session {ground.id}")
+    stack.callback(lease.release)
+    undo = stack.enter_context(ExitStack())
+    if not ground.resumed:
+        undo.callback(_remove, ground)
+    log, standing = _log(ground, stack)
+    pruning = _pruning(ground, log, stack)
+    watcher = await stack.enter_async_context(Watcher())
+    numbers = open_call_counter(ground, log)
+    models = make_models(ground, numbers)
+    stack.push_async_callback(models.aclose)
+    requests = make_request_queue(ground, log, watcher)
+    jobs = open_background_jobs(ground, stack)
+    deadlines = ShutdownDeadlines()
+    maker = _maker(ground, models, log, make_toolset(ground, jobs, requests, deadlines, requests), numbers)
+    make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
+    unserved = start_services(ground, log, maker, stack)
+    grants = make_grants(ground, log, maker)
+    team = make_team(ground, log, maker)
+    team.status = standing
+    team.check = make_task_checks(ground, maker, team)
+    log.subscribe((await stack.enter_async_context(TeamWatcher(team, watcher))).note_event, live=False)
+    deadlines.team = team
+    requests.set_team(team, always=ground.settings.lead_answers)
+    outside = StopListener(team, log.emit, watcher, deadlines.request_stop, on_ring=requests.check_answers)
+    team.open_doorbell = outside.open_doorbell
+    agent = await maker.lead(team, _conversation(ground, maker))
+    _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
+    lead = _lead(ground, agent, team, jobs)
+    warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
+    parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
+    exchange = await enable_member_processes(ground, team, maker, log, grants, watcher.follow)
+    session = Session(ground.id, options, *parts, warnings, reloading=ConfigReloader(ground, maker), exchange=exchange)
+    session.pruning = pruning
+    _grant_in(session, grants)
+    log.subscribe(partial(_count_event, session), live=False)
+    connect_budget(maker.purse, team, log)
+    await _resume_team(session, ground, undo)
+    return session
+
+
+def _warnings(ground: SessionContext, maker: AgentFactory, unserved: Sequence[str]) -> tuple[str, ...]:
+    """What was left out of the session, a line each."""
+    settings, kinds = ground.settings.warnings, maker.resolver.warnings()
+    return (*trust_warnings(ground), *settings, *unserved, *kinds, *shelf_warnings(maker.kit.shelf))
+
+
+def _pruning(ground: SessionContext, log: EventLog, stack: AsyncExitStack) -> asyncio.Task[None]:
+    task = asyncio.create_task(_prune(ground, log), name="retention")
+    stack.push_async_callback(asyncio.wait, {task})
+    return task
+
+
+async def _prune(ground: SessionContext, log: EventLog) -> None:
+    """Remove what is too old to keep, and say so."""
+    removed = str(await prune(ground.home, ground.settings.retention_days, keep=ground.id))
+    if removed:
+        log.emit(Notice(member=LEAD, text=removed))
+
+
+def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
+    return tuple(str(lost) for lost in (agent.conversation.lost_lines, log.lost_lines) if lost is not None)
+
+
+def _lead(ground: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs) -> Lead:
+    """The lead of the team; whose background commands end is told, and they end with their owner."""
+    team.lead_model, team.lead_effort = agent.model.card.name, agent.effort_text
+    known = team.status.members.get(LEAD)
+    if (mode := str(agent.policy.display_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):
+        team.emit(ModeChanged(member=LEAD, mode=mode))
+    lead = Lead(agent, team, owes_answer=ground.resumed and agent.conversation.owes_answer)
+    connect_owners(lead, team, jobs)
+    lead.on_shell = partial(run_shell_command, agent)
+    lead.on_prompt = partial(record_prompt, ground.directory / "history")
+    return lead
+
+
+def _log(ground: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamStatus]:
+    """The session's log, which says that this process opened it; and how everybody stood by what it holds."""
+    log = EventLog(ground.directory / "events.jsonl")
+    stack.callback(log.close)
+    standing = log.state = TeamStatus.from_log(read_recent(log.path))
+    log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=ground.id))
+    return log, standing
+
+
+def _count_event(session: Session, _number: int, event: TeamEvent) -> None:
+    """Count the event. What a command of an agent was refused is logged once the command has ended."""
+    session.tally.count(event)
+    if isinstance(event, ToolCalled) and event.tool == "Bash":
+        asyncio.get_running_loop().call_soon(session.requests.check_answers)
+
+
+@contextmanager
+def _collect_warnings(session: Session) -> Generator[list[str]]:
+    """Warnings of the block, in which no face looks yet."""
+    told: list[str] = []
+
+    def note(_number: int, event: TeamEvent) -> None:
+        if isinstance(event, Notice) and event.level == "warning":
+            told.append(event.text)
+
+    unsubscribe = session.log.subscribe(note, live=False)
+    try:
+        yield told
+    finally:
+        unsubscribe()
+
+
+def _grant_in(session: Session, grants: Grants) -> None:
+    """Let grants change modes of this session, and answer what was granted before."""
+    grants.modes = lambda: session.modes
+    session.requests.answerers.append(grants.answer)
+
+
+async def _resume_team(session: Session, ground: SessionContext, undo: ExitStack) -> None:
+    """Take up the team, and tell who lost a background command. When that fails, those who are back are let go."""
+    try:
+        if (hooking := session.maker.kit.hooking) is not None:
+            with _collect_warnings(session) as told:
+                await hooking.fire_start("resume" if ground.resumed else "startup", session.lead)
+            session.warnings += tuple(told)
+        if ground.resumed or ground.options.adopt is not None:
+            session.warnings += await recover_teams(ground.home, ground.id if ground.resumed else "")
+        if ground.options.adopt is not None:
+            team = require_adoptable(find_saved_team(ground.home, ground.options.adopt))
+            why = f'You lead the team "{team.name}" now; its former lead is gone. Its teammates continue their work.'
+            await _resume_team_in(session, ground, team.directory, why)
+        elif ground.resumed and (found := await session.team.teams.find_led_by(session.id)) is not None:
+            why = f"Your session was interrupted and continues now ({iso_time()}) with its team."
+            with _collect_warnings(session) as told:
+                await _resume_team_in(session, ground, found.directory, why)
+            session.warnings += tuple(told)
+        elif ground.resumed:
+            session.resumed = ResumeResult(repaired=len(session.lead.agent.conversation.unanswered_calls()))
+            session.warnings += _unreadable_teams(ground)
+        session.requests.close_abandoned()
+        notify_lost(session.jobs, session.team, session.lead, job_end_notice)
+        notify_lost_subagents(session.agents, session.team, session.lead)
+    except BaseException:
+        if await session.team.teams.find_led_by(session.id) is not None:
+            undo.pop_all()  # it leads that team now: its files stay, so that it can be gone on with
+        await _close(session)
+        raise
+    undo.pop_all()
+
+
+def _unreadable_teams(ground: SessionContext) -> tuple[str, ...]:
+    """Teams of this session that cannot be read: it goes on without them, but not without a word."""
+    damaged = [team for team in all_teams(ground.home) if team.damaged and team.session == ground.id]
+    return tuple(
+        f'the team "{team.name}" of this session is left out, with its members: {team.damaged} ({team.directory_path})'
+        for team in damaged
+    )
+
+
+async def _resume_team_in(session: Session, ground: SessionContext, directory: str, why: str) -> None:
+    former = FormerSessions.of_team(ground.home, directory, ground.directory)
+    try:
+        await former.end()
+        if (hooking := session.maker.kit.hooking) is not None:
+            await hooking.stop_crashed(*former.places)
+        await session.resume_team(directory, why)
+        former.notify_owners(session.team, job_end_notice)
+    finally:
+        await former.close()
+
+
+def _check_rules(rules: Iterable[Rule], tools: Set[str]) -> None:
+    """A rule of a flag that names no tool of ours would guard nothing. Raises UsageError with the nearest."""
+    known = tools | {"Task", "McpCall", "SendMessage", "ListAgents", "TeamCreate", "TeamDelete", "MultiEdit"}
+    for rule in rules:
+        if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
+            continue
+        close = nearest(rule.tool, known)
+        do = [f"did you mean {close}?"] if close else [f"the tools are {', '.join(sorted(tools))}"]
+        what = f"the rule {rule.text[:80]} names a tool that does not exist"
+        raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")
+
+
+def _remove(ground: SessionContext) -> None:
+    """A session that could not be opened was never there."""
+    shutil.rmtree(ground.directory, ignore_errors=True)
+    ground.home.transcript(ground.cwd, ground.id).unlink(missing_ok=True)
+
+
+def _maker(
+    ground: SessionContext, models: SessionModels, log: EventLog, kit: Toolset, numbers: CallNumbers
+) -> AgentFactory:
+    """What makes the agents of the session, in the mode of its lead."""
+    earlier = partial(totals_until, log.path, log.last_number)
+    purse = BudgetTracker(ground.options.budget, each=ground.settings.each, earlier=earlier)
+    purse.assumed = ground.options.assumed
+    made = make_agent_factory(ground, models, purse, log, kit, numbers)
+    made.plans.configure(ground.settings, ask_timeout(ground))
+    return _in_mode(ground, made)
+
+
+def _in_mode(ground: SessionContext, maker: AgentFactory) -> AgentFactory:
+    """The lead's mode is what a flag says, else the one that the session was left in, else what settings say."""
+    kept, said = load_mode(ground.directory) if ground.resumed else None, ground.options.permission_mode
+    require_person_for_mode(ground.home, maker.policy.mode)
+    maker.may_bypass = maker.policy.mode is Mode.BYPASS
+    maker.mode_untold = kept is not None
+    if said is None and kept is not None:
+        restore_mode(maker.policy, kept)
+    elif said is not None:
+        save_mode(ground.directory, SavedMode(maker.policy.display_mode, maker.policy.mode))
+    if maker.policy.is_delegating and not maker.kit.teams:
+        raise UsageError("usage", "a lead cannot delegate while teams are switched off", note="nothing was started")
+    return maker
+
+
+def _conversation(ground: SessionContext, maker: AgentFactory) -> Conversation | None:
+    if not ground.resumed:
+        return None
+    return load_conversation(ground.home.transcript(ground.cwd, ground.id), maker.prefixes)

@@ -1,0 +1,133 @@
+"""What the user says, as blocks: from an argument, from stdin, from a file, with files attached.
+
+Only what was typed is searched for `@path`: what comes through a pipe is data, and attaches nothing. Knows files
+and blocks; knows no terminal and no agent.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from pathlib import Path
+
+from teamwright.protocol.errors import StorageError, UsageError
+from teamwright.protocol.images import MAX_IMAGE_BYTES, image_problem, image_type
+from teamwright.protocol.message_xml import ATTACHED_FILE
+from teamwright.protocol.messages import Block, image_block, text_block
+
+LONGEST_FILE = 256_000
+"""Bytes of a text file that is attached; a longer one is for the agents to read."""
+
+_AT = re.compile(r'(?<![\w@/.])@(?:"([^"\n]+)"|([^\s"\'`<>|]+))')
+_TAIL = ".,;:!?)]}…"
+
+
+def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Block]:
+    """The blocks of a prompt: what stdin brought first, then what was typed, then the files that it attaches.
+
+    A typed prompt that is only `@FILE` is read from that file. Raises UsageError for an empty prompt, for such a
+    file that is not there, and for a file that cannot be attached; StorageError when it cannot be read.
+    """
+    typed, attached = _typed((text or "").strip(), cwd)
+    parts = [part for part in ((stdin_text or "").strip("\n"), typed) if part.strip()]
+    if not parts:
+        raise UsageError(
+            "usage",
+            "the prompt is empty",
+            looked_at=[("looked at", "the argument and stdin")],
+            do=['teamwright -p "…"', "teamwright -p @FILE", "echo … | teamwright -p"],
+            note="nothing was started",
+        )
+    return [text_block("\n\n".join(parts)), *(read_attachment(path, cwd) for path in attached)]
+
+
+def read_attachment(path: Path, cwd: Path) -> Block:
+    """A file as a block: an image, or a text for between tags that name it. Raises UsageError, StorageError."""
+    shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+    raw = _read(path, max(LONGEST_FILE, MAX_IMAGE_BYTES))
+    kind = image_type(raw)
+    if kind is not None:
+        if why := image_problem(raw):
+            raise _not_text_error(shown, f"it {why}")
+        return image_block(kind, base64.b64encode(raw).decode("ascii"))
+    if b"\0" in raw[:8192]:
+        raise _not_text_error(shown, "it is neither text nor an image")
+    _refuse_longer(raw, LONGEST_FILE, shown)
+    return {"type": ATTACHED_FILE, "path": shown, "text": raw.decode("utf-8", "replace").rstrip()}
+
+
+def _typed(text: str, cwd: Path) -> tuple[str, list[Path]]:
+    """The typed text and the files that it attaches; the text of the file when it is only `@FILE`."""
+    if text.startswith("@") and "\n" not in text:
+        whole = _path(text[1:].strip('"'), cwd)
+        if _is_file(whole):
+            raw = _read(whole, MAX_IMAGE_BYTES)
+            if image_type(raw) is not None:
+                return text, [whole]
+            return _prompt_of(raw, text), []
+        if not re.search(r"\s", text):
+            raise UsageError(
+                "usage",
+                f"the prompt is {text}, and there is no such file",
+                looked_at=[("looked at", str(whole))],
+                note="nothing was started",
+            )
+    found: dict[Path, None] = {}
+    for match in _AT.finditer(text):
+        path = _existing(match[1], match[2], cwd)
+        if path is not None:
+            found[path] = None
+    return text, list(found)
+
+
+def _prompt_of(raw: bytes, text: str) -> str:
+    if b"\0" in raw[:8192]:
+        raise _not_text_error(text[1:], "it is not text")
+    return raw.decode("utf-8", "replace").removeprefix("\ufeff").strip()
+
+
+def _existing(quoted: str | None, bare: str | None, cwd: Path) -> Path | None:
+    """The file that is meant, with or without the punctuation behind it; None when there is none."""
+    name = quoted or bare or ""
+    for candidate in (name, name.rstrip(_TAIL)):
+        path = _path(candidate, cwd)
+        if candidate and _is_file(path):
+            return path
+    return None
+
+
+def _path(name: str, cwd: Path) -> Path:
+    return cwd / os.path.expanduser(name)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file that can be looked at: words that only look like a path are no error."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(most + 1)
+    except OSError as problem:
+        raise StorageError(
+            "io-failed", f"{path} cannot be read: {problem.strerror}", note="nothing was started"
+        ) from problem
+
+
+def _refuse_longer(raw: bytes, most: int, shown: str) -> None:
+    if len(raw) > most:
+        raise _not_text_error(shown, f"it is larger than {most // 1000:,} kB")
+
+
+def _not_text_error(shown: str, why: str) -> UsageError:
+    return UsageError(
+        "usage",
+        f"@{shown} cannot be attached: {why}",
+        do=["name the path without @, and the agents read what they need of it"],
+        note="nothing was started",
+    )

@@ -1,0 +1,1 @@
+"""Changes of a running session: another model, and configuration that is read again."""

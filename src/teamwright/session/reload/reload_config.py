@@ -1,0 +1,166 @@
+"""Reading a session's configuration again while it runs: instructions, skills, kinds of agents, MCP servers, rules.
+
+All of it is read before anything is changed. A new prefix begins for an agent only when what it is told at birth would
+be something else now. Knows the session's ground and its maker; knows no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.instructions import Instruction, NestedInstructions, load_instructions
+from teamwright.agent.prefix import switch_prefix
+from teamwright.agent.tool import AnyTool
+from teamwright.agent.tool_schema import tool_schema
+from teamwright.agent.toolbox import offered_tools
+from teamwright.config.settings.merge import load_settings, reads_other_product
+from teamwright.config.settings.settings import Settings
+from teamwright.config.skill_sources import make_shelf, shelf_warnings
+from teamwright.config.trust.trust_store import TrustState, TrustStore
+from teamwright.mcp.server_config import ServerConfig
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.events import Notice, Reloaded
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.session.context import SessionContext, settings_flags
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.compaction import CompactionFactory
+from teamwright.session.factory.mcp_factory import servers_of
+from teamwright.session.mcp_servers import attach_mcp_tools
+from teamwright.session.reload.config_changes import (
+    agent_type_changes,
+    changes_at_next_start,
+    describe_change,
+    instruction_changes,
+    rule_changes,
+    skill_changes,
+)
+from teamwright.skills.skill_catalog import SkillCatalog
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadResult:
+    """What a reading came to: `changed` lines of what is different, whose prefix is new, and settings for later.
+
+    `later` names settings that are different too and hold from the next start on.
+    """
+
+    changed: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Configuration:
+    """Everything as it is on disk now."""
+
+    trust: TrustState
+    settings: Settings
+    instructions: Sequence[Instruction]
+    shelf: SkillCatalog
+    servers: Sequence[ServerConfig]
+    warnings: Sequence[str]
+
+
+@dataclass(slots=True)
+class ConfigReloader:
+    """Reads a session's configuration again. `ground` is as it was read last."""
+
+    ground: SessionContext
+    maker: AgentFactory
+    _types: str = ""
+
+    def __post_init__(self) -> None:
+        self._types = self.maker.kit.agent_types()
+
+    async def apply(self, agents: Sequence[Agent]) -> tuple[ReloadResult, Sequence[str]]:
+        """Take over what is different, for these agents of this process: at once, or before their next model call.
+
+        Returns what it came to, and what the reading warns of anew. Raises CannotStart (`bad-settings`) and UsageError
+        for what cannot be read; nothing is changed then.
+        """
+        read, maker = self._read(), self.maker
+        types = maker.kit.agent_types()
+        changed = [*self._changes(read), *agent_type_changes(self._types, types)]
+        later = changes_at_next_start(self.ground.settings, read.settings)
+        told = instruction_changes(maker.instructions, read.instructions)
+        await self._exchange(read, agents)
+        self._types = types
+        members: list[str] = []
+        for agent in agents:
+            if agent.compaction.make_tools is None:
+                continue
+            tools = list(await agent.compaction.make_tools())
+            if told or [tool_schema(tool) for tool in offered_tools(tools)] != agent.toolbox.schemas:
+                agent.change_between_calls(lambda agent=agent, tools=tools: _begin(agent, tools))
+                members.append(agent.name)
+        return ReloadResult(tuple(changed), tuple(members), tuple(later)), read.warnings
+
+    def notify(self, made: ReloadResult, warnings: Sequence[str]) -> None:
+        """Say in events what it came to."""
+        for line in warnings:
+            self.maker.emit(Notice(member=LEAD, text=line, level="warning"))
+        self.maker.emit(Reloaded(member=LEAD, changed=made.changed, members=made.members))
+
+    def _read(self) -> _Configuration:
+        ground = self.ground
+        flags = settings_flags(ground.options)
+        trust = TrustStore.load(ground.home).verdict(ground.cwd, compat=reads_other_product(ground.home, flags))
+        if ground.options.trust:
+            trust = trust.along_with(ground.trust)
+        settings = load_settings(ground.home, ground.cwd, flags, trust)
+        known = load_instructions(ground.cwd, trust.root, ground.home.own, settings.compat, trust.trusted)
+        shelf = make_shelf(settings, ground.home, trust, ground.places.plugins)
+        servers, warnings = servers_of(replace(ground, settings=settings, trust=trust), self.maker.kit)
+        fresh = [line for line in (*settings.warnings, *warnings, *shelf_warnings(shelf)) if line not in self._known()]
+        return _Configuration(trust, settings, known, shelf, servers, fresh)
+
+    def _known(self) -> Sequence[str]:
+        return (*self.ground.settings.warnings, *shelf_warnings(self.maker.kit.shelf))
+
+    def _changes(self, read: _Configuration) -> list[str]:
+        maker, former = self.maker, self.ground.settings
+        serving = maker.kit.serving
+        before = serving.configs if serving is not None else ()
+        at = former.compact.at, read.settings.compact.at
+        return [
+            *instruction_changes(maker.instructions, read.instructions),
+            *skill_changes(maker.kit.shelf, read.shelf),
+            *describe_change("MCP servers", _shown(before), _shown(read.servers)),
+            *rule_changes(former.rules, read.settings.rules),
+            *([f"compact_at: {at[0]} is {at[1]} now"] if at[0] != at[1] else []),
+        ]
+
+    async def _exchange(self, read: _Configuration, agents: Sequence[Agent]) -> None:
+        maker, ground = self.maker, self.ground
+        former, settings, trust = ground.settings, read.settings, read.trust
+        maker.instructions = known = read.instructions
+        maker.nested = lambda: (
+            NestedInstructions(ground.cwd, trust.root, known, settings.compat, trust.trusted).text_for
+        )
+        maker.kit.shelf = read.shelf
+        if former.rules != settings.rules:
+            for policy in maker.policies:
+                if policy.mode is not Mode.BUBBLE:
+                    policy.replace_rules(former.rules, settings.rules)
+        maker.compact = settings.compact
+        maker.compacting = CompactionFactory(settings.compact, maker.kit, maker.nested)
+        for agent in agents:
+            agent.compaction.settings = settings.compact
+        if maker.kit.serving is not None:
+            await maker.kit.serving.exchange(read.servers, settings.mcp)
+        kept = replace(former, rules=settings.rules, compact=settings.compact, mcp=settings.mcp)
+        kept = replace(kept, skills=settings.skills, skills_off=settings.skills_off, warnings=settings.warnings)
+        self.ground = replace(ground, settings=kept, trust=trust)
+
+
+def _begin(agent: Agent, tools: Sequence[AnyTool]) -> None:
+    agent.toolbox.set_tools(tools)
+    attach_mcp_tools(agent.toolbox)
+    switch_prefix(agent, "reload")
+
+
+def _shown(configs: Sequence[ServerConfig]) -> dict[str, str]:
+    return {config.name: repr((config.digest, config.source)) for config in configs}

@@ -1,0 +1,158 @@
+"""What a run gives back: the same five endings as the exit codes."""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from typing import Any, Literal, TypeAlias
+
+from teamwright.protocol.errors import LimitExceeded, TeamwrightError
+from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
+
+Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled"]
+"""How a run ends: a closed set, so a `match` that forgets one is a type error."""
+
+EXIT_CODES: dict[Stop, int] = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
+"""Exit code of each ending."""
+
+_LARGER = {
+    "money": " --max-budget-usd USD",
+    "tokens": " --max-tokens N",
+    "turns": " --max-turns N",
+    "time": " --timeout TIME",
+}
+"""The flag that gives a run more of what ran out."""
+
+_UNDONE = {
+    "failed": ("failed", "the run failed"),
+    "cut_off": ("cut-off", "the run ended with members cut off"),
+    "cancelled": ("interrupted", "the run was cancelled"),
+}
+"""Slug and sentence of an ending that no error of its own tells of."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A task as a result lists it. `unverified`: it is completed, and nobody saw its check succeed.
+
+    `others`: it is on a list that several sessions share, and no member of this session made or changed it.
+    """
+
+    id: str
+    subject: str
+    status: str
+    owner: str | None = None
+    unverified: bool = False
+    others: bool = False
+
+    @property
+    def shown_status(self) -> str:
+        """The status as people read it."""
+        return f"{self.status}, unverified" if self.unverified else self.status
+
+
+@dataclass(frozen=True, slots=True)
+class MemberResult:
+    """A member as a result lists it: how it ended, its model, its usage, its context in tokens.
+
+    `error`: why its last turn failed, or its process; empty when that ended well. `ended`: why it is gone, where it
+    did not end by itself: it failed, crashed or was stopped.
+    """
+
+    name: str
+    state: str
+    model: str
+    usage: Usage
+    turns: int = 0
+    context: int = 0
+    error: str = ""
+    ended: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run ended. `stop` is done, failed, limit, cut_off or cancelled; nothing but *cannot start* raises.
+
+    `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` is what a
+    person should read when it is not done. `end` is how the lead's newest answer ended (docs/ends.md).
+    """
+
+    text: str
+    stop: Stop
+    usage: Usage
+    by_member: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    tasks: tuple[TaskResult, ...] = ()
+    denials: tuple[dict[str, Any], ...] = ()
+    resume_command: str = ""
+    session_id: str = ""
+    team: str = ""
+    members: tuple[MemberResult, ...] = ()
+    turns: int = 0
+    duration_ms: int = 0
+    api_ms: int = 0
+    limit: str = ""
+    limit_detail: str = ""
+    cut_off: tuple[str, ...] = ()
+    messages_sent: int = 0
+    messages_seen: int = 0
+    messages_undelivered: int = 0
+    error: TeamwrightError | None = None
+    end: str = ""
+
+    @property
+    def larger_command(self) -> str:
+        """How to go on in a shell with more of what ran out; the letters stand for a number that the reader gives."""
+        return f"{self.resume_command}{_LARGER.get(self.limit, '')}"
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run came to its own end."""
+        return self.stop == "done"
+
+    @property
+    def open_tasks(self) -> tuple[TaskResult, ...]:
+        """Tasks that are not completed; on a shared list those of this session."""
+        return tuple(task for task in self.tasks if task.status != "completed" and not task.others)
+
+    @property
+    def failed_members(self) -> tuple[MemberResult, ...]:
+        """Members whose last turn, or process, failed; the lead's own failure is the run's."""
+        return tuple(one for one in self.members if one.error)
+
+    @property
+    def all_failed(self) -> bool:
+        """True when there were members besides the lead, and all of them failed."""
+        return len(self.members) > 1 and all(one.error for one in self.members[1:])
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of this ending; an error that kept the run from starting has its own."""
+        if self.error is not None and self.stop == "failed":
+            return self.error.exit_code
+        return EXIT_CODES[self.stop]
+
+    def raise_for_stop(self) -> None:
+        """Raise what stopped the run, for those who like exceptions; nothing when it is `ok`.
+
+        Raises LimitExceeded (`limit`), ModelFailed or another TeamwrightError (`failed`), TeamwrightError with the
+        slug `cut-off` or `interrupted`.
+        """
+        if self.ok:
+            return
+        if self.error is not None:
+            raise self.error
+        if self.stop == "limit":
+            raise LimitExceeded("limit", f"the run reached its limit: {self.limit}", do=[self.resume_command])
+        slug, what = _UNDONE[self.stop]
+        raise TeamwrightError(slug, what, do=[self.resume_command])
+
+
+def judged(result: Result) -> Result:
+    """Return the result of a run that ended: a run that cut members off, or whose members all failed, is no success."""
+    if result.stop == "done" and result.cut_off:
+        return replace(result, stop="cut_off")
+    if result.stop != "done" or not result.all_failed:
+        return result
+    why = "; ".join(f"{one.name}: {one.error}" for one in result.members[1:])
+    error = TeamwrightError("cut-off", f"every member failed: {why}", do=[result.resume_command])
+    return replace(result, stop="cut_off", error=error)

@@ -1,0 +1,272 @@
+"""Remove what is too old to keep: archived teams, finished tasks of shared lists, and finished sessions.
+
+A session goes when nothing in it changed for the stated days, counted back from the newest session and not from the
+clock, no process drives it, no team on disk is its own, and its task list has nothing open. Bounded work a call.
+Knows sessions, teams and leases; knows no session that runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+
+from teamwright.config.settings.merge import load_settings, reads_other_product
+from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.trust.trust_store import TrustStore
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_sessions import LEASE, SessionView
+from teamwright.session.lookup.saved_teams import SavedTeam, all_teams
+from teamwright.session.team_removal import archive_finished_teams
+from teamwright.storage.file_lock import remove_unused_guard
+from teamwright.storage.lease import Lease, lease_held
+from teamwright.storage.paths import Home
+from teamwright.tasks.moves import archive_finished
+from teamwright.tasks.shared_list import is_shared
+from teamwright.tasks.task_list import TaskList
+from teamwright.tasks.task_store import TaskStore
+from teamwright.teams.archive import archive_entry, prune_archive
+from teamwright.teams.catalogue import session_list_name
+from teamwright.teams.status.team_views import task_views
+
+MOST = 20
+"""Sessions that one call removes at most; the next call removes more."""
+
+SHARE = 4
+"""One call removes at most one of so many sessions, and of so many archived teams: a wrong clock costs no more."""
+
+DAY_S = 86_400.0
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def retention_days(home: Home, cwd: Path, settings_file: Path | None = None) -> int:
+    """How long things are kept, by the settings that hold in a directory. Raises CannotStart (`bad-settings`)."""
+    flags = SettingFlags(settings_file=settings_file)
+    trust = TrustStore.load(home).verdict(cwd, compat=reads_other_product(home, flags))
+    return load_settings(home, cwd, flags, trust).retention_days
+
+
+@dataclass(slots=True)
+class PruneResult:
+    """The items that one call removed: ids of sessions, directories of archived teams, and for each shared list the
+    number of tasks that it archived."""
+
+    days: float
+    tasks: dict[str, int] = field(default_factory=dict[str, int])
+    sessions: list[str] = field(default_factory=list[str])
+    teams: list[Path] = field(default_factory=list[Path])
+    finished: list[str] = field(default_factory=list[str])
+    """Names of finished teams that went into the archive."""
+
+    def __str__(self) -> str:
+        """One sentence; empty when nothing was removed."""
+        parts = [
+            f"{len(names)} {word}{'' if len(names) == 1 else 's'} ({', '.join(names[:5])}{', …' * (len(names) > 5)})"
+            for word, names in (
+                ("session", [id[:8] for id in self.sessions]),
+                ("archived team", [path.name for path in self.teams]),
+            )
+            if names
+        ]
+        why = f"not changed for more than {self.days:g} days (setting retention_days)"
+        said = [f"Removed {' and '.join(parts)}: {why}."] if parts else []
+        if self.finished:
+            teams = "1 finished team" if len(self.finished) == 1 else f"{len(self.finished)} finished teams"
+            names = ", ".join(self.finished[:5]) + ", …" * (len(self.finished) > 5)
+            said.append(f"Archived {teams} ({names}): {why}.")
+        for name, count in self.tasks.items():
+            tasks = "1 finished task" if count == 1 else f"{count} finished tasks"
+            said.append(f"Archived {tasks} of the shared list {name}: {why}.")
+        return " ".join(said)
+
+
+async def prune(home: Home, days: float, *, keep: str = "") -> PruneResult:
+    """Remove what is older than so many days; 0 keeps everything. `keep` is the id of a session that stays.
+
+    The age is counted from the newest other session. What cannot be removed stays; nothing is raised.
+    """
+    removed = PruneResult(days)
+    if days <= 0:
+        return removed
+    await asyncio.to_thread(_remove_snapshots, home, time.time() - days * DAY_S, keep)
+    await asyncio.to_thread(_remove_guards, home, time.time() - days * DAY_S)
+    await _archive_tasks(home, removed)
+    sessions = [one for one in await asyncio.to_thread(_sessions, home) if one[1].stem != keep]
+    if not sessions:
+        return removed
+    now = min(time.time(), max(changed for changed, _ in sessions))
+    with suppress(OSError):
+        removed.teams = await asyncio.to_thread(prune_archive, home, days=days, now=now, max_share=SHARE)
+    before = now - days * DAY_S
+    with suppress(TeamwrightError, OSError):
+        removed.finished = [one.team for one in await archive_finished_teams(home, before, SHARE)]
+    for transcript in await asyncio.to_thread(_expired_sessions, home, sessions, before):
+        with suppress(TeamwrightError, OSError):
+            if await asyncio.to_thread(_remove, transcript, before):
+                removed.sessions.append(transcript.stem)
+                await _put_away_list(home, transcript.stem)
+    return removed
+
+
+async def remove_session(home: Home, session: SessionView, *, force: bool = False) -> None:
+    """Remove one session that a person named.
+
+    Raises CannotStart (`session-busy`) while a process drives it, and TeamRefused (`team-refused`) while a team or an
+    open task needs it, unless `force`.
+    """
+    needed = _needed(home)
+    if not force and (
+        needed is None or {session.id, session_list_name(session.id)} & needed or _has_open(home, session.id)
+    ):
+        raise TeamRefused(
+            "team-refused",
+            f"a team or an open task needs session {session.id[:8]}",
+            do=["look: teamwright teams", f"all the same: teamwright sessions rm {session.id[:8]} --force"],
+            note="nothing was removed",
+        )
+    await asyncio.to_thread(_remove, session.path, math.inf)
+    await _put_away_list(home, session.id)
+
+
+def _remove_guards(home: Home, before: float) -> None:
+    """Guards of teams and task lists that are no more, and that no process took for so long."""
+    for kind in ("teams", "tasks"):
+        gone = [one for one in _entries(home.own / "guards" / kind) if not (home.shared / kind / one.name).exists()]
+        for at, _, names in (found for entry in gone for found in os.walk(entry.path, topdown=False)):
+            _remove_old_guards(Path(at), names, before)
+
+
+def _remove_old_guards(directory: Path, names: list[str], before: float) -> None:
+    """The directory goes too when nothing else is in it."""
+    with suppress(OSError):
+        for name in names:
+            if name.endswith(".json") and _changed(directory / name) < before:
+                remove_unused_guard(directory / name)
+        directory.rmdir()
+
+
+async def _archive_tasks(home: Home, removed: PruneResult) -> None:
+    """Of each list that sessions share, what was finished long before its newest change."""
+    for entry in _entries(home.shared / "tasks"):
+        directory = Path(entry.path)
+        if not is_shared(directory):
+            continue
+        with suppress(TeamwrightError, OSError):
+            target = archive_entry(home, entry.name) / "tasks"
+            if count := await archive_finished(TaskStore(directory, home.guard), target, removed.days):
+                removed.tasks[entry.name] = count
+
+
+def _remove_snapshots(home: Home, before: float, keep: str) -> None:
+    """Old snapshots of shells, also of sessions that stay: who still needs one takes it again."""
+    for entry in _entries(home.shell_snapshots):
+        if not entry.name.startswith(f"{keep}.") and _changed(entry.path) < before:
+            with suppress(OSError):
+                os.unlink(entry.path)
+
+
+def _expired_sessions(home: Home, sessions: list[tuple[float, Path]], before: float) -> list[Path]:
+    """The transcripts (there or not) of the sessions that may go, the oldest first; at most MOST and a share."""
+    old = sorted(one for one in sessions if one[0] < before)
+    most = min(MOST, -(-len(sessions) // SHARE))
+    needed = _needed(home) if old else set[str]()
+    found: list[Path] = []
+    for _, transcript in old:
+        if needed is None or len(found) == most:
+            break
+        if {transcript.stem, session_list_name(transcript.stem)} & needed or _has_open(home, transcript.stem):
+            continue
+        if _newest(transcript) < before and not lease_held(transcript.with_suffix("") / LEASE):
+            found.append(transcript)
+    return found
+
+
+def _sessions(home: Home) -> list[tuple[float, Path]]:
+    """All sessions by their transcript (there or not), with the time at which that or the lease was changed."""
+    found: list[tuple[float, Path]] = []
+    for project in _entries(home.own / "projects"):
+        stems = {entry.name.removesuffix(".jsonl") for entry in _entries(project.path)}
+        for stem in filter(_ID.fullmatch, stems):
+            path = f"{project.path}/{stem}"
+            changed = max(_changed(f"{path}.jsonl"), _changed(f"{path}/{LEASE}"))
+            found.append((changed, Path(f"{path}.jsonl")))
+    return found
+
+
+def _needed(home: Home) -> set[str] | None:
+    """Sessions and lists that a team on disk is made of. None: a team cannot be read, so nobody knows."""
+    needed: set[str] = set()
+    for team in all_teams(home):
+        if team.damaged and team.file is None and (home.config(team.directory).exists() or _has_file(home, team)):
+            return None
+        if team.config is not None:
+            needed.add(team.config.lead_session_id)
+        needed.add(team.directory)
+        if team.file is not None:
+            needed |= {team.file.lead.session, Path(team.file.log).parent.name}
+            needed |= {Path(life.transcript).parent.parent.name for life in team.file.incarnation_records.values()}
+    return needed
+
+
+def _has_file(home: Home, team: SavedTeam) -> bool:
+    return home.team_file(team.directory).exists()
+
+
+def _has_open(home: Home, session: str) -> bool:
+    """Whether the session's own list has a task to be done, or one that cannot be read."""
+    return any(task.open for task in task_views(home.tasks(session_list_name(session))))
+
+
+def _newest(transcript: Path) -> float:
+    """When the newest file of the session changed; of one without files, when its directory did."""
+    directory = transcript.with_suffix("")
+    files = [transcript, *(Path(at, name) for at, _, names in os.walk(directory) for name in names)]
+    return max(map(_changed, files)) or _changed(directory)
+
+
+def _remove(transcript: Path, before: float) -> bool:
+    """Remove a session while nobody else can drive it. A kill meanwhile leaves what the next call removes."""
+    directory = transcript.with_suffix("")
+    changed = _changed(directory / LEASE)
+    lease = Lease.take(directory / LEASE, "removed")
+    try:
+        os.utime(directory / LEASE, (changed, changed))  # taking it was no use of the session
+        if _newest(transcript) >= before:
+            return False
+        for copy in transcript.parent.glob(f"{transcript.name}.bad.*"):
+            copy.unlink(missing_ok=True)
+        transcript.unlink(missing_ok=True)
+        shutil.rmtree(directory, ignore_errors=True)
+    finally:
+        lease.release()
+    return not directory.exists()
+
+
+async def _put_away_list(home: Home, session: str) -> None:
+    """The session's own list, on which all is done, goes to the archive."""
+    name = session_list_name(session)
+    if home.tasks(name).is_dir() and not is_shared(home.tasks(name)):
+        await TaskList(home.tasks(name), home.guard).remove_into_archive(archive_entry(home, name) / "tasks")
+
+
+def _changed(path: Path | str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _entries(directory: Path | str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError:
+        return []

@@ -1,0 +1,118 @@
+"""Counts of a run that no file holds: messages sent and seen, calls, the last state of each member.
+
+Fed by events; asked once, when the run's result is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from teamwright.protocol.events import (
+    MemberChanged,
+    MessageDelivered,
+    MessageSent,
+    ModelCallEnded,
+    ModelChanged,
+    TaskChanged,
+    TeamEvent,
+    ToolCalled,
+    TurnEnded,
+)
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.teams.external.participants import UNKNOWN_PROGRAM
+from teamwright.teams.lifecycle import MemberState
+from teamwright.teams.shutdown import USER_CAUSE
+
+EARLY_MOST = 1_000
+"""Messages that are remembered as seen before they were sent; nobody tells of a member's first prompt."""
+
+
+BROKEN = frozenset({"failed", "crashed"})
+"""States of members that ended through an error or a crash."""
+
+
+@dataclass(slots=True)
+class RunCounts:
+    """What has been counted so far. Notices without content are not messages; rounds are the lead's."""
+
+    rounds: int = 0
+    api_ms: int = 0
+    """How long all model calls took, in milliseconds; those side by side add up."""
+    sent: int = 0
+    seen: int = 0
+    calls: int = 0
+    states: dict[str, str] = field(default_factory=dict[str, str])
+    models: dict[str, str] = field(default_factory=dict[str, str])
+    waiting: set[str] = field(default_factory=set[str])
+    early: dict[str, None] = field(default_factory=dict[str, None])
+    """Seen before its sender was heard of: a reader may be faster than the writer's event. The newest are kept."""
+    capped: set[str] = field(default_factory=set[str])
+    """Members whose last turn ended at a cap: they rest, and are not done."""
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    """Why the last turn of a member failed, or its process: an end of a later turn takes it back."""
+    ended: dict[str, str] = field(default_factory=dict[str, str])
+    """Why a member is gone that did not end by itself: it failed, crashed or was stopped. A resume takes it back."""
+    stopped_at_work: set[str] = field(default_factory=set[str])
+    """Those of them that were working, and that a crash, an error or a person ended."""
+
+    tasks: set[str] = field(default_factory=set[str])
+    """Tasks that a member of this session made or changed."""
+
+    def count(self, event: TeamEvent) -> None:
+        """Count an event."""
+        match event:
+            case MessageSent():
+                self._sent(event)
+            case MessageDelivered():
+                known = self.waiting.intersection(event.message_ids)
+                self.seen += len(known)
+                self.waiting -= known
+                self.early |= dict.fromkeys(id for id in event.message_ids if id not in known)
+                while len(self.early) > EARLY_MOST:
+                    del self.early[next(iter(self.early))]
+            case ModelCallEnded(member=member, aside=aside, ms=took):
+                self.rounds += member == LEAD and not aside
+                self.api_ms += took
+            case ToolCalled():
+                self.calls += 1
+            case TaskChanged(member=member) if member != UNKNOWN_PROGRAM and "@" not in member:
+                self.tasks.add(event.task.id)
+            case TurnEnded(member=member):
+                self._ended(member, event)
+            case MemberChanged() | ModelChanged() if event.member != LEAD:
+                if isinstance(event, MemberChanged):
+                    self._changed(event)
+                self.models[event.member] = event.model or self.models.get(event.member, "")
+            case _:
+                pass
+
+    def _ended(self, member: str, turn: TurnEnded) -> None:
+        (self.capped.add if turn.stop == "limit" else self.capped.discard)(member)
+        if turn.stop == "failed":
+            self.failed[member] = turn.detail or "its turn failed"
+        else:
+            self.failed.pop(member, None)
+
+    def _changed(self, event: MemberChanged) -> None:
+        name, before, self.states[event.member] = event.member, self.states.get(event.member), event.state
+        if event.state in BROKEN:
+            self.failed[name] = event.detail or event.state
+        if event.state not in {*BROKEN, MemberState.KILLED}:
+            self.ended.pop(name, None)
+            self.stopped_at_work.discard(name)
+            return
+        self.ended[name] = event.detail or event.state
+        unplanned = event.state in BROKEN or event.detail.startswith(USER_CAUSE)
+        if unplanned and before != MemberState.IDLE:
+            self.stopped_at_work.add(name)
+
+    def _sent(self, event: MessageSent) -> None:
+        if event.wire == "mode_changed" or (event.wire == "idle_notification" and event.summary == "idle"):
+            return  # nobody waits for it to be read
+        self.sent += 1
+        if event.message_id in self.early:
+            del self.early[event.message_id]
+            self.seen += 1
+        else:
+            self.waiting.add(event.message_id)

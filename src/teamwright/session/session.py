@@ -1,0 +1,413 @@
+"""A session while it runs: one lead, its team, its log; prompts in, events and a result out.
+
+Made by `opening`, which fills every port. Leaving the block is the guarantee: no member, job, timer or lock of
+this session is left behind, whatever raised inside. Knows all rooms below; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from shlex import quote
+
+from teamwright.agent.agent import TurnEnd
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.compaction.compaction_state import CompactResult
+from teamwright.approvals.request_queue import RequestQueue
+from teamwright.protocol.errors import ModelFailed, TeamRefused, TeamwrightError
+from teamwright.protocol.events import LimitReached, Notice, RunEnded
+from teamwright.protocol.ids import LEAD, SessionId
+from teamwright.protocol.messages import Block
+from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
+from teamwright.session.command_text import command_with_home
+from teamwright.session.control.stop_listener import StopListener
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.budget_wiring import take_tasks
+from teamwright.session.model_sources import SessionModels
+from teamwright.session.modes import SessionModes
+from teamwright.session.options import Options
+from teamwright.session.reload.reload_config import ConfigReloader
+from teamwright.session.result import MemberResult, Result, Stop, TaskResult, judged
+from teamwright.session.run_counts import RunCounts
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.lease import Lease
+from teamwright.teams.backends.process_hub import ProcessHub
+from teamwright.teams.creation import attach_team
+from teamwright.teams.lead import NEXT_STEP_TEXT, Lead
+from teamwright.teams.lifecycle import ENDED_STATES, MemberState
+from teamwright.teams.mailbox.incoming import starts_turn
+from teamwright.teams.mailbox.ping_pong_guard import has_held_mail
+from teamwright.teams.resume import ResumeResult, resume_members
+from teamwright.teams.shutdown import end_all, suspend_all
+from teamwright.teams.shutdown_requests import ask_to_stop
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.team import SessionTeam
+
+
+@dataclass(slots=True)
+class ShutdownDeadlines:
+    """Timers of shutdown requests, owned by the session (the port of the team's tools)."""
+
+    team: SessionTeam | None = None
+    timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    async def request_stop(self, to: str, reason: str, call: str = "") -> str:
+        """Ask a member to stop; its deadline runs from now. `call` names the call that asks."""
+        if self.team is None:
+            raise TeamRefused("team-refused", "there is no team yet", note="nothing was sent")
+        return await ask_to_stop(self.team, to, reason, self.timers, call=call)
+
+    def cancel(self) -> None:
+        """No deadline outlives the session."""
+        for timer in self.timers:
+            timer.cancel()
+
+
+@dataclass(slots=True)
+class Session:
+    """One session. `run` sees a prompt through; `close` ends everything. Use `opening.open_session`."""
+
+    id: SessionId
+    options: Options
+    lead: Lead
+    team: SessionTeam
+    maker: AgentFactory
+    models: SessionModels
+    log: EventLog
+    lease: Lease
+    requests: RequestQueue
+    deadlines: ShutdownDeadlines
+    jobs: BackgroundJobs
+    outside: StopListener
+    warnings: tuple[str, ...] = ()
+    exchange: ProcessHub | None = None
+    """Where processes of members call."""
+    pruning: asyncio.Task[None] | None = None
+    """Removes sessions that are too old to keep."""
+    tally: RunCounts = field(default_factory=RunCounts)
+    resumed: ResumeResult = field(default_factory=ResumeResult)
+    cut_off: list[str] = field(default_factory=list[str])
+    compactions: set[asyncio.Task[CompactResult]] = field(default_factory=set["asyncio.Task[CompactResult]"])
+    """Those that a person asked for."""
+    started: float = field(default_factory=time.monotonic)
+    reloading: ConfigReloader = field(kw_only=True)
+    """Reads its configuration again."""
+
+    async def run(self, prompt: Sequence[Block]) -> Result:
+        """A prompt until the team is done, or a cap is spent. Members are still there afterwards.
+
+        Cancelling is the caller's: `cancelled` makes the result of it.
+        """
+        # An earlier prompt's answer is none to this one; without a prompt it is what there is to say.
+        self.lead.last_end = TurnEnd("done", "" if prompt else self.lead.agent.conversation.text_since(0))
+        begun = self.lead.agent.conversation.message_count
+        self.lead.refusal_reason = ""
+        if prompt:
+            self.lead.add_prompt(prompt)
+        minutes = self.maker.purse.budget.minutes
+        cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed()))
+        try:
+            async with cap:
+                end = await self.lead.run_until_done(self._tasks_open)
+        except TimeoutError:
+            if not cap.expired():
+                raise  # a program's model raised it: no cap is spent
+            self.maker.purse.out_of_time()
+            end = TurnEnd("limit", self.lead.last_end.text, limit="time")
+        except TeamwrightError as problem:
+            problem.do = (*problem.do, self.resume_command)
+            return await self.result("failed", self.lead.last_end.text, error=problem)
+        if self.lead.refusal_reason:
+            refused = TeamRefused("hook-refused", f"a hook refused the prompt: {self.lead.refusal_reason}")
+            return await self.result("failed", end.text, error=refused)
+        if end.stop == "limit" and not end.text:  # what was said before that turn is the partial answer
+            end = replace(end, text=self.lead.agent.conversation.text_since(begun))
+        return await self.result_of_turn(end)
+
+    async def result_of_turn(self, end: TurnEnd) -> Result:
+        """The result of how the lead's last turn ended."""
+        if end.stop == "limit":
+            detail = end.reason.removeprefix("budget_exceeded: ") or f"the cap on {end.limit} is spent"
+            self.log.emit(LimitReached(member=LEAD, limit=end.limit, detail=detail))
+            return replace(await self.result("limit", end.text, limit=end.limit), limit_detail=detail)
+        if (failure := end.failure) is not None:
+            slug = failure.slug if failure.before_first_reply or failure.slug not in _START_SLUGS else "model-failed"
+            error = ModelFailed(slug, failure.what, looked_at=failure.looked_at, do=[*failure.do, self.resume_command])
+            return await self.result("failed", end.text, error=error)
+        return await self.result("done", end.text)
+
+    async def result(self, stop: Stop, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:
+        """What a run gives back, from the purse, the list and the counts."""
+        purse = self.maker.purse
+        tasks = await self.task_lines()
+        if stop == "done" and self.cut_off:
+            stop = "cut_off"
+        made = Result(
+            text=text,
+            stop=stop,
+            usage=purse.total,
+            by_member=dict(purse.by_member),
+            tasks=tasks,
+            denials=tuple(self._denials()),
+            resume_command=self.resume_command,
+            session_id=self.id,
+            team=self.team.name,
+            members=self._member_lines(),
+            turns=self.tally.rounds,
+            duration_ms=int(self._elapsed() * 1000),
+            api_ms=self.tally.api_ms,
+            limit=limit,
+            end=self.lead.last_end.answer_end,
+            cut_off=tuple(self.cut_off),
+            messages_sent=self.tally.sent,
+            messages_seen=self.tally.seen,
+            messages_undelivered=len(self.tally.waiting),
+            error=error,
+        )
+        detail = limit or (error.what if error is not None else "")
+        self.log.emit(RunEnded(member=LEAD, stop=made.stop, text=text, usage=made.usage, detail=detail))
+        return made
+
+    async def end_members(self, result: Result) -> Result:
+        """End the members; return the result with the names of those that were cut off at work.
+
+        After a run that is done members end, unless a task is open, the ping-pong guard keeps mail, or one owes a turn
+        that its model's service refused. After any other run they keep their places, and no end is waited for. One that
+        crashed or was stopped at work is cut off too while a task is open.
+        """
+        if result.stop == "done":
+            owes = any(mate.owes_turn for mate in self.team.running_members)
+            await self.finish(keep=owes or await has_held_mail(self.team) or await self._tasks_open())
+        else:
+            await self.stop_members(keep=True)
+        if self.tally.stopped_at_work and await self._tasks_open():
+            self.cut_off += sorted(self.tally.stopped_at_work - set(self.cut_off))
+        purse = self.maker.purse
+        settled = replace(
+            result,
+            cut_off=tuple(self.cut_off),
+            usage=purse.total,
+            by_member=dict(purse.by_member),
+            members=self._member_lines(),
+            tasks=await self.task_lines(),
+            duration_ms=int(self._elapsed() * 1000),
+            api_ms=self.tally.api_ms,
+            messages_sent=self.tally.sent,
+            messages_seen=self.tally.seen,
+            messages_undelivered=len(self.tally.waiting),
+        )
+        return judged(settled)
+
+    async def _tasks_open(self) -> bool:
+        return any(task.status != "completed" and not task.others for task in await self.task_lines())
+
+    async def resume_team(self, directory: str, why: str) -> None:
+        """Lead the team on disk in that directory and bring its members back; the lead is told with its next words.
+
+        Raises TeamRefused while somebody leads it, StorageError, LockTimeout.
+        """
+        await attach_team(self.team, directory)
+        await take_tasks(self.maker.purse, self.team)
+        if not self.lead.owes_answer:
+            await self.team.tasks.finish_drafts(LEAD)  # its last turn ended, if only because it was killed
+        repaired = len(self.lead.agent.conversation.unanswered_calls())
+        back = await resume_members(self.team, self.deadlines.timers)
+        self.resumed = replace(back, repaired=back.repaired + repaired)
+        gone = ", ".join(self.resumed.gone)
+        lines = [
+            why,
+            *([f"No longer in the team: {gone}."] if gone else []),
+            *await self.lead.status_lines(),
+            NEXT_STEP_TEXT,
+        ]
+        self.lead.add_note("\n".join(lines))
+
+    async def has_work(self) -> bool:
+        """Whether there is something to go on with though nobody says a word: an owed answer, members, mail."""
+        desk = self.team.lead_mail
+        waits = self.lead.owes_answer or bool(self.team.running_members) or bool(self.lead.queue)
+        return waits or (desk is not None and bool(await desk.next_mail()))
+
+    async def task_lines(self) -> tuple[TaskResult, ...]:
+        """The tasks of the list that is shared now."""
+        tasks, shared = self.team.tasks, bool(self.team.external.shared_list)
+        all_of_them = await tasks.all()
+        others = {t.id for t in all_of_them if shared and (t.id not in self.tally.tasks or "@" in (t.owner or ""))}
+        lines = [
+            TaskResult(t.id, t.subject, str(t.status), t.owner, tasks.is_unverified(t), t.id in others)
+            for t in all_of_them
+        ]
+        damaged = {one.id: TaskResult(one.id, str(one), "damaged") for one in tasks.store.damaged_tasks()}
+        return (*(line for line in lines if line.id not in damaged), *damaged.values())
+
+    async def stop_members(self, cause: str = "the run has ended", *, keep: bool = False) -> list[str]:
+        """End all members; those that were at work are listed as cut off. With `keep` a resume brings them back."""
+        self.deadlines.cancel()
+        capped = [
+            mate.name
+            for mate in self.team.running_members
+            if self.maker.purse.spent_cap and mate.name in self.tally.capped
+        ]
+        cut = await (suspend_all if keep else end_all)(self.team, cause)
+        cut += [name for name in capped if name not in cut]  # the run's cap reached them before its end did
+        self.cut_off += cut
+        return cut
+
+    async def finish(self, *, keep: bool = False) -> list[str]:
+        """Let turns that run come to their end, up to `goodbye_s`, then end all; the names that were cut off.
+
+        With `keep` everybody keeps its place, and a resume brings them back: nobody is asked to stop for good only
+        because the session is left.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.team.settings.shutdown_timeout_s):
+                while self.team.busy_members() or self.agents.has_background_runs():
+                    self.team.changed.clear()
+                    await self.team.changed.wait()
+        return await self.stop_members(keep=keep)
+
+    @property
+    def agents(self) -> Subagents:
+        """The sub-agents of the session."""
+        return self.maker.kit.agents
+
+    @property
+    def permission_mode(self) -> str:
+        """The mode that the lead is in."""
+        return str(self.modes.mode)
+
+    @property
+    def modes(self) -> SessionModes:
+        """The modes of the lead and of its members."""
+        maker = self.maker
+        return SessionModes(maker, self.team, self.lead.agent, maker.home.session(maker.cwd, self.id))
+
+    async def close(self) -> None:
+        """End everything that this session started; members who are still there keep their places for a resume.
+
+        May be called twice.
+        """
+        await self.maker.plans.close()
+        for compaction in self.compactions:
+            compaction.cancel()
+        await self.agents.end_background()
+        self.requests.close("the session has ended")
+        await self.stop_members("the session has ended", keep=True)
+        if self.maker.kit.hooking is not None:
+            reason = "prompt_input_exit" if self.options.interactive else "other"
+            await self.maker.kit.hooking.fire_end(reason, self.permission_mode)
+        await self.outside.close()
+        if self.exchange is not None:
+            await self.exchange.close()
+        if self.requests.strangers is not None:
+            await self.requests.strangers.close()
+        await self.agents.close()
+        if self.maker.kit.serving is not None:
+            await self.maker.kit.serving.close()
+        await self.jobs.close()
+        if self.team.exists and self.team.implicit:
+            await self._leave_implicit()
+        self.lead.agent.conversation.close()
+        await self.models.aclose()
+        if self.pruning is not None:
+            await asyncio.wait({self.pruning})  # it logs what it removed
+        self.log.close()
+        self.lease.release()
+
+    async def archive_team(self, name: str) -> None:
+        """Move a team of that name whose lead is gone into the archive, whatever is open in it."""
+        for directory in await self.find_archivable_teams(name):
+            await self.team.teams.delete(directory)
+
+    async def find_archivable_teams(self, name: str) -> list[str]:
+        """Directories of the teams of that name whose lead is gone."""
+        teams = self.team.teams
+        named = [team.directory for team in await teams.list() if team.config.name == name]
+        return [directory for directory in named if not teams.is_lead_alive(directory)]
+
+    def remove_files(self) -> None:
+        """Remove the session's files: it was opened, and what it was for could not begin. Only after `close`."""
+        home, cwd = self.maker.home, self.maker.cwd
+        shutil.rmtree(home.session(cwd, self.id), ignore_errors=True)
+        home.transcript(cwd, self.id).unlink(missing_ok=True)
+
+    async def _leave_implicit(self) -> None:
+        """The session's own team goes when nobody has a place in it and nothing is open."""
+        if self.team.external.files_removed or (await self.team.roster.read()).teammates:
+            return
+        shared = self.team.external.shared_list
+        still_open = not shared and [task for task in await self.team.tasks.all() if task.status != "completed"]
+        damaged = not shared and self.team.tasks.store.damaged_tasks()
+        unread = await self.team.inbox(LEAD).unread()
+        if not still_open and not damaged and not any(starts_turn(entry) for entry in unread):
+            await self.team.teams.delete(self.team.directory)
+            self.team.forget()
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on with this session: by the name of its team, where members keep their places."""
+        team = self.team
+        kept = any(
+            m.state not in ENDED_STATES or m.state is MemberState.SUSPENDED or m.keeps_place
+            for m in team.members.values()
+        )
+        by_name = kept and not team.implicit and not team.name.startswith("-")
+        return command_with_home(f"teamwright resume {quote(team.name) if by_name else self.id[:8]}", self.options.home)
+
+    def warn(self, text: str) -> None:
+        """Tell surfaces something that no member did."""
+        self.log.emit(Notice(member=LEAD, text=text, level="warning"))
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    def _denials(self) -> list[dict[str, object]]:
+        return [
+            {
+                "tool_name": d.tool,
+                "tool_use_id": d.tool_use_id,
+                "tool_input": d.input,
+                "member": d.member,
+                "rule": d.rule,
+                "reason": d.reason,
+            }
+            for d in self.maker.denials
+        ]
+
+    def _ended(self, name: str) -> str:
+        """Why a member is gone that did not end by itself, nor with the run; empty for any other."""
+        tally = self.tally
+        return tally.ended.get(name, "") if name in tally.stopped_at_work or name not in self.cut_off else ""
+
+    def _member_lines(self) -> tuple[MemberResult, ...]:
+        purse, failed, used = self.maker.purse, self.tally.failed, self.maker.purse.with_subagents
+        lead = MemberResult(
+            LEAD,
+            "lead",
+            self.lead.agent.model.card.name,
+            used.get(LEAD, Usage()),
+            self.lead.turns,
+            purse.context.get(LEAD, 0),
+        )
+        others = [
+            MemberResult(
+                name,
+                "failed" if state == "completed" and name in failed else state,
+                self.tally.models.get(name, ""),
+                used.get(name, Usage()),
+                context=purse.context.get(name, 0),
+                error=failed.get(name, ""),
+                ended=self._ended(name),
+            )
+            for name, state in self.tally.states.items()
+        ]
+        return (lead, *others)
+
+
+_START_SLUGS = frozenset({"wrong-key", "no-access", "unknown-model", "no-network"})
+"""Failures that mean *cannot start* as long as nothing was ever answered; later they are failures."""

@@ -1,0 +1,268 @@
+"""The hooks of a session: every agent gets its own of them, and what is nobody's call is fired here.
+
+Fills the ports of `tools` and of the queue of requests. Knows the rooms below and settings; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.agent_hooks import AgentHooks
+from teamwright.agent.permission_gate import Denial
+from teamwright.agent.toolbox import PreparedCall
+from teamwright.hooks import payload
+from teamwright.hooks.agent_starts import FILE_NAME, AgentStarts
+from teamwright.hooks.hook_index import (
+    NOTIFICATION,
+    PERMISSION,
+    SESSION_END,
+    SESSION_START,
+    SUBAGENT_STOP,
+    TASK_COMPLETED,
+    TASK_CREATED,
+    HookIndex,
+    HookSpec,
+)
+from teamwright.hooks.hook_outcome import HookOutcome
+from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
+from teamwright.hooks.payload import HookAgent
+from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Question
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
+from teamwright.teams.lead import Lead
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.tasks.task_port import CompletionReview
+
+CRASHED = "crashed"
+"""How an agent ended whose process was killed: told when its session goes on."""
+
+
+def _no_hooks() -> None:
+    """Nobody asks hooks."""
+
+
+def _no_hooks_of(_agent_type: str) -> Sequence[HookSpec]:
+    return ()
+
+
+_ASKED = {"question": "question_prompt"}
+
+
+@dataclass(slots=True)
+class SessionHooks:
+    """All hooks of one session. `directory` is the session's; `agents` are the hooks of those that live, by name."""
+
+    hooks: HookRunner
+    identity: HookAgent
+    directory: Path
+    emit: Emit
+    agents: WeakKeyDictionary[AgentHooks, str] = field(default_factory=WeakKeyDictionary[AgentHooks, str])
+    runs_own: bool = True
+    """Whether hooks of agent definitions run."""
+    ask_hooks: Callable[[], None] = _no_hooks
+    """Has hooks asked about requests from now on."""
+    own_of: Callable[[str], Sequence[HookSpec]] = _no_hooks_of
+    """The hooks of an agent type's definition."""
+    _starts: AgentStarts | None = None
+    _open: bool = False
+
+    @property
+    def starts(self) -> AgentStarts | None:
+        """Where starts are noted until their stop; None where no hook is for an end."""
+        return self._starts_for(self.hooks)
+
+    def _starts_for(self, hooks: HookRunner) -> AgentStarts | None:
+        if self._starts is None and hooks.wants(SUBAGENT_STOP, SESSION_END):
+            self._starts = AgentStarts(self.directory / FILE_NAME)
+        return self._starts
+
+    # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def attach(
+        self, agent: Agent, who: HookAgent, shown: str, denials: list[Denial], own: Sequence[HookSpec] = ()
+    ) -> Agent:
+        """Give the agent its hooks: the session's, and `own`, which run for it alone.
+
+        `shown` is who asks, as people read it; `denials` takes what hooks refuse.
+        """
+        hooks = self.with_own(own)
+        if not hooks.index.hooks:
+            return agent
+        toolbox = agent.toolbox
+
+        def denied(call: PreparedCall, rule: str, reason: str) -> None:
+            given = call.input.model_dump(exclude_unset=True)
+            denials.append(Denial(shown, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
+
+        def mode() -> str:
+            return str(agent.policy.display_mode)
+
+        made = AgentHooks(hooks, who, lambda: toolbox.workplace.cwd, mode, denied, self._starts_for(hooks))
+        agent.hooks = made
+        self.agents[made] = shown  # sub-agents may be called alike: each keeps its own
+        if made.wrap is not None:
+            toolbox.wrap_steps(made.wrap)
+        return agent
+
+    def _of(self, shown: str) -> AgentHooks | None:
+        """The hooks of an agent that lives, as people read its name."""
+        return next((hooks for hooks, name in list(self.agents.items()) if name == shown), None)
+
+    def with_own(self, own: Sequence[HookSpec]) -> HookRunner:
+        """The session's hooks, with those that one agent has besides, unless all hooks are switched off."""
+        if not own or not self.runs_own:
+            return self.hooks
+        made = replace(self.hooks, index=HookIndex((*self.hooks.index.hooks, *own)))
+        if made.wants(PERMISSION):
+            self.ask_hooks()
+        return made
+
+    async def answer(self, question: Question) -> PermissionAnswer | None:
+        """What hooks say to a request, before anybody is asked; None leaves it to the others."""
+        own = self._of(question.member)
+        if own is None or question.kind != "permission":
+            return None  # plans and questions are for those that they were put to
+        from teamwright.permissions.updates import to_wire
+
+        updates = [to_wire(one) for one in question.suggestions]
+        asked = payload.permission_request(question.tool, question.input, question.tool_use_id, updates)
+        reply = (await own.fire(PERMISSION, lambda: asked, question.tool)).answer
+        if reply is None:
+            return None
+        granted = tuple(self._granted(update, question.member) for update in reply.updates) if reply.allowed else ()
+        whole = tuple(update for update in granted if update is not None)
+        return PermissionAnswer(reply.allowed, "hook", reply.message, input=reply.input, updates=whole)
+
+    def _granted(self, update: Mapping[str, Any], member: str) -> PermissionUpdate | None:
+        from teamwright.permissions.updates import from_wire
+
+        try:
+            return from_wire(update)
+        except TeamwrightError as problem:
+            text = f"a hook would grant what is not understood: {problem.what}"
+            self.emit(Notice(member=member, text=text, level="warning"))
+            return None
+
+    # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def after_task_created(self, name: str, task: Task, team: SessionTeam) -> str:
+        """Why hooks do not want a task that a member would add; empty when they do."""
+        said = await self._of_task(TASK_CREATED, name, task, team)
+        return said.reason if said.blocked else ""
+
+    async def before_task_completed(self, name: str, task: Task, team: SessionTeam) -> CompletionReview:
+        """Whether a task may be completed; a hook may end the teammate that would."""
+        said = await self._of_task(TASK_COMPLETED, name, task, team)
+        if said.halted and (mate := team.find(name)) is not None:
+            mate.end_cause = mate.end_cause or f"ended by a hook: {said.halt_reason}"
+        return CompletionReview(
+            said.halt_reason if said.halted else said.reason if said.blocked else "", ends_turn=said.halted
+        )
+
+    async def _of_task(self, event: str, name: str, task: Task, team: SessionTeam) -> HookOutcome:
+        own = self._of(name)
+        if own is None:
+            return HookOutcome()
+        told = payload.task_event(task.id, task.subject, task.description, name, team.name)
+        return await own.fire(event, lambda: told)
+
+    # ── the session ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def fire_start(self, source: str, lead: Lead) -> None:
+        """The session begins or goes on: first what a kill left without its stop, then this start's hooks."""
+        if source == "resume":
+            await self.stop_crashed(self.directory)
+        if not self.hooks.wants(SESSION_START, SESSION_END):
+            return
+        self._open = True
+        if self.starts is not None:
+            self.starts.record_start(self.identity)
+        said = await lead.agent.hooks.fire(
+            SESSION_START, lambda: payload.session_start(source, lead.agent.model.card.name), source
+        )
+        for context in said.contexts:
+            lead.add_note(escape_tags(context))
+
+    async def stop_crashed(self, *directories: Path) -> None:
+        """Fire the stops of those whose process was killed, of the sessions in these directories."""
+        left: list[HookAgent] = []
+        for directory in directories:
+            if not (directory / FILE_NAME).exists():
+                continue
+            ledger = AgentStarts(directory / FILE_NAME)
+            found = ledger.unstopped()
+            for who in found:
+                ledger.record_stop(who)
+            ledger.close()
+            left += found
+        await asyncio.gather(*(self._crashed(who) for who in left))
+
+    async def _crashed(self, who: HookAgent) -> None:
+        told = payload.common_fields(who, self.hooks.environment.project, "")
+        if who.kind == payload.LEAD:
+            await self.hooks.fire(SESSION_END, {**told, **payload.session_end("other", CRASHED)}, ("other",))
+        else:
+            detail = "its process was killed"
+            told |= payload.subagent_stop(who, "", CRASHED, detail)
+            await self.with_own(self.own_of(who.agent_type)).fire(SUBAGENT_STOP, told, (who.agent_type,))
+
+    async def fire_end(self, reason: str, mode: str) -> None:
+        """The session is over: its end hooks, then those that nobody waits for. May be called twice."""
+        if self._open:
+            self._open = False
+            if self.starts is not None:
+                self.starts.record_stop(self.identity)
+            told = {
+                **payload.common_fields(self.identity, self.hooks.environment.project, mode),
+                **payload.session_end(reason),
+            }
+            await self.hooks.fire(SESSION_END, told, (reason,))
+        await self.hooks.close()
+        if self._starts is not None:
+            self._starts.close()
+
+    # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def notify(self, event: TeamEvent) -> None:
+        """Fire `Notification` for what a person should look at; nobody waits for it."""
+        match event:
+            case RequestOpened():
+                kind = _ASKED.get(event.kind, "permission_prompt")
+                self._notify(kind, f"{_name(event.member)} asks: {event.tool} {event.what.split(chr(10), 1)[0][:200]}")
+            case RunEnded(stop="done"):
+                self._notify("idle_prompt", "The lead has answered and waits for your words.")
+            case RunEnded():
+                self._notify("run_failed", f"The run ended ({event.stop}): {event.detail}")
+            case _:
+                pass
+
+    def _notify(self, kind: str, message: str) -> None:
+        own = self._of(LEAD)
+        if own is not None:
+            firing = own.fire(NOTIFICATION, lambda: payload.notification(kind, message), kind)
+            self.hooks.run_in_background(firing, f"hooks of {NOTIFICATION}")
+
+
+def _name(member: str) -> str:
+    return "lead" if member == LEAD else member
+
+
+def make_session_hooks(
+    book: HookIndex, place: HookEnvironment, who: HookAgent, directory: Path, emit: Emit
+) -> SessionHooks:
+    """The hooks of a session; what they say to people, and what is wrong with them, are notices."""
+
+    def tell(text: str, level: str) -> None:
+        emit(Notice(member=LEAD, text=text, level=level))
+
+    return SessionHooks(HookRunner(book, place, tell), who, directory, emit)

@@ -1,0 +1,35 @@
+"""A person's own shell command in a session: run where the lead's commands run, shown, and kept for the lead to read.
+
+Nobody is asked, for the person typed it. Knows the lead's tools; wakes nobody.
+"""
+
+from __future__ import annotations
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.tool import ToolContext
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.messages import message_text
+from teamwright.tools.shell.bash import BashInput
+
+SHOWN = 4_000
+"""Characters of output that a person is shown; the lead reads as much as of its own commands."""
+
+
+async def run_shell_command(agent: Agent, command: str) -> str:
+    """Run it; what the lead reads of it with its next words."""
+    tool = next((tool for tool in agent.toolbox.tools if tool.name == "Bash"), None)
+    if tool is None:
+        return f"The user wanted to run {escape_tags(command)}, and commands are switched off here."
+    call = BashInput.model_validate({"command": command}).mark_typed_by_person()
+    ctx = ToolContext(LEAD, agent.toolbox.workplace)
+    await tool.find_facts(call, ctx)
+    tool.access(call, ctx)
+    result = await tool.run(call, ctx)
+    output = result.content if isinstance(result.content, str) else message_text(list(result.content))
+    left = len(output) - SHOWN
+    shown = f"{output[:SHOWN]}\n… {left:,} more characters, which the lead reads" if left > 0 else output
+    agent.emit(Notice(member="user", text=f"! {command}\n{shown}", level="shell"))
+    said = f"<bash-input>{escape_tags(command)}</bash-input>\n<bash-output>{escape_tags(output)}</bash-output>"
+    return f"The user ran a command.\n{said}"

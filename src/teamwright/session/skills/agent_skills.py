@@ -1,0 +1,62 @@
+"""What an agent begins with by its definition: the texts of skills, and what agents of its kind remember.
+
+Its policy is given the directory of its memory, and nothing else. Knows definitions, shelves and policies; makes no
+agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.agent.agent_type import AgentType
+from teamwright.agent.tool import AnyTool
+from teamwright.permissions.decide import Policy
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.skills.agent_memory import memory_directory, memory_prompt, parse_scope
+from teamwright.skills.skill_catalog import SkillCatalog
+from teamwright.tools.skill.skill_tool import SkillTool
+
+
+def with_skills(
+    kind: AgentType, policy: Policy, shelf: SkillCatalog, home: Path, emit: Emit, *, otherwise: str = ""
+) -> AgentType:
+    """The kind with its skills and its memory in its words. What cannot be had is left out, and told.
+
+    `policy` is the agent's own: from now on it may read and write the memory. `home` is the user's state root;
+    `otherwise` are the words of a kind that has none.
+    """
+    if kind.memory is None and not kind.skills:
+        return kind
+    texts, missing = shelf.preload(kind.skills)
+    for what in missing:
+        _warn(emit, f"the agent type {kind.name} begins without a skill: {what}")
+    parts = (kind.prompt or otherwise, texts, _memory(kind, policy, home, emit))
+    return replace(kind, prompt="\n\n".join(part for part in parts if part))
+
+
+def _memory(kind: AgentType, policy: Policy, home: Path, emit: Emit) -> str:
+    if kind.memory is None:
+        return ""
+    root = policy.scope.base
+    try:
+        told = memory_prompt(kind.memory, kind.name, root, home)
+        policy.memory_directory = memory_directory(parse_scope(kind.memory), kind.name, root, home)
+    except UsageError as problem:
+        _warn(emit, f"the agent type {kind.name} begins without memory: {problem.what}")
+        return ""
+    return told
+
+
+def without_subagent_skills(tools: Sequence[AnyTool]) -> list[AnyTool]:
+    """The tools of an agent: who may start no sub-agent starts none by a skill either."""
+    if any(tool.name == "Agent" for tool in tools):
+        return list(tools)
+    return [tool.without_fork() if isinstance(tool, SkillTool) else tool for tool in tools]
+
+
+def _warn(emit: Emit, text: str) -> None:
+    emit(Notice(member=LEAD, text=text, level="warning"))

@@ -1,0 +1,152 @@
+"""From a command to words: arguments put in, its shell lines run, the files that it names attached.
+
+Shell lines go the way of every Bash call of the lead: hooks, rules, questions, the log. Files are attached that the
+lead may read without a question. Knows sessions; starts no turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from teamwright.permissions.rules import Rule, parse_rules
+from teamwright.permissions.verdict import Access, Verdict
+from teamwright.protocol.errors import StorageError, UsageError
+from teamwright.protocol.ids import message_id
+from teamwright.protocol.messages import Block, ToolCall, text_block
+from teamwright.protocol.values import dataclass
+from teamwright.session.prompt_input import read_attachment
+from teamwright.session.session import Session
+from teamwright.skills.command_template import (
+    MAX_PIECES,
+    CommandArguments,
+    TemplatePiece,
+    UnsafeArgument,
+    fill_pieces,
+    split_template,
+)
+from teamwright.skills.skill_definition import SkillDefinition
+from teamwright.tools.skill.skill_tool import directory_variables
+
+_TAIL = ".,;:!?)]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCall:
+    """A command that a person called, with its arguments; `before` is what stdin brought."""
+
+    recipe: SkillDefinition
+    arguments: str = ""
+    before: str = ""
+
+    @property
+    def line(self) -> str:
+        """As it was typed."""
+        return f"/{self.recipe.name} {self.arguments}".strip()
+
+
+def rules_of(session: Session, recipe: SkillDefinition) -> tuple[Rule, ...]:
+    """The calls that the command allows, as rules. Raises UsageError for one that is none.
+
+    Those of a repository that a person trusted answer for the git commands that they name; those of a plugin do not.
+    """
+    base = session.maker.policy.scope.base
+    own = not recipe.is_from_repository
+    trusted = recipe.is_from_repository and not recipe.location.startswith("plugin ")
+    source = f"/{recipe.name}"
+    return tuple(parse_rules(recipe.allowed_tools, Verdict.ALLOW, source, base, by_user=own, trusted=trusted))
+
+
+async def prepare_prompt(session: Session, called: CommandCall) -> list[Block]:
+    """The words that the command stands for. Raises UsageError when it may not, or cannot, be called.
+
+    A shell line that is refused ends it: nothing is told then. One that fails is told with its exit code.
+    """
+    recipe = called.recipe
+    body = await asyncio.to_thread(session.maker.kit.shelf.read_body, recipe)
+    parts = await asyncio.to_thread(split_template, body)
+    busy = [part for part in parts if part.kind != "text"]
+    if len(busy) > MAX_PIECES:
+        what = f"/{recipe.name} has {len(busy)} shell lines and files; {MAX_PIECES} is the most"
+        raise UsageError("usage", what, looked_at=[("file", str(recipe.file))], note="nothing was run")
+    try:
+        parts = fill_pieces(parts, CommandArguments.parse(called.arguments, directory_variables(recipe)))
+    except UnsafeArgument as problem:
+        raise UsageError(
+            "usage",
+            f"/{recipe.name} puts its arguments into a shell line, which takes plain words only",
+            looked_at=[("argument", str(problem)[:80])],
+            do=["leave out quotes, parentheses and other signs that a shell reads"],
+            note="nothing was run",
+        ) from None
+    text, files = await _assemble(session, called, parts)
+    blocks = [text_block(part) for part in (called.before.strip("\n"), text) if part.strip()]
+    return [*blocks, *await asyncio.to_thread(_attachments, session, files)]
+
+
+async def _assemble(session: Session, called: CommandCall, parts: Sequence[TemplatePiece]) -> tuple[str, list[str]]:
+    """The text with what its shell lines printed, and the names of files in it."""
+    told: list[str] = []
+    files: list[str] = []
+    for part in parts:
+        match part.kind:
+            case "shell":
+                told.append(await _shell_output(session, called.recipe, part.text))
+            case "file":
+                files.append(part.text)
+                told.append(f"@{part.text}")
+            case _:
+                told.append(part.text)
+    text = "".join(told).strip()
+    if not text and not files:
+        raise UsageError("usage", f"/{called.recipe.name} says nothing", looked_at=[("file", str(called.recipe.file))])
+    return text, files
+
+
+async def _shell_output(session: Session, recipe: SkillDefinition, command: str) -> str:
+    """What a shell line prints. Raises UsageError when it was not allowed."""
+    denied = len(session.maker.denials)
+    use = f"command_{message_id()}"
+    call = ToolCall(use, "Bash", {"command": command, "description": f"for /{recipe.name}"})
+    result = await session.lead.agent.toolbox.run_call(call)
+    text = result.content if isinstance(result.content, str) else "".join(b.get("text", "") for b in result.content)
+    refused = next((one for one in session.maker.denials[denied:] if one.tool_use_id == use), None)
+    if refused is not None:
+        mere = refused.rule.startswith("mode ")  # nothing forbids it, so that a rule may allow it
+        raise UsageError(
+            "usage",
+            f"a shell line of /{recipe.name} was not allowed: {refused.reason.rstrip('.')}",
+            looked_at=[("command", " ".join(command.split())[:200]), ("rule", refused.rule)],
+            do=[f"allowed-tools: Bash({command.split()[0]}:*) in {recipe.file} would allow it"] if mere else [],
+            note="nothing was sent",
+        )
+    return text
+
+
+def _attachments(session: Session, names: Sequence[str]) -> list[Block]:
+    """The files as blocks, each once; for one that may not be read, a sentence. Names without a file are words."""
+    cwd = session.maker.cwd
+    found: dict[Path, Block] = {}
+    for name in names:
+        path = next((p for form in (name, name.rstrip(_TAIL)) if (p := _file(form, cwd)) is not None), None)
+        if path is None or path in found:
+            continue
+        access = Access(reads=(path,))
+        if session.maker.policy.decide("Read", access).verdict is not Verdict.ALLOW:
+            found[path] = text_block(f"[@{name} was not attached: the lead may not read it without a question]")
+            continue
+        try:
+            found[path] = read_attachment(path, cwd)
+        except (UsageError, StorageError) as problem:
+            found[path] = text_block(f"[@{name} was not attached: {problem.what}]")
+    return list(found.values())
+
+
+def _file(name: str, cwd: Path) -> Path | None:
+    try:
+        path = Path(os.path.realpath(cwd / os.path.expanduser(name)))
+        return path if name and path.is_file() else None
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,194 @@
+"""A command that a person calls, from the terminal, from a flag or from a program: told to the lead, or run apart.
+
+One way for all faces. Knows sessions, shelves and how words are prepared; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from teamwright.agent.agent import Agent, TurnEnd
+from teamwright.hooks.hook_index import USER_PROMPT
+from teamwright.hooks.payload import user_prompt_submit
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
+from teamwright.protocol.messages import Block, message_text
+from teamwright.protocol.values import dataclass
+from teamwright.session.model_sources import require_price
+from teamwright.session.result import Result
+from teamwright.session.session import Session
+from teamwright.session.skills.prepare_command import CommandCall, prepare_prompt, rules_of
+from teamwright.session.skills.slash_command import parse_slash_command
+from teamwright.session.skills.turn_grants import TurnGrants
+from teamwright.skills.skill_definition import SkillDefinition
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.subagents.ports import CallRef
+from teamwright.teams.subagents.run import SubagentRun
+
+__all__ = ["CommandInfo", "call_command", "find_command", "list_commands", "parse_slash_command", "run_command"]
+
+SUBAGENT = "general-purpose"
+
+_OUT_OF_TIME = TurnEnd("limit", limit="time")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandInfo:
+    """A command as it is listed: `/name`, its arguments, what it does, where it comes from."""
+
+    name: str
+    hint: str
+    about: str
+    place: str
+
+
+def list_commands(session: Session) -> list[CommandInfo]:
+    """The commands and skills that a person may call here, by name."""
+    found = session.maker.kit.shelf.for_users
+    return [CommandInfo(f"/{one.name}", one.argument_hint, one.one_line, one.location) for one in found]
+
+
+def offered_names(session: Session) -> dict[str, list[str]]:
+    """Return what a program finds here, by kind: slash commands without the slash, agent types, skills."""
+    maker = session.maker
+    return {
+        "slash_commands": [one.name.removeprefix("/") for one in list_commands(session)],
+        "agents": [name for name in maker.resolver.agent_types.active() if maker.policies.may_start(name)],
+        "skills": [one.name for one in maker.kit.shelf.callable_skills if one.kind == "skill"],
+    }
+
+
+def find_command(session: Session, name: str) -> SkillDefinition:
+    """The command of that name. Raises UsageError with the nearest and the others."""
+    return session.maker.kit.shelf.get_command(name.removeprefix("/"))
+
+
+async def call_command(session: Session, name: str, arguments: str) -> str:
+    """Call a command while the session lives: the lead is told, and works on it; or a sub-agent answers.
+
+    Returns the sub-agent's answer, or nothing. Raises TeamwrightError; then nobody was told anything.
+    """
+    called = CommandCall(find_command(session, name), arguments)
+    if called.recipe.runs_in_subagent:
+        run = await _run_in_subagent(session, called)
+        if run.background:
+            return f"{called.line} runs in the background as {run.id}; the lead is notified when it ends."
+        end = _end_of(session, called, run)
+        return end.text or end.explanation or "(the sub-agent said nothing)"
+    hold, words = await _words(session, called)
+    hold.begin()
+    session.lead.add_prompt(words)
+    return ""
+
+
+async def run_command(session: Session, name: str, arguments: str, before: str = "") -> Result:
+    """Call a command and see it through, as `Session.run` does with a prompt. `before` is what stdin brought.
+
+    Raises TeamwrightError when it cannot be called; then nobody was told anything.
+    """
+    called = CommandCall(find_command(session, name), arguments, before)
+    if called.recipe.runs_in_subagent:
+        run = await _wait_for_subagent(session, _run_in_subagent(session, called))
+        if run is not None and run.background:
+            return await session.run(())  # the lead is told when it ends, and answers
+        return await session.result_of_turn(_end_of(session, called, run) if run is not None else _OUT_OF_TIME)
+    hold, words = await _words(session, called)
+    hold.begin()
+    try:
+        return await session.run(words)
+    finally:
+        hold.end()
+
+
+async def _wait_for_subagent(session: Session, work: Coroutine[Any, Any, SubagentRun]) -> SubagentRun | None:
+    """The sub-agent that nobody waits for any more; None when the cap on time is spent."""
+    purse = session.maker.purse
+    minutes, passed = purse.budget.minutes, time.monotonic() - session.started
+    cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - passed))
+    try:
+        async with cap:
+            return await work
+    except TimeoutError:
+        if not cap.expired():
+            raise
+        purse.out_of_time()
+        return None
+
+
+async def _words(session: Session, called: CommandCall) -> tuple[TurnGrants, list[Block]]:
+    """What the lead will be told, and what holds while it works on it: not yet begun."""
+    recipe = called.recipe
+    rules, model = rules_of(session, recipe), None
+    if recipe.model is not None:
+        try:
+            model = await session.models.open(recipe.model, LEAD)
+        except TeamwrightError as problem:
+            raise _of(recipe, problem) from None
+        require_price(session.maker.purse.stated_budget.usd, model.card)
+    with TurnGrants(session, rules):  # what the command allows holds for its own shell lines too
+        return TurnGrants(session, rules, model), await prepare_prompt(session, called)
+
+
+async def _run_in_subagent(session: Session, called: CommandCall) -> SubagentRun:
+    """A sub-agent that was given the command's words: it has ended, or is in the background and the lead is told.
+
+    Raises TeamwrightError when it cannot start.
+    """
+    recipe, agents = called.recipe, session.agents
+    rules = rules_of(session, recipe)
+
+    def ready(agent: Agent) -> None:
+        agent.policy.granted = (*agent.policy.granted, *rules)
+
+    with TurnGrants(session, rules):
+        words = NO_KEY_TAGS.with_files(await prepare_prompt(session, called))
+        text = "\n".join([message_text(words), *await _contexts(session, words)])
+        spec = SpawnSpec(text, description=called.line[:60], agent_type=recipe.agent or SUBAGENT, model=recipe.model)
+        try:
+            run = await agents.start(
+                spec, LEAD, CallRef(), background=agents.runs_in_background(False), before_first_turn=ready
+            )
+        except UsageError as problem:
+            raise _of(recipe, problem) from None
+        if not run.background:
+            await agents.wait_in_foreground(run)
+    return run
+
+
+def _of(recipe: SkillDefinition, problem: TeamwrightError) -> TeamwrightError:
+    """The error with the file of the command that asks for what is not there."""
+    looked_at = [*problem.looked_at, ("asked by", f"/{recipe.name}, {recipe.file}")]
+    unknown = any(label == "types" for label, _ in problem.looked_at)
+    do = ["correct `agent` there, or leave it out"] if unknown else problem.do
+    return type(problem)(problem.slug, problem.what, looked_at=looked_at, do=do, note="nothing was sent")
+
+
+def _end_of(session: Session, called: CommandCall, run: SubagentRun) -> TurnEnd:
+    """What the sub-agent answered; the lead is told along with its next words, whatever is killed meanwhile.
+
+    Raises what ended it before it said anything.
+    """
+    if run.error is not None and not run.text:
+        session.agents.mark_reported([run.id])
+        raise run.error
+    end = run.end or TurnEnd("failed", run.text, reason=run.failure_reason)
+    answer = escape_tags(end.text or end.explanation)
+    told = f"The user had a sub-agent run {escape_tags(called.line)}. It answered:\n{answer}"
+    session.lead.save_note(told, run.notice_key)
+    session.agents.mark_reported([run.id])
+    return end
+
+
+async def _contexts(session: Session, words: Sequence[Block]) -> list[str]:
+    """What hooks that see every prompt add to these words. Raises TeamRefused when one refuses them."""
+    hooks = session.lead.agent.hooks
+    if not hooks.hooks.wants(USER_PROMPT):
+        return []
+    said = await hooks.fire(USER_PROMPT, lambda: user_prompt_submit(message_text(words)))
+    if said.blocked or said.halted:
+        raise TeamRefused("hook-refused", f"a hook refused the prompt: {said.reason or said.halt_reason}")
+    return [f"A hook of the user adds:\n{context}" for context in said.contexts]

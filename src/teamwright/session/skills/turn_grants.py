@@ -1,0 +1,83 @@
+"""What a command changes for the turn that takes it: calls that it allows, a model that it names; both undone after it.
+
+From the moment of the call until the lead is idle again, or for a lead that was at work until the turn after. Knows a
+session and its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from teamwright.models.model import Model, Prefix
+from teamwright.models.prefix_builder import prefix_for_model
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.rules import Rule
+from teamwright.protocol.events import MemberChanged, ModelChanged, TeamEvent
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.session.session import Session
+
+
+@dataclass(slots=True)
+class TurnGrants:
+    """Rules, and a model, that hold for a turn of the lead, or the rules alone for a block. `end` may come twice."""
+
+    session: Session
+    rules: tuple[Rule, ...] = ()
+    model: Model | None = None
+    _turns: int = 1
+    _before: tuple[Model, Prefix, Prefix] | None = None
+    _unsubscribe: Callable[[], None] | None = None
+
+    def __enter__(self) -> TurnGrants:
+        """What is allowed holds inside the block: the lead is told nothing meanwhile."""
+        self._allow()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def begin(self) -> None:
+        """From now on, and until that turn is over; the lead's words follow at once."""
+        lead = self.session.lead
+        self._allow()
+        self._turns = 2 if lead.busy else 1
+        if self.model is not None and not lead.busy:
+            agent, settings = lead.agent, self.session.maker.kit.model_settings
+            prefix = agent.conversation.prefix
+            moved = prefix_for_model(prefix, self.model.card, settings)
+            self._before = (agent.model, prefix, moved)
+            agent.model, agent.conversation.prefix = self.model, moved
+        if self.rules or self._before is not None:
+            self._unsubscribe = self.session.log.subscribe(lambda _n, event: self._happened(event), live=False)
+
+    def _allow(self) -> None:
+        for policy in self._policies():
+            policy.granted = (*policy.granted, *self.rules)
+
+    def end(self) -> None:
+        """No longer."""
+        unsubscribe, self._unsubscribe = self._unsubscribe, None
+        if unsubscribe is not None:
+            unsubscribe()
+        mine = {id(rule) for rule in self.rules}
+        for policy in self._policies():
+            policy.granted = tuple(rule for rule in policy.granted if id(rule) not in mine)
+        before, self._before = self._before, None
+        agent = self.session.lead.agent
+        if before is not None and agent.model is self.model:
+            agent.model = before[0]
+            if agent.conversation.prefix is before[2]:
+                agent.conversation.prefix = before[1]
+
+    def _policies(self) -> Sequence[Policy]:
+        own, run = self.session.lead.agent.policy, self.session.maker.policy
+        return (own,) if own is run else (own, run)
+
+    def _happened(self, event: TeamEvent) -> None:
+        if isinstance(event, ModelChanged) and event.member == LEAD:
+            self._before = None  # somebody chose another one meanwhile
+        if isinstance(event, MemberChanged) and event.member == LEAD and event.state == "idle":
+            self._turns -= 1
+        if self._turns == 0 or self.session.lead.refusal_reason:
+            self.end()

@@ -1,0 +1,1 @@
+"""Task checks: commands that must pass before a task counts as completed."""

@@ -1,0 +1,76 @@
+"""The commands that were allowed as checks in a session: kept in a file, for a resume and for all its processes.
+
+Whatever else stands in a task's file was written by somebody that nobody asked. Format: docs/formats/tasks.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.storage.atomic import storage_error, write_atomic
+
+VERSION = 1
+MOST = 1000
+"""Commands that are kept; of more the oldest are forgotten, and are allowed anew when they are set again."""
+
+
+class AllowedCommands:
+    """The allowed commands of the session whose file this is. Reads it when it is another one; writes each at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._commands: dict[str, str] = {}
+        self._seen: tuple[int, int, int] | None = None
+
+    def decision_directory(self, command: str) -> Path | None:
+        """The directory that the command was decided on in, the last time; None: nobody allowed it."""
+        found = self._known().get(command)
+        return None if found is None else Path(found)
+
+    def add(self, command: str, seen_from: Path) -> None:
+        """From now on, decided on in that directory. Raises StorageError; then it is not allowed."""
+        if self._known().get(command) == str(seen_from):
+            return
+        with self._alone():
+            others = {one: place for one, place in self._known().items() if one != command}
+            more = dict(list({**others, command: str(seen_from)}.items())[-MOST:])
+            body = {"v": VERSION, "allowed": list(more), "seen_from": list(more.values())}
+            write_atomic(self._path, json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape"))
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """No other process adds one meanwhile."""
+        try:
+            fd = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise storage_error(problem, self._path) from problem
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _known(self) -> dict[str, str]:
+        try:
+            stat = os.stat(self._path)
+        except OSError:
+            return {}
+        if self._seen != (now := (stat.st_ino, stat.st_mtime_ns, stat.st_size)):
+            self._commands, self._seen = self._read(), now
+        return self._commands
+
+    def _read(self) -> dict[str, str]:
+        """What the file holds; one that cannot be read allows nothing."""
+        try:
+            found = cast("dict[str, Any]", json.loads(self._path.read_bytes().decode("utf-8", "surrogateescape")))
+            commands, places = cast("list[Any]", found["allowed"]), cast("list[Any]", found["seen_from"])
+            pairs = list(zip(commands, places, strict=True)) if found["v"] == VERSION else []
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return {one: place for one, place in pairs if isinstance(one, str) and isinstance(place, str)}

@@ -1,0 +1,151 @@
+"""Checks are run here: as a process group in the owner's directory, bounded in time and output, under no lock.
+
+Only what somebody allowed is run: whoever set the check, the user who set it for all tasks, or the rules of the member
+that completes the task. Knows teams and processes; does not know what follows from how a check went.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamwright.agent.activity import NOTIFY_AFTER_S
+from teamwright.config.check_settings import CheckSettings
+from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
+from teamwright.processes.process_group import ProcessCommand, run_command
+from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_records import ProcessPurpose
+from teamwright.protocol.events import Emit, Progress
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.session.task_checks.allowed_commands import AllowedCommands
+from teamwright.tasks.task_check import TaskCheckResult
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.shell.bash import default_shell
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from teamwright.agent.background_jobs import BackgroundJobs
+    from teamwright.permissions.decide import Policy
+    from teamwright.protocol.task import Task
+
+OUTPUT_CHARS = 4_000
+"""Characters of a check's output that go back; of a longer one its end."""
+
+COMMAND_CHARS = 120
+"""Characters of a check that a refusal repeats."""
+
+
+@dataclass(slots=True)
+class TaskChecks:
+    """The checks of one session (port of `tasks`). `environment` is what commands of agents get.
+
+    `policy` is the lead's, for who has none of its own; `shown` masks what of a command nobody may read.
+    """
+
+    team: SessionTeam
+    settings: CheckSettings
+    allowed: AllowedCommands
+    policy: Policy
+    environment: Callable[[], Mapping[str, str]]
+    jobs: BackgroundJobs
+    emit: Emit
+    shown: Callable[[str], str]
+
+    def commands(self, task: Task) -> tuple[str, ...]:
+        """See `tasks.check.Check`."""
+        return tuple(dict.fromkeys(one for one in (task.check, self.settings.command) if one))
+
+    def allow(self, command: str, seen_from: Path | None) -> None:
+        """See `tasks.check.Check`."""
+        self.allowed.add(command, seen_from or self.team.cwd)
+
+    async def run(self, task: Task, commands: tuple[str, ...], by: str) -> TaskCheckResult:
+        """See `tasks.check.Check`."""
+        cwd = self._cwd(task, by)
+        if not all(self._may(command, cwd, by) for command in commands):
+            return TaskCheckResult(passed=False, was_run=False)
+        for command in commands:
+            with self._notify_slow(task, by, command):
+                checked = await self._one(command, cwd, by)
+            if not checked.passed:
+                return checked
+        return TaskCheckResult(passed=True)
+
+    def _may(self, command: str, cwd: Path, by: str) -> bool:
+        """Whether anybody allowed it. That a mode lets everything pass says nothing of what a stranger wrote.
+
+        What was allowed in one directory may reach further from another: there it must be as free of doubt.
+        """
+        seen_from = self.allowed.decision_directory(command)
+        if command == self.settings.command or seen_from == cwd:
+            return True
+        mate = self.team.find_in_process(by)
+        policy = (mate.agent.policy if mate is not None else None) or self.policy
+        now = policy.decide("Bash", Access(command=command, cwd=cwd)).verdict
+        if seen_from is not None:
+            then = policy.decide("Bash", Access(command=command, cwd=seen_from)).verdict
+            return stricter(then, now) is then
+        return now is Verdict.ALLOW and policy.display_mode is not Mode.BYPASS
+
+    async def _one(self, command: str, cwd: Path, by: str) -> TaskCheckResult:
+        output = ProcessOutput(OUTPUT_CHARS * 2)
+        purpose = ProcessPurpose(by, "check")
+        environment = {**self.environment(), "PWD": str(cwd)}
+        timeout_s = self.settings.timeout_s
+        await self.jobs.wait_for_orphan_cleanup()  # no check meets what an earlier life of the session left running
+        try:
+            made = ProcessCommand((default_shell(), "-c", command), cwd, environment, self.jobs.records, purpose)
+            outcome = await run_command(made, output, timeout_s=timeout_s, grace_s=self.settings.grace_s)
+        except OSError as problem:
+            return TaskCheckResult(
+                passed=False, reason=f"its check could not be started ({problem.strerror}): {_begin(command)}"
+            )
+        if outcome.exit_code == 0 and not outcome.timed_out:
+            return TaskCheckResult(passed=True)
+        how = f"took longer than {timeout_s:g} s" if outcome.timed_out else _ended(outcome.exit_code)
+        return TaskCheckResult(passed=False, reason=f"its check {how}: {_begin(command)}", output=_tail(outcome.output))
+
+    def _cwd(self, task: Task, by: str) -> Path:
+        """Where the owner works, else whoever completes the task, else the session."""
+        for name in (task.owner or "", by):
+            mate = self.team.find_in_process(name) if name else None
+            if mate is not None and (cwd := mate.agent.toolbox.workplace.cwd).is_dir():
+                return cwd
+        return self.team.cwd
+
+    @contextmanager
+    def _notify_slow(self, task: Task, by: str, command: str) -> Generator[None]:
+        """A check that lasts is seen by whoever looks at the team."""
+        mate = self.team.find_in_process(by)
+        member = mate.name if mate is not None else LEAD
+        since = round(time.time(), 3)
+        what = f"check of #{task.id}: {self.shown(command)[:200]}"
+
+        def tell() -> None:
+            self.emit(Progress(member=member, doing="tool", what=what, since=since))
+
+        timer = asyncio.get_running_loop().call_later(NOTIFY_AFTER_S, tell)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def _ended(code: int) -> str:
+    return f"failed (exit code {code})" if code >= 0 else f"was ended by signal {-code}"
+
+
+def _begin(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= COMMAND_CHARS else line[:COMMAND_CHARS] + "…"
+
+
+def _tail(text: str) -> str:
+    text = text.strip("\n")
+    return text if len(text) <= OUTPUT_CHARS else "…" + text[-OUTPUT_CHARS:]

@@ -1,0 +1,200 @@
+"""Removing a team from outside: requests, mail and tasks go to the archive; nothing is ever destroyed here.
+
+Only for a team whose lead is gone, whose session's lease is held meanwhile, so that nobody goes on with it at that
+moment. Knows teams on disk and what a dead session left running; does not know who asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shlex import quote
+
+from teamwright.config.trust.person_check import require_person
+from teamwright.processes.orphans import end_orphans
+from teamwright.protocol.errors import CannotStart, TeamRefused
+from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
+from teamwright.session.orphans import EndedOrphans, stop_orphan_members
+from teamwright.storage.lease import Lease
+from teamwright.storage.paths import Home
+from teamwright.tasks.shared_list import is_shared
+from teamwright.teams.archive import archive_team
+from teamwright.teams.status.team_views import FINISHED, WAITS, TeamView, team_view
+
+SHOWN = 6
+"""How many open tasks a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedTeam:
+    """What was put away: `archived` is the entry; `members` had a place, `open_tasks` and `unread` were open.
+
+    `ended` are numbers of processes that the team had left running, `stayed` of those that would not end.
+    """
+
+    team: str
+    directory: str
+    archived: Path
+    members: tuple[str, ...] = ()
+    open_tasks: tuple[str, ...] = ()
+    unread: int = 0
+    ended: tuple[int, ...] = ()
+    stayed: tuple[int, ...] = ()
+
+
+async def remove_team(home: Home, word: str, *, force: bool) -> RemovedTeam:
+    """Put the team of that name into the archive.
+
+    Raises TeamwrightError (`unknown-team`); TeamRefused while its lead lives, for another product's team, and without
+    `force` while a task is open, a message is unread or a file cannot be read; StorageError, LockTimeout.
+    """
+    require_person(home, "removes teams", f"teams rm {word}"[:100])
+    team = find_saved_team(home, word)
+    _refuse_foreign(team, force=force)
+    with _hold_lease(team):
+        view = team_view(home, team.directory)
+        tasks = () if _shares(team) else tuple(task.id for task in view.tasks if task.open)
+        if not force:
+            _refuse_open(team, view, tasks)
+        return await _archive(team, view, tasks)
+
+
+async def remove_finished(home: Home, before: float) -> list[RemovedTeam]:
+    """Put all finished teams into the archive in which nothing changed since `before` (seconds since 1970).
+
+    A finished team has no lead, no member that runs, no open task and no unread mail. Raises TeamwrightError (`denied`)
+    for an agent's command, StorageError, LockTimeout.
+    """
+    require_person(home, "removes teams", "teams rm --finished")
+    return await archive_finished_teams(home, before)
+
+
+async def archive_finished_teams(home: Home, before: float, share: int = 1) -> list[RemovedTeam]:
+    """The same for the runtime itself: at most one of `share` teams, the oldest first. Damaged teams stay."""
+    teams = await asyncio.to_thread(all_teams, home)
+    aged = sorted([(_changed(team), team.directory, team) for team in teams if team.file is not None])
+    old = [team for changed, _, team in aged if changed < before and _is_finished(team)][: -(-len(teams) // share)]
+    removed = [await _archive_if_finished(team) for team in old]
+    return [one for one in removed if one is not None]
+
+
+async def _archive_if_finished(team: SavedTeam) -> RemovedTeam | None:
+    """None where a process leads the team now, or it is not finished any more."""
+    with suppress(TeamRefused, CannotStart), _hold_lease(team):
+        if _is_finished(team):
+            return await _archive(team, team_view(team.home, team.directory), ())
+    return None
+
+
+def _is_finished(team: SavedTeam) -> bool:
+    view = team_view(team.home, team.directory)
+    return view.state == FINISHED and not any(member.state == WAITS for member in view.members)
+
+
+def _changed(team: SavedTeam) -> float:
+    """When something of the team changed last, in seconds since 1970."""
+    places = (
+        team.directory_path,
+        team.directory_path / "inboxes",
+        team.home.tasks(team.directory),
+        team.home.requests(team.directory),
+    )
+    files = [path for place in places if place.is_dir() for path in place.iterdir()]
+    lease = [team.lease] if team.lease is not None else []
+    found = [path.lstat().st_mtime for path in (*files, *lease) if path.exists()]
+    return max(found, default=time.time())
+
+
+async def _archive(team: SavedTeam, view: TeamView, tasks: tuple[str, ...]) -> RemovedTeam:
+    ended, stayed = await _end_processes(team)
+    entry = await archive_team(team.home, team.directory)
+    members = tuple(member.name for member in view.members if member.name != LEAD_ALIAS)
+    return RemovedTeam(team.name, team.directory, entry, members, tasks, view.unread, ended, stayed)
+
+
+@contextmanager
+def _hold_lease(team: SavedTeam) -> Generator[None]:
+    """Hold the lease of the session that led the team. Raises TeamRefused while somebody else does."""
+    if (pid := team.lead_pid()) is not None:
+        raise _at_work(team, pid)
+    lease = team.lease
+    if lease is None or not lease.parent.is_dir():
+        yield
+        return
+    try:
+        taken = Lease.take(lease, f"putting the team {team.name} into the archive")
+    except CannotStart:
+        raise _at_work(team, 0) from None
+    try:
+        yield
+    finally:
+        taken.release()
+
+
+async def _end_processes(team: SavedTeam) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Members that outlived their lead, and what commands left running, are ended before the files are put away."""
+    outlived = await stop_orphan_members(team.home, team.file) if team.file is not None else EndedOrphans()
+    if team.lease is None:
+        return outlived.ended, outlived.stayed
+    found = await asyncio.to_thread(end_orphans, team.lease.parent)
+    ended = tuple(left.pid for left in found if not left.is_alive)
+    return outlived.ended + ended, outlived.stayed + tuple(left.pid for left in found if left.is_alive)
+
+
+def _shares(team: SavedTeam) -> bool:
+    """Whether its tasks are on a list that others use: they stay there."""
+    return bool(team.file and team.file.task_list) or is_shared(team.home.tasks(team.directory))
+
+
+def _refuse_foreign(team: SavedTeam, *, force: bool) -> None:
+    """Another product's team is its own. In a home of ours a team may be half made or damaged: that takes force."""
+    if team.file is not None or (force and team.may_be_own):
+        return
+    if not team.may_be_own:
+        team.require_own()
+    raise TeamRefused(
+        "team-refused",
+        f'it is not known whether the team "{team.name}" is at work: {team.damaged or "team.json is missing"}',
+        looked_at=[("team", str(team.directory_path))],
+        do=[f"if it is unused: teamwright teams rm {quote(team.name)} --force"],
+        note="nothing was removed",
+    )
+
+
+def _refuse_open(team: SavedTeam, view: TeamView, tasks: tuple[str, ...]) -> None:
+    waiting = [f"{member.name} {member.unread}" for member in view.members if member.unread > 0]
+    torn = [f"the inbox of {member.name}" for member in view.members if member.unread < 0]
+    damaged = "; ".join([*([team.damaged] if team.damaged else []), *torn])
+    if not (tasks or waiting or damaged):
+        return
+    named = [f"#{task.id} {task.subject or task.damaged}" for task in view.tasks if task.id in tasks]
+    more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
+    raise TeamRefused(
+        "team-refused",
+        f'the team "{team.name}" has something open',
+        looked_at=[
+            *([("open", "; ".join([*named[:SHOWN], *more]))] if named else []),
+            *([("unread", ", ".join(waiting))] if waiting else []),
+            *([("damaged", damaged)] if damaged else []),
+        ],
+        do=[
+            *([] if team.damaged else [f"continue it: teamwright resume {quote(team.name)}"]),
+            f"put it into the archive: teamwright teams rm {quote(team.name)} --force",
+        ],
+        note="nothing was removed",
+    )
+
+
+def _at_work(team: SavedTeam, pid: int) -> TeamRefused:
+    return TeamRefused(
+        "team-refused",
+        f'the team "{team.name}" is at work',
+        looked_at=[("process", str(pid) if pid else "unknown"), ("team", str(team.directory_path))],
+        do=[f"end it first: teamwright stop {quote(team.name)}"],
+        note="nothing was removed",
+    )

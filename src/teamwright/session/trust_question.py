@@ -1,0 +1,44 @@
+"""Trust as a face asks for it: what of this repository waits for a person, and their yes.
+
+Asked before a session opens, so that no request leaves the machine first. Knows options and the file of trust;
+knows no screen.
+"""
+
+from __future__ import annotations
+
+from teamwright.config.settings.merge import reads_other_product
+from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.trust.person_check import require_person
+from teamwright.config.trust.trust_store import TrustState, TrustStore
+from teamwright.session.options import Options
+from teamwright.storage.paths import find_home
+
+TRUSTS = "gives trust and takes it back"
+"""What needs a person, in words."""
+
+__all__ = ["TrustState", "give_trust", "trust_survey"]
+
+
+def trust_survey(options: Options) -> TrustState:
+    """How far the repository of these options is trusted now; `needs_asking` is what a person should be asked.
+
+    Raises CannotStart (`bad-settings`) when the file of trust, or the user's settings, cannot be read.
+    """
+    home = find_home(options.home).require_readable()
+    compat = reads_other_product(home, SettingFlags(settings_file=options.settings_file))
+    return TrustStore.load(home).verdict(options.cwd, session=options.trust, compat=compat)
+
+
+def give_trust(options: Options, state: TrustState) -> None:
+    """Trust what the state showed, for good. Raises CannotStart when the home cannot be written, StorageError."""
+    home = find_home(options.home).require_readable()
+    require_person(home, TRUSTS, "trust")
+    home.prepare()
+    TrustStore.load(home).give(state)
+
+
+def take_trust(options: Options) -> bool:
+    """Forget the repository of these options; False when it was not trusted. Raises CannotStart, StorageError."""
+    home = find_home(options.home).require_readable()
+    require_person(home, TRUSTS, "trust --remove")
+    return TrustStore.load(home).remove(options.cwd)

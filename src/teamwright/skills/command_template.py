@@ -1,0 +1,166 @@
+"""The text of a command as a template: arguments put in, shell lines and files named, in one pass.
+
+What is put in is never looked at again: an argument makes no shell line and attaches no file of its own. Into a
+shell line go plain words only. Runs nothing and opens no file.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from teamwright.protocol.values import dataclass
+from teamwright.skills.skill_definition import allowed_tools, parse_head
+
+
+def describe_effects(texts: Iterable[str]) -> str:
+    """What these texts run when they are called, whole, and which calls they allow; empty when neither."""
+    runs: list[str] = []
+    allows: list[str] = []
+    for text in texts:
+        head = parse_head(text)
+        runs += shell_lines(head.body)
+        allows += allowed_tools(head)
+    parts = [f"runs: {' ; '.join(' '.join(line.split()) for line in runs)}"] if runs else []
+    parts += [f"allows: {', '.join(dict.fromkeys(allows))}"] if allows else []
+    return "; ".join(parts)
+
+
+MAX_PIECES = 40
+"""Shell lines and files of one text."""
+
+_SLOT = re.compile(r"\\\$|\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$([1-9])(?!\d)|\$\{([A-Z_]{1,40})\}")
+_SHELL = re.compile(r"(?<!\S)!`([^`\n]+)`")
+_FILE = re.compile(r'(?<![\w@/.`])@(?:"([^"\n]+)"|([^\s"\'`<>|]+))')
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*(\S*)")
+_PLAIN_WORD = re.compile(r"[\w@%+=:,./-]*")
+
+PieceKind: TypeAlias = Literal["text", "shell", "file"]
+
+
+class UnsafeArgument(Exception):
+    """An argument would stand in a shell line and is more than plain words."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatePiece:
+    """A part of the text. A `file` piece is also a part of the text that is told: its name stays in it."""
+
+    kind: PieceKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandArguments:
+    """What followed the command: as it was typed, and as words. `names` are values of `${NAME}`."""
+
+    text: str
+    words: tuple[str, ...]
+    names: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str, names: Mapping[str, str] | None = None) -> CommandArguments:
+        """Words as a shell would cut them; where quotes are open, at blanks."""
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            words = text.split()
+        return cls(text.strip(), tuple(words), names or {})
+
+
+def split_template(body: str) -> list[TemplatePiece]:
+    """The text cut up, in its order: shell lines (inline, and fences that begin with `!`), files, and the rest.
+
+    Nothing is looked for in other code fences.
+    """
+    found: list[TemplatePiece] = []
+    plain: list[str] = []
+    fence, shell = "", False
+    for line in body.split("\n"):
+        mark = _FENCE.match(line)
+        if not fence and mark is not None:
+            fence, shell = mark[1], mark[2] == "!"
+            if shell:
+                found += _inline("\n".join([*plain, ""]) if plain else "")
+                plain = []
+                continue
+            found += _inline("\n".join([*plain, ""]) if plain else "")
+            plain = [line]
+        elif fence and mark is not None and mark[1].startswith(fence) and not mark[2]:
+            if shell:
+                found += [TemplatePiece("shell", "\n".join(plain)), TemplatePiece("text", "\n")]
+            else:
+                found.append(TemplatePiece("text", "\n".join([*plain, line, ""])))
+            plain, fence, shell = [], "", False
+        else:
+            plain.append(line)
+    rest = "\n".join(plain)
+    if fence:
+        found.append(TemplatePiece("text", rest))
+    else:
+        found += _inline(rest)
+    return [piece for piece in found if piece.text]
+
+
+def shell_lines(body: str) -> list[str]:
+    """The shell lines of a text as they are written."""
+    return [piece.text.strip() for piece in split_template(body) if piece.kind == "shell"]
+
+
+def fill_pieces(parts: Sequence[TemplatePiece], given: CommandArguments) -> list[TemplatePiece]:
+    """The pieces with the arguments in them; arguments that no piece takes stand at the end.
+
+    Raises UnsafeArgument when a shell line would take more than plain words.
+    """
+    made = [TemplatePiece(part.kind, _fill(part, given)) for part in parts]
+    if given.text and not any(_has_slot(part.text) for part in parts):
+        made.append(TemplatePiece("text", f"\n\nArguments: {given.text}"))
+    return made
+
+
+def fill_text(body: str, given: CommandArguments) -> str:
+    """The text with the arguments in it, and nothing else done: shell lines and files stay as they are written."""
+    return "".join(piece.text for piece in fill_pieces([TemplatePiece("text", body)], given))
+
+
+def _inline(text: str) -> Iterator[TemplatePiece]:
+    """Shell lines and files of a text outside code fences."""
+    at = 0
+    marks = [(m.start(), m.end(), "shell", m[1]) for m in _SHELL.finditer(text)]
+    marks += [(m.start(), m.end(), "file", m[1] or m[2]) for m in _FILE.finditer(text)]
+    for start, end, kind, inner in sorted(marks):
+        if start < at:
+            continue  # a file that is named inside a shell line is the shell's
+        if start > at:
+            yield TemplatePiece("text", text[at:start])
+        yield TemplatePiece("shell" if kind == "shell" else "file", inner)
+        at = end
+    if at < len(text):
+        yield TemplatePiece("text", text[at:])
+
+
+def _has_slot(text: str) -> bool:
+    return any(found[0].startswith("$ARGUMENTS") or found[2] for found in _SLOT.finditer(text))
+
+
+def _fill(piece: TemplatePiece, given: CommandArguments) -> str:
+    def value(found: re.Match[str]) -> str:
+        if found[0] == "\\$":
+            return "$" if piece.kind == "text" else found[0]
+        if found[3]:
+            return given.names.get(found[3], found[0])
+        if found[1] is not None:
+            said = _word(given, int(found[1]))
+        else:
+            said = _word(given, int(found[2]) - 1) if found[2] else given.text
+        if piece.kind == "shell" and not all(_PLAIN_WORD.fullmatch(word) for word in re.split(r"[ \t]+", said)):
+            raise UnsafeArgument(said)
+        return said
+
+    return _SLOT.sub(value, piece.text)
+
+
+def _word(given: CommandArguments, at: int) -> str:
+    return given.words[at] if at < len(given.words) else ""

@@ -1,0 +1,173 @@
+"""The shelf: all skills and commands of a session, found by name, and the list that a model is told.
+
+The first of a name counts. Texts are read when they are used, after whoever made the shelf has looked once more
+whether they may be. Knows no agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
+from teamwright.skills.skill_definition import SkillDefinition, SkillKind, parse_head
+from teamwright.skills.skill_search import MAX_FILE_BYTES, resolve_file
+from teamwright.storage.read_bounded import read_plain
+
+MAX_LISTED = 60
+"""Skills that a model is told of at birth."""
+
+MAX_LISTED_BYTES = 8_000
+"""Bytes of that list."""
+
+MAX_LINE = 240
+"""Characters of one description in it."""
+
+
+def allow_every_skill(_recipe: SkillDefinition) -> str:
+    """Everything may be used."""
+    return ""
+
+
+@dataclass(slots=True)
+class SkillCatalog:
+    """Skills by name. `problems` are lines for people; `unusable_reason` says why a skill may not be used now, or "".
+
+    `untrusted` are names, in small letters, that a repository has and nobody trusted: of skills, of commands, and of
+    directories of commands.
+    """
+
+    definitions: tuple[SkillDefinition, ...] = ()
+    problems: tuple[str, ...] = ()
+    refusal_reason: Callable[[SkillDefinition], str] = allow_every_skill
+    untrusted: frozenset[str] = frozenset()
+    _by_name: dict[tuple[SkillKind, str], SkillDefinition] = field(
+        default_factory=dict[tuple[SkillKind, str], SkillDefinition]
+    )
+
+    def __post_init__(self) -> None:
+        hidden: list[str] = []
+        for recipe in self.definitions:
+            first = self._by_name.setdefault((recipe.kind, recipe.name.lower()), recipe)
+            if first is not recipe:
+                hidden.append(
+                    f"{recipe.file}: left out: the {recipe.kind} {recipe.name} of {first.location} goes before"
+                )
+        self.problems = (*self.problems, *hidden)
+
+    @property
+    def callable_skills(self) -> list[SkillDefinition]:
+        """What can be called, by anybody."""
+        return list(self._by_name.values())
+
+    @property
+    def for_models(self) -> list[SkillDefinition]:
+        """Skills that a model may call by itself."""
+        return [recipe for recipe in self.callable_skills if recipe.kind == "skill" and recipe.callable_by_model]
+
+    @property
+    def for_users(self) -> list[SkillDefinition]:
+        """What a person may call with a slash: commands, and skills whose name no command has."""
+        commands = [recipe for recipe in self.callable_skills if recipe.kind == "command" and recipe.callable_by_user]
+        taken = {recipe.name.lower() for recipe in commands}
+        skills = [
+            one
+            for one in self.callable_skills
+            if one.kind == "skill" and one.callable_by_user and one.name.lower() not in taken
+        ]
+        return sorted([*commands, *skills], key=lambda recipe: recipe.name)
+
+    def get_skill(self, name: str) -> SkillDefinition:
+        """The skill that a model calls by this name. Raises UsageError naming the nearest."""
+        known = {recipe.name: recipe for recipe in self.for_models}
+        found = _find_by_name(name, known.values())
+        if found is None:
+            raise _unknown_name_error(f"there is no skill {name[:60]!r}", name, list(known), "nothing was read")
+        return found
+
+    def get_command(self, name: str) -> SkillDefinition:
+        """What a person calls by this name, with or without its namespace. Raises UsageError naming the nearest."""
+        known = {recipe.name: recipe for recipe in self.for_users}
+        found = _find_by_name(name, known.values())
+        if found is None:
+            last = [one for one in known.values() if one.name.rpartition(":")[2].lower() == name.lower()]
+            found = last[0] if len(last) == 1 else None
+        if found is None and name.lower().partition(":")[0] in self.untrusted:
+            raise UsageError(
+                "usage",
+                f"/{name[:60]} is the repository's, and its present content is not trusted",
+                do=["teamwright trust shows it and trusts it", "--trust takes it for one run"],
+                note="nothing was sent",
+            )
+        if found is None:
+            names = [f"/{one}" for one in known]
+            raise _unknown_name_error(f"there is no command /{name[:60]}", f"/{name}", names, "nothing was sent")
+        return found
+
+    def read_body(self, recipe: SkillDefinition) -> str:
+        """The recipe's text without its head, as it is now. Raises UsageError when it may not, or cannot, be read."""
+        return parse_head(self.read_file(recipe)).body.strip()
+
+    def read_file(self, recipe: SkillDefinition, name: str = "") -> str:
+        """A text file of the recipe, as it is now. Raises UsageError when it may not, or cannot, be read."""
+        if reason := self.refusal_reason(recipe):
+            raise UsageError("usage", reason, note="nothing was read")
+        path = resolve_file(recipe, name)
+        if isinstance(path, str):
+            raise UsageError("usage", path, note="nothing was read")
+        try:
+            content = read_plain(path, MAX_FILE_BYTES)
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            what = f"{name or recipe.file.name} of {recipe.name} cannot be read: {reason}"
+            raise UsageError("usage", what, note="nothing was read") from None
+        if b"\0" in content:
+            what = f"{name or recipe.file.name} of {recipe.name} is not text"
+            raise UsageError("usage", what, looked_at=[("file", str(path))], note="nothing was read")
+        return content.decode("utf-8-sig", "replace")
+
+    def preload(self, names: Iterable[str]) -> tuple[str, list[str]]:
+        """The texts of these skills, for an agent that begins with them; and a line for each that there is not."""
+        texts: list[str] = []
+        problems: list[str] = []
+        for name in names:
+            try:
+                recipe = self.get_skill(name)
+                texts.append(f"# Skill {recipe.name}\n{self.read_body(recipe)}")
+            except UsageError as problem:
+                problems.append(problem.what)
+        return "\n\n".join(texts), problems
+
+
+def list_for_model(recipes: Sequence[SkillDefinition]) -> str:
+    """A line for each skill, as a model reads them: bounded in number and bytes, in the order given."""
+    lines: list[str] = []
+    size = 0
+    for recipe in recipes[:MAX_LISTED]:
+        about = recipe.one_line if len(recipe.one_line) <= MAX_LINE else f"{recipe.one_line[: MAX_LINE - 1]}…"
+        line = f"- {recipe.name}: {about}"
+        size += len(line.encode()) + 1
+        if size > MAX_LISTED_BYTES:
+            break
+        lines.append(line)
+    left = len(recipes) - len(lines)
+    return "\n".join([*lines, *([f"({left} more are not listed; they can be called by name.)"] if left else [])])
+
+
+def _find_by_name(name: str, known: Iterable[SkillDefinition]) -> SkillDefinition | None:
+    wanted = name.strip().lstrip("/").lower()
+    return next((recipe for recipe in known if recipe.name.lower() == wanted), None)
+
+
+def _unknown_name_error(what: str, name: str, names: list[str], note: str) -> UsageError:
+    close = nearest(name, names)
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return UsageError(
+        "usage",
+        what,
+        looked_at=[("there are", shown)] if names else [],
+        do=[f"did you mean {close}?"] if close else [],
+        note=note,
+    )

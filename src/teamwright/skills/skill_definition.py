@@ -1,0 +1,228 @@
+"""A recipe: one skill or one slash command, known by its head; its text is read when somebody uses it.
+
+Fields as in the open skill format and in the ecosystem's commands. Odd ones are told with file and line and never
+fatal; what would be expensive or leads elsewhere is left out. Knows no agent, and not who trusted what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from teamwright.protocol.rule_text import split_rules
+from teamwright.protocol.values import dataclass
+from teamwright.skills.front_matter import FrontMatter, parse
+
+SkillKind: TypeAlias = Literal["skill", "command"]
+
+MAX_NAME = 64
+MAX_DESCRIPTION = 1_024
+"""Characters, as the open format has them."""
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_GOOD_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_KNOWN = frozenset(
+    {
+        *("name", "description", "license", "compatibility", "metadata", "allowed-tools", "model", "context", "agent"),
+        *("argument-hint", "disable-model-invocation", "user-invocable", "version", "when-to-use"),
+    }
+)
+_ALLOWED = "allowed-tools"
+_UNUSED = frozenset({"hooks", "effort", "paths", "shell", "arguments", "disallowed-tools"})
+_LONG_TEXTS = frozenset({"description", "when-to-use"})
+_YES = frozenset({"true", "yes", "on", "1"})
+_NO = frozenset({"false", "no", "off", "0", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class SkillDefinition:
+    """One skill or command.
+
+    `base` is the directory that its files lie in; `place` says where it comes from, as people read it. `hint` shows
+    its arguments. `forks`: it runs in a sub-agent, of the kind `agent`. `by_model`, `by_person`: who may call it.
+    """
+
+    kind: SkillKind
+    name: str
+    description: str
+    file: Path
+    base: Path
+    location: str
+    is_from_repository: bool = False
+    argument_hint: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    model: str | None = None
+    runs_in_subagent: bool = False
+    agent: str = ""
+    callable_by_model: bool = True
+    callable_by_user: bool = True
+    license: str = ""
+    compatibility: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    problems: tuple[str, ...] = ()
+
+    @property
+    def one_line(self) -> str:
+        """The description on one line."""
+        return " ".join(self.description.split())
+
+
+@dataclass(frozen=True, slots=True)
+class SkillSource:
+    """Where a recipe comes from. `name` is what its place calls it, `prefix` stands before the name; the rest as in
+    Recipe."""
+
+    kind: SkillKind
+    name: str
+    file: Path
+    base: Path
+    location: str
+    is_from_repository: bool = False
+    prefix: str = ""
+
+
+def parse_head(text: str) -> FrontMatter:
+    """The head and the body of a skill or command."""
+    return parse(text, _begins_field)
+
+
+def _begins_field(key: str, before: str) -> bool:
+    """True when a line with this key begins a field: behind a long text only a known field does."""
+    return before.replace("_", "-") not in _LONG_TEXTS or key.replace("_", "-") in _KNOWN | _UNUSED
+
+
+def parse_definition(source: SkillSource, text: str) -> SkillDefinition | str:
+    """The recipe that a file holds; a text is the reason why it is none."""
+    kind, file = source.kind, source.file
+    head = parse_head(text)
+    if head.is_refused:
+        return "; ".join(f"{file}:{one.line}: {one.what}" for one in head.problems)
+    fields = _Fields(head, file)
+    if head.is_present or kind == "skill":
+        fields.problems += [f"{file}:{one.line}: {one.what}" for one in head.problems]
+    fields.note_unknown_fields()
+    own = _name(fields, source.name) if kind == "skill" else source.name
+    description = _description(fields, head.body, kind)
+    return SkillDefinition(
+        kind,
+        source.prefix + own,
+        description,
+        file,
+        source.base,
+        source.location,
+        source.is_from_repository,
+        argument_hint=" ".join(fields.text("argument-hint").split())[:200],
+        allowed_tools=fields.tools(_ALLOWED),
+        model=fields.model(),
+        runs_in_subagent=fields.choice("context", ("fork", "inherit")) == "fork",
+        agent=fields.text("agent"),
+        callable_by_model=not fields.switch("disable-model-invocation", False),
+        callable_by_user=fields.switch("user-invocable", True),
+        license=fields.text("license")[:200],
+        compatibility=fields.text("compatibility")[:500],
+        metadata=fields.texts("metadata"),
+        problems=tuple(fields.problems),
+    )
+
+
+def allowed_tools(head: FrontMatter) -> tuple[str, ...]:
+    """The calls that a recipe with this head allows, as rules are written."""
+    return _Fields(head, Path()).tools(_ALLOWED)
+
+
+def _name(fields: _Fields, given: str) -> str:
+    """The name in the head, where it can be one; else the directory's, which it should be."""
+    said = fields.text("name").strip()
+    if not said:
+        fields.note_problem("name", "the name is missing; the directory's counts")
+        return given
+    if not NAME_PATTERN.fullmatch(said):
+        fields.note_problem("name", f"{said[:40]!r} cannot be a name; the directory's counts")
+        return given
+    if said != given:
+        fields.note_problem("name", f"the name {said} is not that of the directory, {given}")
+    elif not _GOOD_NAME.fullmatch(said):
+        fields.note_problem("name", f"the name {said} has other than small letters, digits and single hyphens")
+    return said
+
+
+def _description(fields: _Fields, body: str, kind: SkillKind) -> str:
+    said = fields.text("description").strip()
+    more = fields.text("when-to-use").strip()
+    if not said:
+        if kind == "skill":
+            fields.note_problem("description", "the description is missing; the first line of the text is used")
+        said = next((line.strip("# \t\r") for line in body.split("\n") if line.strip("# \t\r")), "")
+        said = said[:200]
+    said = f"{said} {more}".strip()
+    if len(said) > MAX_DESCRIPTION:
+        fields.note_problem("description", f"the description is longer than {MAX_DESCRIPTION:,} characters; it was cut")
+    return said[:MAX_DESCRIPTION]
+
+
+class _Fields:
+    """The head's fields as what they should be; what they are not is noted with its line."""
+
+    def __init__(self, head: FrontMatter, file: Path) -> None:
+        self._values = {key.replace("_", "-"): value for key, value in head.values.items()}
+        self._lines = {key.replace("_", "-"): line for key, line in head.lines.items()}
+        self._file = file
+        self.problems: list[str] = []
+
+    def note_problem(self, name: str, what: str) -> None:
+        self.problems.append(f"{self._file}:{self._lines.get(name, 1)}: {what}")
+
+    def note_unknown_fields(self) -> None:
+        for name in self._values:
+            if name in _UNUSED:
+                self.note_problem(name, f"{name} is not used")
+            elif name not in _KNOWN:
+                self.note_problem(name, f"{name[:40]} is not a field that is known; it is left out")
+
+    def text(self, name: str) -> str:
+        value = self._values.get(name, "")
+        if isinstance(value, str):
+            return value
+        if name == "argument-hint" and isinstance(value, list):  # `[file]` without quotes is a list to YAML
+            return " ".join(f"[{part}]" for part in cast("list[Any]", value))
+        self.note_problem(name, f"{name} is not a text; it is left out")
+        return ""
+
+    def texts(self, name: str) -> dict[str, str]:
+        value = self._values.get(name, {})
+        if isinstance(value, dict):
+            return {str(k): str(v)[:500] for k, v in list(cast("dict[Any, Any]", value).items())[:50]}
+        self.note_problem(name, f"{name} is not a mapping; it is left out")
+        return {}
+
+    def tools(self, name: str) -> tuple[str, ...]:
+        value: Any = self._values.get(name, "")
+        if isinstance(value, str):
+            return tuple(split_rules(value))
+        if isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value)):
+            return tuple(one.strip() for one in cast("Sequence[str]", value) if one.strip())
+        self.note_problem(name, f"{name} is neither a text nor a list of texts; it is left out")
+        return ()
+
+    def switch(self, name: str, default: bool) -> bool:
+        if name not in self._values:
+            return default
+        said = self.text(name).strip().lower()
+        if said not in _YES | _NO:
+            self.note_problem(name, f"{name} is neither true nor false; it is left out")
+            return default
+        return said in _YES
+
+    def choice(self, name: str, known: tuple[str, ...]) -> str:
+        said = self.text(name).strip()
+        if said and said not in known:
+            self.note_problem(name, f"{name} is none of {', '.join(known)}; it is left out")
+            return ""
+        return said
+
+    def model(self) -> str | None:
+        said = self.text("model").strip()
+        return None if said in {"", "inherit", "default"} else said

@@ -1,0 +1,160 @@
+"""Doorbells: a process of ours tells another to look at its files.
+
+A bell is a datagram socket at a path; a ring is empty and means "look", so rings may be lost in a full queue
+without harm. One that calls back costs a descriptor and no task, so that a process may own hundreds. Below it:
+the operating system. Refuses to know what there is to look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from teamwright.protocol.errors import StorageError
+from teamwright.storage.atomic import storage_error
+from teamwright.storage.paths import make_private
+from teamwright.storage.socket_address import bind, short_address, unbind
+
+
+class Doorbell:
+    """A bell that this process owns. Only the owner of a name binds it (see Lease); not inherited by children."""
+
+    def __init__(self, path: Path, listening: socket.socket, private: Path | None) -> None:
+        self.path = path
+        self._socket = listening
+        self._inode = os.stat(path).st_ino
+        self._private = private
+        self._has_rung = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._callback: Callable[[], None] | None = None
+
+    @classmethod
+    def bind(cls, path: Path) -> Doorbell:
+        """Hang up the bell at this path, 0600, in place of one that a dead owner left. Raises StorageError."""
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            listening.setblocking(False)
+            make_private(path.parent)
+            return cls(path, listening, bind(listening, path))
+        except OSError as problem:
+            listening.close()
+            raise storage_error(problem, path) from problem
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Until somebody rings; False after `timeout_s`. Rings before the call count; look at the files afterwards."""
+        self._listen()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._has_rung.wait()
+        except TimeoutError:
+            return False
+        self._has_rung.clear()
+        return True
+
+    def set_callback(self, callback: Callable[[], None]) -> None:
+        """Call this in the running loop after rings from now on, those before it included: no task waits then."""
+        self._callback = callback
+        self._listen()
+
+    def clear(self) -> None:
+        """Forget the rings so far: call it before looking at the files, never after."""
+        self._has_rung.clear()
+        self._read_all()
+
+    def close(self) -> None:
+        """Take the bell down; harmless when done already."""
+        if self._socket.fileno() < 0:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        _open_doorbells.discard(self)
+        unbind(self.path, self._inode, self._private)
+
+    def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._socket.fileno())
+        self._loop = loop
+        self._has_rung = asyncio.Event()
+        loop.add_reader(self._socket.fileno(), self._on_ring)
+
+    def _on_ring(self) -> None:
+        self._read_all()
+        self._has_rung.set()
+        if self._callback is not None:
+            self._callback()
+
+    def _read_all(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._socket.recv(16)
+
+
+def listen(path: Path, callback: Callable[[], None]) -> Callable[[], None]:
+    """Hang up a bell that calls back in the running loop; returns how to take it down.
+
+    Where none can be hung (a file system without sockets, too few descriptors left) nobody hears a ring: the slow
+    look of whoever watches the files is what is left then.
+    """
+    if len(_open_doorbells) >= _max_callbacks():
+        return _no_doorbell
+    try:
+        bell = Doorbell.bind(path)
+    except StorageError:
+        return _no_doorbell
+    _open_doorbells.add(bell)
+    bell.set_callback(callback)
+    return bell.close
+
+
+_open_doorbells: set[Doorbell] = set()
+"""The bells of this process that call back: each holds a descriptor."""
+
+
+def _max_callbacks() -> int:
+    """How many bells may call back: a quarter of the descriptors that this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4096 if soft == resource.RLIM_INFINITY else max(1, soft // 4)
+
+
+def _no_doorbell() -> None:
+    """There is no bell to take down."""
+
+
+def ring(path: Path) -> bool:
+    """Ring the bell at this path. False when nobody listens. Never waits: a full queue has rung already."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as calling:
+        calling.setblocking(False)
+        try:
+            with short_address(path) as short:
+                calling.sendto(b"", short)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def remove_unused(path: Path) -> None:
+    """Remove the doorbell at this path if its owner died. One that cannot be removed is left for `remove_unused_in`."""
+    with contextlib.suppress(OSError):
+        if not ring(path):
+            path.unlink(missing_ok=True)
+
+
+def remove_unused_in(directory: Path) -> None:
+    """Take down the bells in a directory at which nobody listens: their owners died. Raises StorageError."""
+    try:
+        for bell in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if not ring(bell):
+                bell.unlink(missing_ok=True)
+    except OSError as problem:
+        raise storage_error(problem, directory) from problem

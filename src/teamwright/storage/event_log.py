@@ -1,0 +1,273 @@
+"""The event log: what happened in a session, numbered, for surfaces that are attached and for those that come later.
+
+One process writes it, any may read it (`log_reader`). Below it: `jsonl` and the words of `protocol.events`. The log
+tells what changed; the files are the truth, so a log that cannot be written never stops a team.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.event_json import SCHEMA, to_json
+from teamwright.protocol.events import LIVE, Notice, RequestOpened, TeamEvent, ToolCalled
+from teamwright.protocol.messages import encode
+from teamwright.storage.event_log_reader import LogTail, last_number, set_aside_lost_events
+from teamwright.storage.jsonl import Journal
+
+Subscriber = Callable[[int, TeamEvent], None]
+
+MAX_WAITING = 1_000
+"""Events that wait in memory for one slow reader; beyond them it reads the file, and live ones are dropped."""
+
+SNAPSHOT_EVERY = 500
+"""Logged events from one snapshot to the next: so many are read backward at most to know the present."""
+
+_LARGE_EVENTS = (ToolCalled, RequestOpened)
+"""Events that hold objects of others (a tool's input), which may be changed later: they are encoded at once."""
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+_logger = logging.getLogger(__name__)
+
+
+class SnapshotState(Protocol):
+    """What the events add up to, as snapshots show it."""
+
+    def apply(self, number: int, event: TeamEvent, /) -> None:
+        """Take a logged event in."""
+        ...
+
+    def as_json(self) -> Mapping[str, Any]:
+        """The state, as the snapshot holds it."""
+        ...
+
+
+class EventLog:
+    """The one writer of a session's log. Opening it continues the numbering. Raises StorageError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state: SnapshotState | None = None
+        """Is told each logged event before any surface is; without one there are no snapshots."""
+        self.lost_lines = set_aside_lost_events(path)
+        """Damaged lines that were set aside when the log was opened."""
+        self._journal: Journal | None = Journal.open(path)
+        self._n = last_number(path)
+        self._snapshot_at = self._n + (1 if self._n else SNAPSHOT_EVERY)
+        self._lines: list[bytes | tuple[int, TeamEvent]] = []
+        self._subscribers: tuple[Subscriber, ...] = ()
+        self._live: tuple[Subscriber, ...] = ()
+        self.on_listeners_change: Callable[[bool], None] = _ignore_listeners
+        """Told when somebody wants live events from now on, and when nobody does any more."""
+        self._feeds: list[_Feed] = []
+        self._warned = False
+        if self.lost_lines is not None:
+            self.emit(Notice(member="system", text=str(self.lost_lines), level="warning"))
+
+    @property
+    def last_number(self) -> int:
+        """The number of the newest logged event, 0 when there is none."""
+        return self._n
+
+    def emit(self, event: TeamEvent) -> None:
+        """Number the event, log it and show it to all who are attached; never blocks, never raises.
+
+        Live events are shown only, under the number of the last logged one.
+        """
+        if not isinstance(event, LIVE):
+            self._n += 1
+            first = not self._lines
+            # Others are encoded when they are written: nobody who acts on an event waits for that (8 µs each).
+            self._lines.append(_line(self._n, event) if isinstance(event, _LARGE_EVENTS) else (self._n, event))
+            if self.state is not None:
+                self._update_state(self.state, event)
+            if isinstance(event, ToolCalled):
+                self.flush()  # before the conversation has the result: every result there has its number here
+            elif first:
+                self._flush_soon()
+            for subscriber in self._subscribers:
+                _call_subscriber(subscriber, self._n, event)
+        else:
+            for subscriber in self._live:
+                _call_subscriber(subscriber, self._n, event)
+
+    def _update_state(self, state: SnapshotState, event: TeamEvent) -> None:
+        _call_subscriber(state.apply, self._n, event)
+        if self._n >= self._snapshot_at:
+            self._snapshot_at = self._n + SNAPSHOT_EVERY
+            self._lines += _snapshot_lines(self._n, state, closed=False)
+
+    def has_listeners(self) -> bool:
+        """Whether anybody would be shown a live event."""
+        return bool(self._live)
+
+    def subscribe(self, callback: Subscriber, *, live: bool = True) -> Callable[[], None]:
+        """Call `callback(number, event)` at each event from now on, until the returned function is called.
+
+        Without `live` only at logged events: live ones are not even made while nobody wants them.
+        """
+        self._subscribers = (*self._subscribers, callback)
+        if live:
+            self._set_live((*self._live, callback))
+
+        def unsubscribe() -> None:
+            self._subscribers = tuple(one for one in self._subscribers if one is not callback)
+            self._set_live(tuple(one for one in self._live if one is not callback))
+
+        return unsubscribe
+
+    def _set_live(self, live: tuple[Subscriber, ...]) -> None:
+        before, self._live = self.has_listeners(), live
+        if before is not self.has_listeners():
+            self.on_listeners_change(not before)
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, TeamEvent], None]:
+        """All logged events behind number `after`, then every event as it comes, until the log is closed.
+
+        A reader that is slow never holds up the team: it is served from the file.
+        """
+        feed = _Feed()
+        unsubscribe = self.subscribe(feed.put)
+        self._feeds.append(feed)
+        tail = LogTail.after_event(self.path, after)
+        try:
+            while True:
+                async for item in self._catch_up(feed, tail):
+                    yield item
+                async for item in feed.events(tail, closed=self._journal is None):
+                    yield item
+                if not feed.overflowed:
+                    return
+        finally:
+            unsubscribe()
+            self._feeds.remove(feed)
+
+    async def _catch_up(self, feed: _Feed, tail: LogTail) -> AsyncIterator[tuple[int, TeamEvent]]:
+        feed.restart()
+        self.flush()
+        while batch := tail.read():
+            for item in batch:
+                yield item
+            await asyncio.sleep(0)
+
+    def flush(self) -> None:
+        """Write what waits. A disk that refuses is told once, as a notice; the events of that moment are lost."""
+        waiting, self._lines = self._lines, []
+        if not waiting or self._journal is None:
+            return
+        lines = [one if isinstance(one, bytes) else _line(*one) for one in waiting]
+        try:
+            self._journal.append(*lines)
+        except StorageError as problem:
+            if not self._warned:
+                self._warned = True
+                text = f"the event log has gaps from now on: {problem.what}"
+                notice = Notice(member="system", text=text, level="warning")
+                for subscriber in self._subscribers:
+                    _call_subscriber(subscriber, self._n, notice)
+
+    def close(self) -> None:
+        """Write what waits and a last snapshot, and let the readers end; harmless when closed."""
+        if self._journal is not None and self.state is not None:
+            self._lines += _snapshot_lines(self._n, self.state, closed=True)
+        self.flush()
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        for feed in self._feeds:
+            feed.end()
+
+    def _flush_soon(self) -> None:
+        try:
+            asyncio.get_running_loop().call_soon(self.flush)
+        except RuntimeError:
+            self.flush()
+
+
+class _Feed:
+    """What waits for one reader."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, TeamEvent]] = deque()
+        self._has_events = asyncio.Event()
+        self._ended = False
+        self.overflowed = False
+
+    def put(self, n: int, event: TeamEvent) -> None:
+        if self.overflowed:
+            return
+        if len(self._waiting) < MAX_WAITING:
+            self._waiting.append((n, event))
+        elif not isinstance(event, LIVE):
+            self.overflowed = True
+        self._has_events.set()
+
+    def restart(self) -> None:
+        """Begin anew: what waits is in the file, but for the newest."""
+        self._waiting.clear()
+        self.overflowed = False
+
+    def end(self) -> None:
+        self._ended = True
+        self._has_events.set()
+
+    async def events(self, tail: LogTail, *, closed: bool) -> AsyncIterator[tuple[int, TeamEvent]]:
+        """What waits and what comes, until the log is closed or the reader was too slow."""
+        while True:
+            while self._waiting:
+                n, event = self._waiting.popleft()
+                if isinstance(event, LIVE):
+                    yield n, event
+                elif n > tail.after:
+                    tail.after = n
+                    yield n, event
+            if self.overflowed or self._ended or closed:
+                return
+            self._has_events.clear()
+            await self._has_events.wait()
+
+
+def _ignore_listeners(_attended: bool) -> None:
+    """Nobody wants to know."""
+
+
+def _call_subscriber(subscriber: Subscriber, n: int, event: TeamEvent) -> None:
+    try:
+        subscriber(n, event)
+    except Exception:  # one bad surface is no reason to stop the others, or the team
+        _logger.exception("a subscriber of the event log failed")
+
+
+def _snapshot_lines(n: int, state: SnapshotState, *, closed: bool) -> list[bytes]:
+    """The line of a snapshot, behind the event whose number it bears; nothing when it cannot be made."""
+    head = b'{"n":%d,"v":%d,"type":"snapshot",' % (n, SCHEMA)
+    try:
+        return [head + encode({"at": round(time.time(), 3), "closed": closed, "state": dict(state.as_json())})[1:]]
+    except Exception:  # a mistake here is no reason to stop the team: the events are there all the same
+        _logger.exception("no snapshot could be made of the event log")
+        return []
+
+
+def _line(n: int, event: TeamEvent) -> bytes:
+    head = b'{"n":%d,"v":%d,' % (n, SCHEMA)
+    body = to_json(event)
+    try:
+        return head + encode(body)[1:]
+    except (TypeError, ValueError, RecursionError):  # something in a tool's input that is no JSON
+        return head + _as_text(body, event)
+
+
+def _as_text(body: dict[str, Any], event: TeamEvent) -> bytes:
+    """The line with what is no JSON as its text; or, when that cannot be, a line that says so."""
+    try:
+        return _encode(body)[1:].encode("utf-8", "replace")
+    except (TypeError, ValueError, RecursionError):  # an object that holds itself, for one
+        rest = {"type": event.KIND, "at": event.at, "member": event.member, "unwritable": True}
+        return _encode(rest)[1:].encode("utf-8", "replace")

@@ -1,0 +1,214 @@
+"""Files that are one JSON array, changed under their lock: appended to within one page, else renamed whole.
+
+A write inside one 4,096-byte page is all there or not there after any kill; everything larger goes through a
+rename. Layout of ours: `[`, one element a line, `]`. Knows the array's outside and nothing of its elements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from teamwright.protocol.errors import LockLost, StorageError
+from teamwright.storage.atomic import PendingFile, storage_error
+from teamwright.storage.file_lock import LockHold
+
+PAGE_BYTES = 4096
+"""Bytes that a kill cannot part, when they lie between two multiples of it."""
+
+TAIL_BYTES = 64
+"""Bytes before the end that a snapshot remembers, to know the array again after others appended."""
+
+_END = b"}\n]"
+
+
+class NotAnArray(Exception):
+    """What is in the file does not end like an array: being written by a stranger this moment, or damaged."""
+
+
+class FileStamp(NamedTuple):
+    """What tells one state of a file from another."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+def file_stamp(path: Path | str) -> FileStamp | None:
+    """The file's state now, None when there is no file."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return FileStamp(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def read_with_stamp(path: Path) -> tuple[FileStamp, bytes] | None:
+    """Content and the state it was read in (or an older one, never a newer); None when there is no file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        found = os.fstat(fd)
+        return FileStamp(found.st_ino, found.st_size, found.st_mtime_ns), _read(fd, found.st_size)
+    finally:
+        os.close(fd)
+
+
+def encode_array(elements: Sequence[bytes]) -> bytes:
+    """The whole file of these elements, each on its line."""
+    return b"[\n" + b",\n".join(elements) + b"\n]" if elements else b"[]"
+
+
+class ArrayFile:
+    """The array, opened by path for one hold of its lock; a missing file is an empty array that will be made.
+
+    Every change looks at the lock before it commits; `settle` proves afterwards that it went where the path leads.
+    Raises StorageError for the disk's refusals.
+    """
+
+    __slots__ = ("_expected", "_fd", "_held", "_name", "path", "stamp")
+
+    def __init__(self, path: Path, held: LockHold) -> None:
+        self.path = path
+        self._name = str(path)
+        self._held = held
+        self._fd = -1
+        self._expected = 0
+        self.stamp: FileStamp | None = None
+        """The state the file was in when it was opened or replaced; None when there is none."""
+
+    def __enter__(self) -> ArrayFile:
+        try:
+            self._fd = os.open(self._name, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return self
+        except OSError as problem:
+            raise storage_error(problem, self.path) from problem
+        self._restamp()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(self, start: int = 0) -> bytes:
+        """The bytes from `start` to the end."""
+        return _read(self._fd, os.fstat(self._fd).st_size - start, start) if self._fd >= 0 else b""
+
+    def tail(self) -> bytes:
+        """The last bytes, at most TAIL."""
+        if self.stamp is None:
+            return b""
+        return os.pread(self._fd, TAIL_BYTES, max(0, self.stamp.size - TAIL_BYTES))
+
+    def append(self, elements: Sequence[bytes], tail: bytes | None = None) -> None:
+        """Put elements behind the last. `tail` is what `tail()` gave, when the caller looked already.
+
+        Raises NotAnArray when the file does not end like one; nothing was written then. Raises LockLost.
+        """
+        if self.stamp is None:
+            self.replace(encode_array(elements))
+            return
+        tail = self.tail() if tail is None else tail
+        if tail.endswith(_END):
+            start = self.stamp.size - 2
+            addition = b",\n" + b",\n".join(elements) + b"\n]"
+            if start // PAGE_BYTES == (start + len(addition) - 1) // PAGE_BYTES:
+                self._held.check()
+                self._extend(start, addition)
+                return
+        self.replace(_append_elements(self.read(), elements))
+
+    def patch(self, changes: Sequence[tuple[int, bytes]]) -> bool:
+        """Overwrite bytes in place. False, and nothing is written, when one of the changes leaves its page."""
+        if any(start // PAGE_BYTES != (start + len(content) - 1) // PAGE_BYTES for start, content in changes):
+            return False
+        self._held.check()
+        for start, content in changes:
+            self._write_at(start, content)
+        return True
+
+    def replace(self, content: bytes) -> None:
+        """Put a whole new file in the place of this one. Raises LockLost."""
+        draft = PendingFile(self.path, content)
+        try:
+            self._held.check()
+            draft.commit()
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = draft.detach()
+            self._restamp()
+        except BaseException:
+            draft.discard()
+            raise
+        finally:
+            draft.close()
+
+    def final_stamp(self) -> FileStamp:
+        """The state after the changes. Raises LockLost when it is unknown whether they reached the path."""
+        self._held.check()
+        now = file_stamp(self._name)
+        if now is None or self.stamp is None or (now.inode, now.size) != (self.stamp.inode, self._expected):
+            raise LockLost("lock-lost", f"{self.path} was changed from outside while it was being written")
+        return now
+
+    def _restamp(self) -> None:
+        found = os.fstat(self._fd)
+        self.stamp = FileStamp(found.st_ino, found.st_size, found.st_mtime_ns)
+        self._expected = found.st_size
+
+    def _extend(self, start: int, addition: bytes) -> None:
+        try:
+            self._write_at(start, addition)
+        except StorageError:
+            with contextlib.suppress(OSError):  # a full disk may have taken a part: put the old end back
+                os.ftruncate(self._fd, start + 2)
+                os.pwrite(self._fd, b"\n]", start)
+            raise
+        self._expected = start + len(addition)
+
+    def _write_at(self, start: int, content: bytes) -> None:
+        try:
+            if os.pwrite(self._fd, content, start) != len(content):
+                raise OSError(errno.ENOSPC, "the disk took only a part")
+        except OSError as problem:
+            raise storage_error(problem, self.path) from problem
+
+
+def _append_elements(content: bytes, elements: Sequence[bytes]) -> bytes:
+    """The array with elements behind its last, whatever its layout; its own bytes are kept."""
+    addition = b",\n" + b",\n".join(elements) + b"\n]"
+    if content.startswith(b"[") and content.endswith(_END):
+        return b"".join((memoryview(content)[:-2], addition))
+    body = content.rstrip()
+    if not body.startswith(b"[") or not body.endswith(b"]"):
+        raise NotAnArray
+    body = body[:-1].rstrip()
+    if body == b"[":
+        return encode_array(elements)
+    if not body.endswith((b"}", b"]", b'"')) and not body[-1:].isalnum():
+        raise NotAnArray
+    return body + addition
+
+
+def _read(fd: int, size: int, start: int = 0) -> bytes:
+    """Up to `size` bytes; a file that shrinks meanwhile gives fewer."""
+    pieces: list[bytes] = []
+    while size > 0:
+        piece = os.pread(fd, size, start)
+        if not piece:
+            break
+        pieces.append(piece)
+        size -= len(piece)
+        start += len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

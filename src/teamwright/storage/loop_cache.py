@@ -1,0 +1,50 @@
+"""One object for a key in one event loop: what shares an `asyncio.Lock` must be the same object for everybody.
+
+The last used ones are kept alive; older ones live as long as somebody holds them, so none is ever made twice
+while it is in use. Refuses to know what the objects are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+T = TypeVar("T")
+
+
+class LoopCache(Generic[T]):
+    """Objects by key, for each running loop apart; `keep` of them are kept though nobody holds them."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopObjects[T]] = WeakKeyDictionary()
+
+    def get(self, key: str, make: Callable[[], T]) -> T:
+        """The object of this key, made when there is none. Raises RuntimeError when no loop runs."""
+        loop = asyncio.get_running_loop()
+        shelf = self._loops.get(loop)
+        if shelf is None:
+            shelf = self._loops[loop] = _LoopObjects()
+        return shelf.get(key, make, self._keep)
+
+
+class _LoopObjects(Generic[T]):
+    def __init__(self) -> None:
+        self._living: WeakValueDictionary[str, T] = WeakValueDictionary()
+        self._recent: OrderedDict[str, T] = OrderedDict()
+
+    def get(self, key: str, make: Callable[[], T], keep: int) -> T:
+        found = self._recent.get(key)
+        if found is not None:
+            self._recent.move_to_end(key)
+            return found
+        found = self._living.get(key)
+        if found is None:
+            found = self._living[key] = make()
+        self._recent[key] = found
+        if len(self._recent) > keep:
+            self._recent.popitem(last=False)
+        return found

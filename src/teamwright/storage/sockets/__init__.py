@@ -1,1 +1,0 @@
-"""Sockets between processes of one user on one machine: where they lie, and what goes over them."""

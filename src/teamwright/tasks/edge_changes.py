@@ -1,0 +1,77 @@
+"""Changing edges: both sides of each, under the list's lock, refused before anything is written.
+
+The blocker's `blocks` is written before the other's `blockedBy`, which is what holds a task back; only a new task
+begins with its `blockedBy`. A process may die between the two sides, so circles are looked for on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from teamwright.protocol.errors import TaskRefused
+from teamwright.protocol.task import Task
+from teamwright.storage.file_lock import LockHold
+from teamwright.tasks.task_graph import Edge, add_ids, refuse_cycles, remove_id, sort_ids
+from teamwright.tasks.task_rules import not_found_error
+from teamwright.tasks.task_store import TaskStore
+
+
+def refuse_bad_edges(store: TaskStore, edges: Sequence[Edge]) -> None:
+    """Raise TaskRefused (`self_edge task_not_found cycle`) if one of these edges may not be; reads, writes nothing."""
+    store.index.list_all()  # an edge that a killed process wrote on one side is found from that side alone
+    for id in sort_ids(i for edge in edges for i in edge):
+        store.index.refresh_task(int(id))
+        if not store.index.exists(int(id)):
+            raise not_found_error(id)
+    refuse_cycles(edges, lambda id: _blocks(store, id))
+
+
+async def add_edges(store: TaskStore, edges: Sequence[Edge], held: LockHold) -> dict[str, Task]:
+    """Write both sides of each edge where they are missing. Returns the tasks that changed, by id."""
+    changed: dict[str, Task] = {}
+    for blocker in sort_ids(a for a, _ in edges):
+        more = [b for a, b in edges if a == blocker]
+        await _apply(store, blocker, _with_blocks(more), held, changed)
+    for blocked in sort_ids(b for _, b in edges):
+        more = [a for a, b in edges if b == blocked]
+        await _apply(store, blocked, _with_blocked_by(more), held, changed)
+    return changed
+
+
+async def remove_references(store: TaskStore, gone: Task, held: LockHold) -> dict[str, Task]:
+    """Take a deleted task out of both sides of its neighbours. Returns those that changed, by id."""
+    changed: dict[str, Task] = {}
+    neighbours = {*gone.blocks, *gone.blocked_by, *map(str, store.index.dependents(gone.number))}
+    for id in sort_ids(i for i in neighbours if i.isascii() and i.isdigit()):
+        try:
+            await _apply(store, id, lambda t: _without(t, gone.id), held, changed)
+        except TaskRefused:
+            continue  # the neighbour is gone as well
+    return changed
+
+
+async def _apply(
+    store: TaskStore, id: str, change: Callable[[Task], Task], held: LockHold, changed: dict[str, Task]
+) -> None:
+    held.check()
+    before, after = await store.change(id, change)
+    if after != before:
+        changed[id] = after
+
+
+def _blocks(store: TaskStore, id: str) -> Iterable[str]:
+    task = store.index.refresh_task(int(id)) if id.isascii() and id.isdigit() else None
+    known = map(str, store.index.dependents(int(id))) if task else ()
+    return {*(task.blocks if task else ()), *known}
+
+
+def _with_blocks(more: Sequence[str]) -> Callable[[Task], Task]:
+    return lambda task: task.copy_with(blocks=add_ids(task.blocks, more))
+
+
+def _with_blocked_by(more: Sequence[str]) -> Callable[[Task], Task]:
+    return lambda task: task.copy_with(blocked_by=add_ids(task.blocked_by, more))
+
+
+def _without(task: Task, gone: str) -> Task:
+    return task.copy_with(blocks=remove_id(task.blocks, gone), blocked_by=remove_id(task.blocked_by, gone))

@@ -1,0 +1,174 @@
+"""One task file, and the two small files beside it: read with patience, because strangers truncate and write.
+
+Below it: `storage`. Format: as observed, one JSON object `<id>.json`, an empty `.lock`, a decimal
+`.highwatermark`. Refuses to know the graph and who may do what.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.task import Task, parse_task, task_fault
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import storage_error, write_new
+
+LOCK_FILE = ".lock"
+WATERMARK_FILE = ".highwatermark"
+
+_NAME = re.compile(r"([1-9][0-9]{0,9})\.json")
+_RETRIES = 3
+_RETRY_S = 0.002
+_RACY_NS = 12_000_000
+"""File clocks tick at 1 to 10 ms. What was younger than this when it was read may change again without a new mtime."""
+
+
+class FileSignature(NamedTuple):
+    """By what a changed file is known."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """A task file as it was read. `lasting`: the same signature later means the same content."""
+
+    task: Task
+    signature: FileSignature
+    is_stable: bool
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedTaskFile:
+    """A file that is there and is not a task, also after waiting: never taken for "no task".
+
+    `why` says what is wrong.
+    """
+
+    signature: FileSignature
+    reason: str
+
+
+TaskFileReading: TypeAlias = TaskFile | DamagedTaskFile | None
+"""None: there is no such file."""
+
+
+def file_signature(path: str) -> FileSignature | None:
+    """The file's signature, None when it is not there. Raises StorageError."""
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    return FileSignature(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def read_task(path: str, id: str, last: TaskFile | None = None, *, patient: bool = True) -> TaskFileReading:
+    """Read a task file; one that is empty or cut is tried again 3 times, 2 ms apart. Raises StorageError.
+
+    Without `patient` it is tried once: for who is told again when the writer is done. Bytes that are those of the
+    `last` reading are not parsed again.
+    """
+    patience = _RETRIES if patient else 0
+    while True:
+        read = _read(path)
+        if read is None:
+            return None
+        raw, mark = read
+        task = last.task if last is not None and last.raw == raw else parse_task(raw, id)
+        if task is not None:
+            return TaskFile(task, mark, time.time_ns() - mark.mtime_ns > _RACY_NS, raw)
+        if not patience or _is_whole_json(raw):
+            return DamagedTaskFile(mark, task_fault(raw))
+        patience -= 1
+        time.sleep(_RETRY_S)
+
+
+def damaged_error(path: str, why: str) -> StorageError:
+    """The error about a file that stays unreadable."""
+    return StorageError(
+        "damaged-file",
+        f"{path} is not a whole task: {why}",
+        do=["repair or remove the file"],
+        note="nothing was changed",
+    )
+
+
+def task_number(name: str) -> int | None:
+    """The number of a task file's name; None for any other file."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def keep_damaged_copy(path: Path) -> None:
+    """Keep a copy of damaged bytes as `<file>.bad.<ms since 1970>`. Raises StorageError."""
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    moment = now_ms()
+    while not write_new(path.with_name(f"{path.name}.bad.{moment}"), content):
+        moment += 1
+
+
+def list_numbers(directory: Path) -> set[int]:
+    """The numbers of all task files, whole or not. An absent directory has none. Raises StorageError."""
+    try:
+        with os.scandir(directory) as entries:
+            found = [_NAME.fullmatch(entry.name) for entry in entries]
+    except FileNotFoundError:
+        return set()
+    except OSError as problem:
+        raise storage_error(problem, directory) from problem
+    return {int(match[1]) for match in found if match}
+
+
+def read_watermark(*copies: Path) -> int:
+    """The highest number that was ever deleted: the highest of the copies; a missing or damaged one counts 0."""
+    return max(map(_watermark, copies), default=0)
+
+
+def _watermark(path: Path) -> int:
+    try:
+        text = path.read_bytes()[:20].strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdigit() else 0
+
+
+def _read(path: str) -> tuple[bytes, FileSignature] | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    try:
+        stat = os.fstat(fd)
+        raw = os.read(fd, stat.st_size + 1)
+        while len(raw) > stat.st_size:  # it grew while we looked
+            stat = os.fstat(fd)
+            raw = os.pread(fd, stat.st_size + 1, 0)
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    finally:
+        os.close(fd)
+    return raw, FileSignature(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def _is_whole_json(raw: bytes) -> bool:
+    try:
+        json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,335 @@
+"""What this process last saw of a task list: a hint where to look, never the truth.
+
+Sorts the known tasks into ready, waiting, in flight (somebody's) and done, so that the next candidate is found
+without listing the directory or looking at every task. Whoever acts on it re-reads the files under a lock.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable
+from enum import Enum
+from pathlib import Path
+
+from teamwright.protocol.task import Task, TaskStatus
+from teamwright.tasks.task_file import DamagedTaskFile, FileSignature, TaskFile, file_signature, list_numbers, read_task
+
+SMALL_LIST = 256
+"""Lists up to this many tasks are listed whenever that could show more."""
+
+_LISTING_SHARE = 20
+"""Longer lists are listed for at most this fraction of the time."""
+
+_PROBES = 64
+"""How many numbers behind the highest known one are looked for by name before the directory is listed."""
+
+_DONE_STEP = 32
+"""Finished tasks that one listing looks at: each has its turn, and their number does not add to the cost."""
+
+
+OnExternalChange = Callable[[Task | None, Task | None], None]
+"""Told what others did to a task: as it was last seen (None: it is new), and as it is (None: it is gone). Plain code
+that may run while a lock is held: it must neither block nor raise."""
+
+
+class Readiness(Enum):
+    """Where a known task stands."""
+
+    READY = "ready"
+    WAITING = "waiting"
+    IN_FLIGHT = "flight"
+    DONE = "done"
+
+
+class TaskIndex:
+    """The last readings of a list's files. Plain code of one event loop; nothing here awaits."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._prefix = f"{directory}{os.sep}"
+        self._found: dict[int, TaskFile] = {}
+        self._damaged: dict[int, DamagedTaskFile] = {}
+        self._dependents: dict[int, set[int]] = {}
+        self._kinds: dict[int, Readiness] = {}
+        self._ready: list[int] = []
+        self._flight: set[int] = set()
+        self._drafts: dict[str, set[int]] = {}
+        self._listed_at = 0.0
+        self._listing_took = 0.0
+        self._done_at = 0
+        self.on_change: OnExternalChange | None = None
+        self.highest = 0
+        self.arrivals = 0
+        """How often a task became ready."""
+
+    def path(self, number: int) -> str:
+        """The file of this number."""
+        return f"{self._prefix}{number}.json"
+
+    # ── knowledge ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def known_tasks(self) -> list[Task]:
+        """All whole tasks as last seen, in numeric order."""
+        return [self._found[number].task for number in sorted(self._found)]
+
+    def refresh_task(
+        self, number: int, *, fresh: bool = False, careful: bool = False, patient: bool = True
+    ) -> Task | None:
+        """The task as its file has it now; a file that has not changed is not read again unless `fresh`.
+
+        With `careful` a file that was read too young to tell is read again too: a change of status changes the size,
+        so only lists that show everything need it. A damaged file gives the last whole reading, if there was one;
+        `is_damaged` tells; without `patient` it is not waited for. Raises StorageError.
+        """
+        last = self._found.get(number)
+        if not fresh:
+            mark = file_signature(self.path(number))
+            if last and last.signature == mark and (last.is_stable or not careful):
+                return last.task
+            hurt = self._damaged.get(number)
+            if hurt and hurt.signature == mark and _is_stable(hurt.signature):
+                return last.task if last else None
+        read = read_task(self.path(number), str(number), last, patient=patient)
+        if isinstance(read, DamagedTaskFile):
+            self._note_damaged(number, read)
+            return last.task if last else None
+        if read is None:
+            self._note_removed_by_others(number)
+            return None
+        self._damaged.pop(number, None)
+        self._note(number, read)
+        self._report_external_change(last, read)
+        return read.task
+
+    def is_damaged(self, number: int) -> bool:
+        """Whether the file could not be read when it was last looked at."""
+        return number in self._damaged
+
+    def damage_reason(self, number: int) -> str:
+        """What is wrong with a damaged file; empty for another."""
+        hurt = self._damaged.get(number)
+        return hurt.reason if hurt else ""
+
+    def damaged_numbers(self) -> list[int]:
+        """The numbers of the files that could not be read when they were last looked at, in numeric order."""
+        return sorted(self._damaged)
+
+    def exists(self, number: int) -> bool:
+        """Whether there was such a file, whole or not, when it was last looked at."""
+        return number in self._found or number in self._damaged
+
+    def is_open(self, number: int) -> bool:
+        """Whether what waits for this task still has to: it is there and not known to be completed."""
+        found = self._found.get(number)
+        return found.task.status is not TaskStatus.COMPLETED if found else number in self._damaged
+
+    def note_written(self, task: Task, raw: bytes) -> None:
+        """This process just wrote the task with these bytes, and still holds its lock."""
+        number = task.number
+        mark = file_signature(self.path(number))
+        self._damaged.pop(number, None)
+        self._note(number, TaskFile(task, mark or FileSignature(0, 0, 0), False, raw))
+
+    def note_removed(self, number: int) -> None:
+        """The file is gone."""
+        if not self.exists(number):
+            return
+        gone = self._found.pop(number, None)
+        self._damaged.pop(number, None)
+        self._set_readiness(number, None)
+        self._note_draft(number, gone and gone.task, None)
+        for blocker in _numbers(gone.task.blocked_by if gone else ()):
+            self._dependents.get(blocker, set()).discard(number)
+        self._update_dependents(number)
+
+    def _note_removed_by_others(self, number: int) -> None:
+        """Somebody else removed the file."""
+        last = self._found.get(number)
+        self.note_removed(number)
+        self._report_external_change(last, None)
+
+    def _report_external_change(self, before: TaskFile | None, after: TaskFile | None) -> None:
+        if self.on_change is None or (before is None and after is None):
+            return
+        one, other = before and before.task, after and after.task
+        # What JSON cannot tell apart (a tuple, a list) is no change.
+        if one != other and (one is None or other is None or one.encode() != other.encode()):
+            self.on_change(one, other)
+
+    def numbers(self) -> set[int]:
+        """All that were there when last looked at, whole or not."""
+        return self._found.keys() | self._damaged.keys()
+
+    def dependents(self, number: int) -> set[int]:
+        """The tasks that were last seen waiting for this one, whatever its state."""
+        return set(self._dependents.get(number, ()))
+
+    def drafts_by(self, creator: str) -> set[int]:
+        """The tasks that were last seen as drafts of this creator."""
+        return set(self._drafts.get(creator, ()))
+
+    def changed_ms(self, number: int) -> int:
+        """When the file was last changed, in ms since 1970; 0 for a file that is not known."""
+        found = self._found.get(number)
+        return found.signature.mtime_ns // 1_000_000 if found else 0
+
+    # ── candidates ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def next_ready(self, after: int) -> int | None:
+        """The lowest number above `after` that seems to be free for the taking."""
+        at = bisect_right(self._ready, after)
+        return self._ready[at] if at < len(self._ready) else None
+
+    def ready_tasks(self) -> list[Task]:
+        """The tasks that seem to be free for the taking, in numeric order."""
+        return [self._found[number].task for number in self._ready if number in self._found]
+
+    def refresh_in_flight(self, below: int | None = None) -> None:
+        """Look again at what others have in hand; with `below`, only where that could free a lower number."""
+        for number in sorted(self._flight):
+            if below is None or number < below or any(d < below for d in self._dependents.get(number, ())):
+                self.refresh_task(number)
+
+    def refresh_ready(self, watermark: int) -> None:
+        """Look where more could have become ready, cheapest first; `arrivals` tells whether something did."""
+        before = self.arrivals
+        self.refresh_in_flight()
+        for number in [n for n in self._damaged if n not in self._found]:
+            self.refresh_task(number)
+        top = max(watermark, self.highest) + 1
+        if top - self.highest <= _PROBES:
+            self._probe(top)
+        if self.arrivals == before:
+            self.list_if_due()
+
+    # ── listing ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def list_once(self) -> None:
+        """List the directory if this process never did."""
+        if self._listed_at == 0.0:
+            self.list_all()
+
+    def highest_number(self) -> int:
+        """The highest number in the directory; of a long list the highest that was seen lately."""
+        if len(self._found) > SMALL_LIST:
+            self.list_if_due()
+            return self.highest
+        return max(self.highest, *list_numbers(self._directory), 0)
+
+    def list_if_due(self) -> None:
+        """List the directory, unless the list is long and was listed lately."""
+        pause = self._listing_took * _LISTING_SHARE if len(self._found) > SMALL_LIST else 0.0
+        if self._listed_at == 0.0:
+            self.list_all()
+        elif time.monotonic() - self._listed_at >= pause:
+            self._list(self._select_for_refresh)
+
+    def list_all(self) -> None:
+        """List the directory and look at every task in it. Raises StorageError."""
+        self._list(sorted)
+
+    def _select_for_refresh(self, there: set[int]) -> list[int]:
+        """All that are not known to be finished, and some of the finished ones: the next that have their turn."""
+        done = sorted(number for number in there if self._kinds.get(number) is Readiness.DONE)
+        if len(done) > _DONE_STEP:
+            at = bisect_right(done, self._done_at)
+            step = (done[at:] + done[:at])[:_DONE_STEP]
+            self._done_at = step[-1]
+            there = there.difference(done).union(step)
+        return sorted(there)
+
+    def _list(self, to_look_at: Callable[[set[int]], list[int]]) -> None:
+        start = time.monotonic()
+        there = list_numbers(self._directory)
+        for number in self.numbers() - there:
+            self._note_removed_by_others(number)
+        for number in to_look_at(there):
+            self.refresh_task(number, careful=True)
+        self.highest = max(self.highest, *there, 0)
+        self._listed_at = time.monotonic()
+        self._listing_took = self._listed_at - start
+
+    def _probe(self, top: int) -> None:
+        number = self.highest + 1
+        while number <= top or self.exists(number - 1):
+            self.refresh_task(number)
+            number += 1
+
+    # ── sorting ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _note(self, number: int, found: TaskFile) -> None:
+        old = self._found.get(number)
+        if found.task.status is TaskStatus.COMPLETED:
+            found = TaskFile(
+                found.task, found.signature, found.is_stable, b""
+            )  # its bytes are hardly ever compared again
+        self._found[number] = found
+        self.highest = max(self.highest, number)
+        self._note_draft(number, old and old.task, found.task)
+        new_edges = old is None or old.task.blocked_by != found.task.blocked_by
+        if new_edges:
+            for blocker in _numbers(old.task.blocked_by if old else ()):
+                self._dependents.get(blocker, set()).discard(number)
+            for blocker in _numbers(found.task.blocked_by):
+                self._dependents.setdefault(blocker, set()).add(number)
+        if new_edges or old is None or old.task.status != found.task.status or old.task.owner != found.task.owner:
+            self._update_readiness(number)
+        if old is None or (old.task.status is TaskStatus.COMPLETED) != (found.task.status is TaskStatus.COMPLETED):
+            self._update_dependents(number)
+
+    def _note_draft(self, number: int, old: Task | None, new: Task | None) -> None:
+        before, after = (task.draft if task is not None else None for task in (old, new))
+        if before is not None and (after is None or after.by != before.by):
+            self._drafts[before.by].discard(number)
+        if after is not None:
+            self._drafts.setdefault(after.by, set()).add(number)
+
+    def _note_damaged(self, number: int, hurt: DamagedTaskFile) -> None:
+        first = not self.exists(number)
+        self._damaged[number] = hurt
+        self.highest = max(self.highest, number)
+        if first:
+            self._update_dependents(number)
+
+    def _update_readiness(self, number: int) -> None:
+        found = self._found.get(number)
+        self._set_readiness(number, self._readiness(found.task) if found else None)
+
+    def _update_dependents(self, number: int) -> None:
+        for dependent in self._dependents.get(number, ()):
+            self._update_readiness(dependent)
+
+    def _readiness(self, task: Task) -> Readiness:
+        if task.status is TaskStatus.COMPLETED or task.is_internal:
+            return Readiness.DONE
+        if any(self.is_open(blocker) for blocker in _numbers(task.blocked_by)):
+            return Readiness.WAITING
+        return Readiness.READY if task.status is TaskStatus.PENDING and task.owner is None else Readiness.IN_FLIGHT
+
+    def _set_readiness(self, number: int, kind: Readiness | None) -> None:
+        old = self._kinds.get(number)
+        if old is kind:
+            return
+        if old is Readiness.READY:
+            del self._ready[bisect_left(self._ready, number)]
+        elif old is Readiness.IN_FLIGHT:
+            self._flight.discard(number)
+        if kind is Readiness.READY:
+            insort(self._ready, number)
+            self.arrivals += 1
+        elif kind is Readiness.IN_FLIGHT:
+            self._flight.add(number)
+        if kind is None:
+            self._kinds.pop(number, None)
+        else:
+            self._kinds[number] = kind
+
+
+def _numbers(ids: Iterable[str]) -> list[int]:
+    return [int(i) for i in ids if i.isascii() and i.isdigit()]
+
+
+def _is_stable(mark: FileSignature) -> bool:
+    return time.time_ns() - mark.mtime_ns > 1_000_000_000

@@ -1,0 +1,251 @@
+"""A backend of the settings: its recipe's commands, run as argument lists, bounded in time and output.
+
+The terminal runs the starter, so that the program has its own environment, arguments and directory whatever the
+terminal's are. What was started is known by its process; a pane is closed only when it is proved to be ours. Below
+are the recipe, the handover and processes. Refuses to know which terminal it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.processes.process_group import ProcessResult, run_argv
+from teamwright.protocol.errors import CannotStart
+from teamwright.teams.backends.backend import Launch, Location
+from teamwright.teams.backends.handover import Handover, LaunchFailed, offer_launch
+from teamwright.teams.backends.located_process import (
+    is_running,
+    process_identity,
+    process_tree,
+    run_to_end,
+    terminal_device,
+    wait_until_ended,
+)
+from teamwright.teams.backends.terminal_adapter import TerminalAdapter, build_command, fill, json_contains
+
+_END_S = 2.0
+_OUTPUT = 1_000_000
+_LIST_DELAYS_S = (0.0, 0.05, 0.1, 0.3, 1.0, 2.0)
+"""How long to wait between looks whether a terminal lists what it has just opened."""
+
+_PASSED_VARIABLES = frozenset(
+    {
+        *("COLORTERM", "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
+        *("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
+    }
+)
+_PASSED_PREFIXES = ("LC_", "XDG_")
+
+
+class _CommandFailed(Exception):
+    """A command of the recipe did not do what it is for; the text says why, `words` what it wrote."""
+
+    def __init__(self, why: str, words: str = "") -> None:
+        super().__init__(why)
+        self.output = words
+
+
+def unusable_reason(adapter: TerminalAdapter, environ: Mapping[str, str]) -> str:
+    """Why this recipe cannot be used here, a clause; empty when nothing speaks against it."""
+    for program in adapter.programs:
+        if shutil.which(program, path=environ.get("PATH", "")) is None:
+            return f"its program is not installed (no {program} in PATH)"
+    missing = [name for name in adapter.variables if not environ.get(name)]
+    return f"this is not a terminal of this backend ({missing[0]} is not set)" if missing else ""
+
+
+class AdapterBackend:
+    """A `Place`. Parameters: `recipe`; `environ`, the lead's environment, of which commands get what is no secret."""
+
+    def __init__(self, adapter: TerminalAdapter, environ: Mapping[str, str]) -> None:
+        self._adapter = adapter
+        wanted = {*_PASSED_VARIABLES, *adapter.variables, *adapter.takes}
+        handed_on = {
+            name: value for name, value in environ.items() if name in wanted or name.startswith(_PASSED_PREFIXES)
+        }
+        self._environ = {**handed_on, **adapter.env}
+        self._environment_values = {f"env:{name}": environ.get(name, "") for name in adapter.variables}
+        self._open_locations: list[Location] = []
+        self._open_lock = asyncio.Lock()
+
+    async def open(self, launch: Launch) -> Location:
+        """Start it as the recipe says; the rest as `Place.open`."""
+        try:
+            async with offer_launch(launch) as handover:
+                return await self._open(launch, handover)
+        except LaunchFailed as problem:
+            raise self._cannot_start(launch, str(problem)) from problem
+        except _CommandFailed as problem:
+            raise self._cannot_start(launch, str(problem), problem.output) from problem
+
+    async def is_alive(self, location: Location) -> bool:
+        """Whether its process runs; where that cannot be seen, what the recipe's `alive` says.
+
+        Raises CannotStart (`backend`) when that is not answered: then nobody knows.
+        """
+        if process_identity(location)[0]:
+            return is_running(location)
+        try:
+            return await self._is_there(location)
+        except _CommandFailed as problem:
+            raise self._unreachable_error(location, str(problem)) from problem
+
+    async def wait_until_ended(self, location: Location) -> None:
+        """Until the program has ended; at once when nobody sees it."""
+        await wait_until_ended(location)
+
+    async def last_output(self, location: Location) -> str:
+        """Nothing: a recipe has no command for it."""
+        return ""
+
+    async def close(self, location: Location) -> None:
+        """Close it if it is proved to be ours, and end what runs in it; the rest as `Place.close`."""
+        family, trouble = process_tree(location), None
+        self._open_locations = [one for one in self._open_locations if one.facts["mark"] != location.facts["mark"]]
+        try:
+            if await self._is_ours(location):
+                if family is not None:
+                    family.members()  # whom the end will part from their parents is known by now
+                await self._run_command(self._adapter.close, self._values(location))
+        except _CommandFailed as problem:
+            trouble = problem
+        if family is not None and (left := await family.terminate(_END_S)):
+            raise self._unreachable_error(
+                location, f"these processes will not end: {', '.join(str(row.pid) for row in left)}"
+            )
+        if trouble is None:
+            return
+        try:
+            stays = await self._is_ours(location)
+        except _CommandFailed as problem:
+            raise self._unreachable_error(location, str(problem)) from problem
+        if stays or family is None:
+            raise self._unreachable_error(location, str(trouble)) from trouble
+
+    async def hide(self, location: Location) -> bool:
+        """Run the recipe's `hide`; False when it has none, or it is gone. Raises CannotStart (`backend`)."""
+        return await self._run_on(self._adapter.hide, location)
+
+    async def show(self, location: Location) -> bool:
+        """Run the recipe's `show`; False when it has none, or it is gone. Raises CannotStart (`backend`)."""
+        return await self._run_on(self._adapter.show, location)
+
+    async def _run_on(self, command: Sequence[str], location: Location) -> bool:
+        try:
+            if not command or not await self._is_ours(location):
+                return False
+            await self._run_command(command, self._values(location))
+        except _CommandFailed as problem:
+            raise self._unreachable_error(location, str(problem)) from problem
+        return True
+
+    async def _open(self, launch: Launch, handover: Handover) -> Location:
+        recipe = self._adapter
+        facts = {"mark": secrets.token_hex(8), **_launch_values(launch)}
+        values = {**self._environment_values, **facts, "command": shlex.join(handover.argv)}
+        async with self._open_lock:
+            told = await self._create(values, handover.argv)
+        try:
+            spot = Location(recipe.name, recipe.id.read(told, values), facts)
+        except ValueError as problem:
+            raise _CommandFailed(f"{recipe.open[0]}: {problem}") from None
+        try:
+            if recipe.start:
+                await self._run_command(recipe.start, {**values, "id": spot.id}, handover.argv)
+            pid, start = await handover.deliver(recipe.start_s)
+            if pid:
+                spot = replace(spot, facts={**facts, "pid": str(pid), "start": start, "tty": terminal_device(pid)})
+            await self._require_ours(spot)
+        except BaseException:
+            await run_to_end(self.close(spot))
+            raise
+        self._open_locations.append(spot)
+        if recipe.title:
+            await self._set_title(spot)
+        return spot
+
+    async def _create(self, values: Mapping[str, str], argv: Sequence[str]) -> str:
+        """Beside the newest of ours that lives, where the recipe can and the terminal does; else anew."""
+        beside = next((one for one in reversed(self._open_locations) if is_running(one)), None)
+        if self._adapter.open_beside and beside is not None:
+            try:
+                return await self._run_command(self._adapter.open_beside, {**values, "beside": beside.id}, argv)
+            except _CommandFailed:
+                pass  # it was closed just now, or there is no room
+        return await self._run_command(self._adapter.open, values, argv)
+
+    async def _set_title(self, location: Location) -> None:
+        try:
+            await self._run_command(self._adapter.title, self._values(location))
+        except _CommandFailed:
+            return  # no reason not to start
+
+    async def _require_ours(self, location: Location) -> None:
+        for pause in _LIST_DELAYS_S:
+            await asyncio.sleep(pause)
+            if await self._is_there(location):
+                return
+        wanted = ", ".join(f"{key} {fill(text, self._values(location))}" for key, text in self._adapter.where.items())
+        raise _CommandFailed(
+            f"{self._adapter.alive[0]} does not list what was started as {location.id}"
+            + (f" ({wanted})" if wanted else "")
+        )
+
+    async def _is_ours(self, location: Location) -> bool:
+        """Whether what has this id is proved to be what we opened."""
+        return (self._adapter.is_known_by_mark or is_running(location)) and await self._is_there(location)
+
+    async def _is_there(self, location: Location) -> bool:
+        values = self._values(location)
+        done = await self._run(build_command(self._adapter.alive, values))
+        if done.exit_code != 0:
+            return False
+        if not self._adapter.where:
+            return True
+        try:
+            return json_contains(done.output, {key: fill(text, values) for key, text in self._adapter.where.items()})
+        except ValueError:
+            raise _CommandFailed(f"{self._adapter.alive[0]} prints no JSON", done.output) from None
+
+    async def _run_command(self, template: Sequence[str], values: Mapping[str, str], argv: Sequence[str] = ()) -> str:
+        """Run one command; what it printed. Raises _Unanswered when it fails."""
+        done = await self._run(build_command(template, values, argv))
+        if done.exit_code != 0:
+            said = done.errors.strip() or done.output.strip()
+            raise _CommandFailed(f"{template[0]} failed with status {done.exit_code}", said)
+        return done.output
+
+    async def _run(self, argv: Sequence[str]) -> ProcessResult:
+        limit = self._adapter.start_s
+        try:
+            done = await run_argv(argv, Path("/"), self._environ, limit, _OUTPUT)
+        except (OSError, ValueError) as problem:
+            raise _CommandFailed(f"{argv[0]} could not be run: {problem}") from problem
+        if done.timed_out:
+            raise _CommandFailed(f"{argv[0]} did not end within {limit:g} seconds", done.errors)
+        return done
+
+    def _values(self, location: Location) -> dict[str, str]:
+        return {**self._environment_values, "pid": "", "tty": "", **location.facts, "id": location.id}
+
+    def _cannot_start(self, launch: Launch, why: str, output: str = "") -> CannotStart:
+        return CannotStart(
+            "backend",
+            f"{launch.name} could not be started in {self._adapter.name}: {why}",
+            looked_at=[("wrote", line[:200]) for line in output.splitlines()[-6:] if line.strip()],
+            do=[f"see docs/places.md#recipes: members.recipes.{self._adapter.name}"],
+            note="nothing is left of it",
+        )
+
+    def _unreachable_error(self, location: Location, why: str) -> CannotStart:
+        return CannotStart("backend", f"{self._adapter.name} {location.id} cannot be reached: {why}")
+
+
+def _launch_values(launch: Launch) -> dict[str, str]:
+    return {"name": launch.name, "team": launch.team, "session": launch.session, "color": launch.color}

@@ -1,0 +1,89 @@
+"""Which place members get: what was named, or what `auto` finds, and why.
+
+Pure: what was found is handed in. What is named is used or refused with the reason, never replaced in silence.
+Refuses to know how anything is found, and what a place does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from difflib import get_close_matches
+
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.values import dataclass
+
+EXPLICIT_REASON = "it was asked for"
+IN_PROCESS, TMUX, AUTO = "in-process", "tmux", "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class BackendEnvironment:
+    """What was found. `environ`: the lead's environment; `at_terminal`: whether a person sits at a terminal of ours;
+
+    `no_tmux`: why tmux cannot be used, empty when it can; `recipes`: the same for each backend of the settings.
+    """
+
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])
+    at_terminal: bool = False
+    tmux_problem: str = ""
+    adapter_problems: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def in_tmux(self) -> bool:
+        """Whether the lead says that it sits in a pane of tmux."""
+        return bool(self.environ.get("TMUX") and self.environ.get("TMUX_PANE"))
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedBackend:
+    """`place` is `in-process`, `tmux` or the name of a recipe; `why`, a clause for people and models."""
+
+    backend: str
+    reason: str
+
+
+_AutoRule = tuple[Callable[[BackendEnvironment], bool], str, Callable[[BackendEnvironment], str]]
+
+_AUTO_RULES: tuple[_AutoRule, ...] = (
+    (lambda found: not found.at_terminal, IN_PROCESS, lambda _: "the lead has no terminal"),
+    (lambda found: not found.in_tmux, IN_PROCESS, lambda _: "this terminal is not in tmux"),
+    (lambda found: bool(found.tmux_problem), IN_PROCESS, lambda found: found.tmux_problem),
+    (lambda _: True, TMUX, lambda _: "this terminal is in tmux"),
+)
+"""What `auto` takes: the first row that is true."""
+
+
+def choose_backend(setting: str, environment: BackendEnvironment) -> SelectedBackend:
+    """The place for members under this setting: `auto`, `in-process`, `tmux` or a recipe's name.
+
+    Raises UsageError for a name that nothing has, CannotStart (`backend`) for one that cannot be used here.
+    """
+    if setting == AUTO:
+        return next(
+            SelectedBackend(place, why(environment)) for applies, place, why in _AUTO_RULES if applies(environment)
+        )
+    if setting == IN_PROCESS:
+        return SelectedBackend(IN_PROCESS, EXPLICIT_REASON)
+    known = {TMUX: environment.tmux_problem, **environment.adapter_problems}
+    if setting not in known:
+        names = [AUTO, IN_PROCESS, *known]
+        near = get_close_matches(setting, names, 1)
+        raise UsageError(
+            "usage",
+            f"{setting!r} is no backend for members",
+            looked_at=[("backends", ", ".join(names))],
+            do=[f"did you mean {near[0]}?"] if near else [],
+            note="nothing was started",
+        )
+    if known[setting]:
+        raise CannotStart(
+            "backend",
+            f"members cannot be started in {setting}: {known[setting]}",
+            do=[
+                f"choose another backend: --backend {AUTO}, --backend {IN_PROCESS}, or the setting members.backend",
+                f"or see to it that {setting} can be used: teamwright doctor",
+            ],
+            note="nothing was started",
+        )
+    return SelectedBackend(setting, EXPLICIT_REASON)

@@ -1,0 +1,196 @@
+"""Members without a terminal: each a process of its own session, whose output goes to a file.
+
+It outlives its lead, however that ends; how long is its own business. Started through the handover like everywhere,
+and known by number and start. Below are the handover and processes. Refuses to know terminals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from teamwright.processes.pid_watch import WatchedProcess
+from teamwright.processes.process_tree import ProcessTree, process_start
+from teamwright.protocol.errors import CannotStart, StorageError
+from teamwright.protocol.ids import inbox_stem
+from teamwright.storage.paths import make_private
+from teamwright.teams.backends.backend import Launch, Location
+from teamwright.teams.backends.handover import Handover, LaunchFailed, offer_launch
+from teamwright.teams.backends.located_process import (
+    is_running,
+    process_identity,
+    process_tree,
+    run_to_end,
+    wait_until_ended,
+)
+from teamwright.teams.backends.terminal_adapter import DETACHED
+
+_START_S = 20.0
+_END_S = 2.0
+_REAP_S = 2.0
+_LAST_LINES, _LAST_BYTES = 12, 8_192
+
+
+class _Child:
+    """A process that is our child: with all that came out of it, and how it ended once it has."""
+
+    def __init__(self, pid: int, start: str) -> None:
+        self.start = start
+        self.family = ProcessTree(pid)
+        self.exit_text = ""
+        self.on_early_end: Callable[[str], None] | None = None
+        """Told of an end while it is still awaited that the program begins."""
+        self.reaped = asyncio.Event()
+        self._pid = pid
+
+    def reap(self, watch: WatchedProcess) -> None:
+        """It ended: who came out of it is noted while the number is still its own, then it is reaped."""
+        if self.on_early_end is not None:
+            self.on_early_end("it ended at once")
+        self.family.release()
+        watch.close()
+        with contextlib.suppress(ChildProcessError):
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                code = os.waitstatus_to_exitcode(status)
+                self.exit_text = f"ended by signal {-code}" if code < 0 else f"ended with status {code}"
+        self.reaped.set()
+
+
+class DetachedBackend:
+    """A `Place`. Parameters: `folder`, where the files with their output go, made with mode 0700 when it is needed."""
+
+    def __init__(self, folder: Path, *, start_s: float = _START_S, end_s: float = _END_S) -> None:
+        self._folder = folder
+        self._start_s, self._end_s = start_s, end_s
+        self._children: dict[int, _Child] = {}
+
+    async def open(self, launch: Launch) -> Location:
+        """Start it in a session of its own, without a terminal; the rest as `Place.open`."""
+        try:
+            log, output = self._new_log(launch)
+        except (OSError, StorageError) as problem:
+            raise _cannot_start(launch, f"there is no file for its output: {problem}") from problem
+        spot = Location(DETACHED, "")
+        try:
+            async with offer_launch(launch) as handover:
+                spot = self._spawn(handover, output, log)
+                await self._hand_over(handover, spot, self._children[process_identity(spot)[0]])
+        except (LaunchFailed, OSError) as problem:
+            words = _tail(log)
+            await self._undo(spot, log)
+            raise _cannot_start(launch, str(problem), words) from problem
+        except BaseException:
+            await self._undo(spot, log)
+            raise
+        finally:
+            os.close(output)
+        return spot
+
+    async def is_alive(self, location: Location) -> bool:
+        """Whether the very process that was started runs now."""
+        return is_running(location)
+
+    async def wait_until_ended(self, location: Location) -> None:
+        """Until the program has ended, by an event where the system has one."""
+        await wait_until_ended(location)
+
+    async def last_output(self, location: Location) -> str:
+        """How it ended, if it was our child, and the last lines of its output; empty without any."""
+        child = self._child(location)
+        how = [child.exit_text] if child is not None and child.exit_text else []
+        words = _tail(Path(location.facts["log"])) if location.facts.get("log") else ""
+        return "\n".join([*how, *words.splitlines()])
+
+    async def close(self, location: Location) -> None:
+        """End it and all that came out of it: SIGTERM, then SIGKILL. The file with its output stays.
+
+        Raises CannotStart (`backend`) when something of it will not end.
+        """
+        child = self._child(location)
+        family = child.family if child is not None else process_tree(location)
+        if family is not None and (left := await family.terminate(self._end_s)):
+            pids = ", ".join(str(row.pid) for row in left)
+            raise CannotStart("backend", f"process {location.id} cannot be ended: these are left: {pids}")
+        if child is not None:
+            with contextlib.suppress(TimeoutError):  # one that is stuck in the kernel is gone for us
+                async with asyncio.timeout(_REAP_S):
+                    await child.reaped.wait()
+            self._children.pop(process_identity(location)[0], None)
+
+    def _new_log(self, launch: Launch) -> tuple[Path, int]:
+        make_private(self._folder)
+        log = self._folder / f"{inbox_stem(launch.name)}-{secrets.token_hex(4)}.log"
+        return log, os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def _spawn(self, handover: Handover, output: int, log: Path) -> Location:
+        """The starter, in a session of its own, with no variable that would name a terminal. Raises OSError."""
+        pid = os.posix_spawn(
+            handover.argv[0],
+            handover.argv,
+            {"PATH": os.defpath},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, output, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+        )
+        start = process_start(pid)
+        life, child = WatchedProcess.open(pid), _Child(pid, start)
+        self._children[pid] = child
+        child.on_early_end = handover.fail
+        if life is None:
+            os.waitpid(pid, 0)
+            child.reaped.set()
+            handover.fail("it ended at once")
+        else:
+            life.on_end(partial(child.reap, life))
+        facts = {"pid": str(pid), "start": start, "log": str(log)}
+        return Location(DETACHED, str(pid), facts, f"what it writes is in {log}")
+
+    async def _hand_over(self, handover: Handover, location: Location, child: _Child) -> None:
+        try:
+            pid, _ = await handover.deliver(self._start_s)
+        finally:
+            child.on_early_end = None  # nothing of what was handed over is held for as long as it lives
+        if pid not in {0, process_identity(location)[0]}:
+            raise LaunchFailed(f"process {pid} took what was meant for {location.id}")
+
+    async def _undo(self, location: Location, log: Path) -> None:
+        if location.id:
+            await run_to_end(self.close(location))
+        log.unlink(missing_ok=True)
+
+    def _child(self, location: Location) -> _Child | None:
+        pid, start = process_identity(location)
+        child = self._children.get(pid)
+        return child if child is not None and child.start == start else None
+
+
+def _tail(log: Path) -> str:
+    """The last lines of the file; empty when there is none."""
+    try:
+        with open(log, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - _LAST_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-_LAST_LINES:])
+
+
+def _cannot_start(launch: Launch, why: str, output: str = "") -> CannotStart:
+    return CannotStart(
+        "backend",
+        f"{launch.name} could not be started as a separate process: {why}",
+        looked_at=[("wrote", line[:200]) for line in output.splitlines()[-6:]],
+        do=["see docs/errors.md#backend"],
+        note="nothing is left of it",
+    )

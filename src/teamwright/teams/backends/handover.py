@@ -1,0 +1,134 @@
+"""Handing a launch over to a terminal: arguments, environment and directory, as they are, and whether it runs.
+
+The terminal runs `starter` with the path of a socket that only this user can reach; the launch goes over it, so no
+secret is in an argument or a file, and the socket closes when the program has taken the starter's place. Whoever
+leaves the block takes the offer back: a starter that was given nothing ends without a word. Knows no terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from teamwright.processes.process_tree import process_start
+from teamwright.storage.socket_address import MAX_ADDRESS
+from teamwright.teams.backends import starter
+from teamwright.teams.backends.backend import TERMINAL_VARIABLES, Launch
+
+
+class LaunchFailed(Exception):
+    """The program does not run; the text says why, in a few words."""
+
+
+class Handover:
+    """One launch on offer. `argv` is what the terminal has to run; `give` it once that is so."""
+
+    def __init__(self, launch: Launch, address: str) -> None:
+        self.argv = (sys.executable, "-I", "-S", starter.__file__, address)
+        self._launch = launch
+        self._starter: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+        self._starter = asyncio.get_running_loop().create_future()
+
+    async def deliver(self, timeout_s: float) -> tuple[int, str]:
+        """Hand it over and wait until the program runs; its process: number and start (see `family.start_of`).
+
+        The number is 0 when the process cannot be seen from here. Raises LaunchFailed, after `within_s` at the latest.
+        """
+        taken = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                reading, writing = await asyncio.shield(self._starter)
+                taken = True
+                told = await reading.readline()
+                process = _verified_process(told, writing.get_extra_info("socket"))
+                writing.write(_encode_launch(self._launch))
+                writing.write_eof()
+                await writing.drain()
+                if refused := await reading.read():
+                    raise LaunchFailed(refused.decode("utf-8", "replace"))
+        except TimeoutError:
+            raise LaunchFailed(
+                f"it did not {'become the program' if taken else 'begin'} within {timeout_s:g} seconds"
+            ) from None
+        except OSError as problem:
+            raise LaunchFailed(f"it ended while it was started ({problem.strerror or problem})") from problem
+        return process
+
+    async def accept(self, reading: asyncio.StreamReader, writing: asyncio.StreamWriter) -> None:
+        """A starter came: the first one is it."""
+        if self._starter.done():
+            writing.close()
+        else:
+            self._starter.set_result((reading, writing))
+
+    def fail(self, why: str) -> None:
+        """Nobody will come for it: `give` raises LaunchFailed with this reason. Nothing happens when somebody came."""
+        if not self._starter.done():
+            self._starter.set_exception(LaunchFailed(why))
+
+    def withdraw(self) -> None:
+        """Hang up on whoever came; harmless when nobody did."""
+        if not self._starter.cancel() and self._starter.exception() is None:
+            self._starter.result()[1].close()
+
+
+@contextlib.asynccontextmanager
+async def offer_launch(launch: Launch) -> AsyncGenerator[Handover]:
+    """Offer this launch for as long as the block lasts. Raises LaunchFailed when the system gives no socket."""
+    if not launch.argv or not os.path.isabs(launch.argv[0]):
+        raise LaunchFailed("the program has no absolute path")
+    if not sys.executable:
+        raise LaunchFailed("this interpreter does not know its own path (sys.executable)")
+    try:
+        folder = _socket_directory()
+    except OSError as problem:
+        raise LaunchFailed(f"no temporary directory: {problem}") from problem
+    try:
+        address = str(folder / "s")
+        handover = Handover(launch, address)
+        try:
+            server = await asyncio.start_unix_server(handover.accept, address)
+        except OSError as problem:
+            raise LaunchFailed(f"no socket at {address}: {problem}") from problem
+        try:
+            yield handover
+        finally:
+            server.close()
+            handover.withdraw()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _socket_directory() -> Path:
+    """A directory of mode 0700 in which a socket's path is short enough."""
+    folder = Path(tempfile.mkdtemp(prefix="tw-"))
+    if len(os.fsencode(folder)) + 2 <= MAX_ADDRESS:
+        return folder
+    os.rmdir(folder)
+    return Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp"))
+
+
+def _encode_launch(launch: Launch) -> bytes:
+    """As `starter` reads it."""
+    given = [f"{key}={value}" for key, value in launch.env.items()]
+    parts = ([os.fspath(launch.cwd)], launch.argv, given, TERMINAL_VARIABLES)
+    return json.dumps([[os.fsencode(text).decode("latin-1") for text in part] for part in parts]).encode()
+
+
+def _verified_process(output: bytes, line: socket.socket) -> tuple[int, str]:
+    """The process that says it is this number, when the system says the same: numbers of another namespace are none."""
+    pid = int(output) if output.strip().isdigit() else 0
+    if sys.platform == "linux":
+        credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid = pid if struct.unpack("3i", credentials)[0] == pid else 0
+    start = process_start(pid) if pid > 1 else ""
+    return (pid, start) if start else (0, "")

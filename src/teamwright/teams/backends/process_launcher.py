@@ -1,0 +1,280 @@
+"""Starting a member as a process: place, handshake, or an error with its last words and nothing left behind.
+
+Going on with one after its lead was gone: a process that still lives calls again, any other is started anew. Knows
+places, the exchange and the team; does not know what a member's process is made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.processes.orphans import end_orphans
+from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.roster import RosterMember
+from teamwright.storage.lease import lease_held
+from teamwright.teams.backend_teammate import IN_PROCESS
+from teamwright.teams.backends.backend import Backend, Location
+from teamwright.teams.backends.located_process import process_tree, wait_set
+from teamwright.teams.backends.process_hub import ProcessHost, ProcessHub
+from teamwright.teams.backends.process_teammate import ProcessTeammate
+from teamwright.teams.incarnation import LEASE, Incarnation, process_directory
+from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
+from teamwright.teams.mailbox.ping_pong_guard import held_senders
+from teamwright.teams.mailbox.undelivered import return_late_mail
+from teamwright.teams.roster_entries import change_entry, set_location
+from teamwright.teams.shutdown import process_end
+from teamwright.teams.spawn import incarnation_mode, start_in_process
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import save_location
+from teamwright.teams.teammate import Teammate
+
+READY_S = 30.0
+"""How long a process may take to be ready."""
+
+RECONNECT_S = 10.0
+"""How long a process that outlived its lead may take to call the next one."""
+
+_PROBE_S = 0.5
+"""How often it is asked whether what was started still runs, until it has called."""
+
+_END_S = 2.0
+"""How long a process may take to end after SIGTERM."""
+
+
+class ProcessLauncher:
+    """Members in processes of their own (see teams.team.Elsewhere)."""
+
+    def __init__(self, team: SessionTeam, housing: ProcessHost, exchange: ProcessHub) -> None:
+        self.team = team
+        self.host = housing
+        self.hub = exchange
+        self._backends: dict[str, Backend] = {}
+
+    async def choose_backend(self, spec: SpawnSpec) -> str:
+        """See teams.team.Elsewhere."""
+        chosen = await self.host.choose_backend(spec)
+        if chosen is None:
+            return IN_PROCESS
+        kind, place = chosen
+        self._backends[kind] = place
+        return kind
+
+    @property
+    def choice_reason(self) -> str:
+        """See teams.team.Elsewhere."""
+        return self.host.choice_reason
+
+    async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
+        """See teams.team.Elsewhere."""
+        place = self._backends[member.backend_type or ""]
+        process = self._make_teammate(member, incarnation, place, secrets.token_hex(16))
+        await self._start(process, member, incarnation, undo, resumed=False)
+        return process
+
+    async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
+        """See teams.team.Elsewhere."""
+        spot, place = await self._locate(incarnation)
+        if spot is not None and place is not None:
+            process = self._make_teammate(member, incarnation, place, self.host.process_token(incarnation))
+            process.location = spot
+            if await self._reconnect(process, incarnation):
+                self._add_member(process, member, undo)
+                process.has_started = True
+                await _resume_plan(process)
+                return process
+        await self.clean_up(incarnation)
+        kind = await self._current_backend(member)
+        if kind == IN_PROCESS:
+            return await self._resume_in_process(member, incarnation, undo)
+        member = replace(member, backend_type=kind, pane_id="")
+        process = self._make_teammate(member, incarnation, self._backends[kind], secrets.token_hex(16))
+        process.last_event_number = self.host.last_event_number(process.name, incarnation)
+        await self._start(process, member, incarnation, undo, resumed=True)
+        return process
+
+    async def clean_up(self, incarnation: Incarnation) -> None:
+        """See teams.team.Elsewhere."""
+        spot, place = await self._locate(incarnation)
+        if spot is not None and place is not None:
+            await place.close(spot)
+        room = process_directory(Path(incarnation.transcript))
+        if spot is not None and lease_held(room / LEASE) and (family := process_tree(spot)) is not None:
+            await family.terminate(_END_S)  # its place is gone, or does not see it, and it lives
+        await asyncio.to_thread(end_orphans, room)
+        self.host.discard(room)
+        self.hub.requests.process_ended("", room)
+
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _locate(self, incarnation: Incarnation) -> tuple[Location | None, Backend | None]:
+        """Where its process was started, and the place, if there is one of that kind here."""
+        spot = Location.from_json(incarnation.place) if incarnation.place is not None else None
+        return spot, await self.host.backend_for(spot) if spot is not None else None
+
+    async def _current_backend(self, member: RosterMember) -> str:
+        """The backend for a member that goes on: its own, else what is to be had here; nobody is lost for want of one.
+
+        What is different is told.
+        """
+        was = member.backend_type or ""
+        try:
+            return await self.choose_backend(SpawnSpec(prompt="", name=member.name, backend=was))
+        except TeamwrightError as problem:
+            why = problem.what
+        try:
+            kind = await self.choose_backend(SpawnSpec(prompt="", name=member.name))
+        except TeamwrightError:
+            kind = IN_PROCESS
+        where = "in the lead's process" if kind == IN_PROCESS else f"in {kind}"
+        text = f"{member.name} ran in {was} and continues {where}: {why}"
+        self.team.emit(Notice(member=member.name, text=text, level="warning"))
+        return kind
+
+    async def _resume_in_process(
+        self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack
+    ) -> Teammate:
+        """A member that had a process of its own goes on in this one."""
+        team, home = self.team, Location(IN_PROCESS, IN_PROCESS)
+        await save_location(team.home, team.directory, member.name, None)
+        await change_entry(team, member.name, set_location(home))
+        member = replace(member, backend_type=IN_PROCESS, pane_id=IN_PROCESS)
+        return await start_in_process(team, member, replace(incarnation, place=None), undo, resumed=True)
+
+    def _make_teammate(
+        self, member: RosterMember, incarnation: Incarnation, backend: Backend, token: str
+    ) -> ProcessTeammate:
+        team = self.team
+
+        async def over(name: str, cause: str, agreed: str | None) -> None:
+            await process_end(team, name, cause, agreed)
+            await return_late_mail(team)  # what it wrote last to somebody who was gone, before it could learn of that
+
+        return ProcessTeammate(
+            emit=team.emit,
+            incarnation=incarnation.incarnation,
+            member_name=member.name,
+            transcript=Path(incarnation.transcript),
+            token=token,
+            doorbell=team.home.doorbell(team.directory, member.name),
+            backend=backend,
+            report_end=over,
+            held_senders=lambda name: held_senders(team, name),
+            lead_mode=lambda: str(team.lead_policy.effective_mode),
+            color=member.color,
+            model=member.model or "",
+            agent_type=member.agent_type,
+            team_changed=team.changed,
+            call=incarnation.call,
+            reported_mode=incarnation_mode(member, incarnation) or "",
+        )
+
+    async def _start(
+        self,
+        process: ProcessTeammate,
+        member: RosterMember,
+        incarnation: Incarnation,
+        undo: AsyncExitStack,
+        *,
+        resumed: bool,
+    ) -> None:
+        team = self.team
+        await self.hub.open()
+        undo.callback(self.host.discard, process_directory(process.transcript))
+        launch = self.host.build_launch(member, incarnation, process.token, resumed=resumed)
+        if team.closing:
+            raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
+        self._add_member(process, member, undo)
+        spot = process.location = await process.backend.open(launch)
+        await save_location(team.home, team.directory, member.name, spot.to_json())
+        await change_entry(team, member.name, set_location(spot))
+        if spot.note:
+            team.emit(Notice(member=member.name, text=spot.note))
+        await self._wait_until_ready(process)
+        process.has_started = True
+        if process.state in ENDED_STATES and not process.turns and not resumed:
+            raise TeamRefused("team-refused", f"{member.name} was ended while it started", note="nothing was started")
+
+    def _add_member(self, process: ProcessTeammate, member: RosterMember, undo: AsyncExitStack) -> None:
+        """It is a member from now on; `undo` takes it back."""
+        team = self.team
+        self.hub.expect(process)
+        undo.push_async_callback(self._remove_member, process)
+        team.members[member.name] = process
+        team.external.own_entries[member.name] = member
+        team.external.process_names.add(member.name.lower())
+        process.run_task = asyncio.create_task(process.run(), name=f"process of {member.name}")
+        process.run_task.add_done_callback(lambda _: self._on_process_end(process))
+        team.changed.set()
+
+    def _on_process_end(self, process: ProcessTeammate) -> None:
+        self.hub.forget(process)
+        self.hub.requests.process_ended(process.name, process_directory(process.transcript))
+        self.team.changed.set()
+
+    async def _wait_until_ready(self, process: ProcessTeammate) -> None:
+        """Until it can be written to. Raises what it says itself, or CannotStart with its last words."""
+        try:
+            async with asyncio.timeout(READY_S):
+                while not await wait_set(process.ready, _PROBE_S):
+                    await self._require_alive(process)
+        except TimeoutError:
+            raise await self._start_error(process, f"was not ready within {READY_S:.0f} s") from None
+        if process.start_error is not None:
+            raise process.start_error
+        if process.wire is None:
+            raise await self._start_error(process, "ended while it started")
+
+    async def _require_alive(self, process: ProcessTeammate) -> None:
+        if process.location is None or process.connected.is_set() or await process.backend.is_alive(process.location):
+            return
+        if not process.connected.is_set():
+            raise await self._start_error(process, "ended before it called")
+
+    async def _start_error(self, process: ProcessTeammate, how: str) -> CannotStart:
+        words = await process.backend.last_output(process.location) if process.location is not None else ""
+        return CannotStart(
+            "backend",
+            f"the process of {process.name} {how}",
+            looked_at=[("it said", line) for line in words.strip().splitlines()[-8:]],
+            note="nothing was started",
+        )
+
+    async def _reconnect(self, process: ProcessTeammate, incarnation: Incarnation) -> bool:
+        """Whether its process outlived the lead, and is back."""
+        room = process_directory(Path(incarnation.transcript))
+        if not process.token or not lease_held(room / LEASE):
+            return False
+        process.last_event_number = self.host.last_event_number(process.name, incarnation)
+        self.hub.expect(process)
+        await self.hub.open()
+        if await wait_set(process.connected, RECONNECT_S):
+            return True
+        self.hub.forget(process)
+        return False
+
+    async def _remove_member(self, process: ProcessTeammate) -> None:
+        """A member whose start failed never was."""
+        process.end_cause = "it could not be started"
+        team = self.team
+        trouble = await process.terminate(team.settings.cancel_grace_s)
+        if trouble:
+            team.emit(Notice(member=process.name, text=trouble, level="warning"))
+        process.disconnected.set()
+        if process.state not in ENDED_STATES:
+            process.transition(LifecycleEvent.FAILED, process.end_cause)
+        if team.members.get(process.name) is process:
+            del team.members[process.name]
+        team.external.own_entries.pop(process.name, None)
+
+
+async def _resume_plan(process: ProcessTeammate) -> None:
+    """A plan that waited when its lead was killed waits for an answer here, or is told the one that it missed."""
+    if process.pending_plan.is_open:
+        with suppress(TeamwrightError):  # it has ended meanwhile, which is seen to
+            await process.perform("plan_answered")

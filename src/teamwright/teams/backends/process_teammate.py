@@ -1,0 +1,290 @@
+"""A member that is a process of ours: what it says over the wire, and how it is reached, interrupted and ended.
+
+Its end is seen when the wire ends. Its own process moves it along the lifecycle; that it is over is decided here.
+Knows the wire and the place; does not know what an agent does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from teamwright.permissions.verdict import Mode
+from teamwright.processes.ipc import IpcBody, IpcConnection
+from teamwright.processes.orphans import end_orphans
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.events import MemberChanged, Notice
+from teamwright.protocol.values import dataclass
+from teamwright.storage.doorbell import remove_unused
+from teamwright.teams.backend_teammate import ProcessTeammateBase
+from teamwright.teams.incarnation import process_directory
+from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent, MemberState
+from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
+
+SUSPENDED = "suspended"
+"""How a process says that it leaves and keeps its place."""
+
+FAILED = "failed"
+
+CRASHED = "crashed"
+"""How a process ended that said nothing."""
+
+LEAD_END_S = 3.0
+"""Within what time a lead ends that is ended along with a member's process."""
+
+_END_EVENTS = {SUSPENDED: LifecycleEvent.CRASHED, FAILED: LifecycleEvent.FAILED, CRASHED: LifecycleEvent.CRASHED}
+"""What the end of a process means whose lead goes on, by how it says that it ends; all else is leaving."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """The last words of a process that ends in order. `how` is left, failed or suspended."""
+
+    kind: str
+    cause: str
+    agreed_to: str = ""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ProcessTeammate(ProcessTeammateBase):
+    """One member in a process of its own. `live` lasts as long as that does.
+
+    `left` sees to what follows from its end; `held_senders` are those whose mail may not wake it now; `bell` is where
+    it listens.
+    """
+
+    token: str
+    doorbell: Path
+    report_end: Callable[[str, str, str | None], Awaitable[None]]
+    held_senders: Callable[[str], list[str]]
+    lead_mode: Callable[[], str]
+    pid: int = 0
+    wire: IpcConnection | None = None
+    connected: asyncio.Event = field(default_factory=asyncio.Event)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it can be written to, or will never be."""
+    disconnected: asyncio.Event = field(default_factory=asyncio.Event)
+    end: ProcessEnd | None = None
+    start_error: TeamwrightError | None = None
+    """Why it could not begin, as it said itself."""
+    has_started: bool = False
+    """Whether its start is over: what follows from its end is seen to here only then."""
+    last_event_number: int = 0
+    """The number of the newest line of its log that was told here."""
+    _rate_limited: bool = False
+    _cap_reason: str = ""
+    _wake_number: int = field(default_factory=now_ms)
+    """The number of the newest ring: above those of a lead before this one."""
+    _rest_number: int = 0
+
+    # ── see Mate ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def mode(self) -> str:
+        """See Mate. Without one of its own it follows the lead's."""
+        return self.lead_mode() if self.own_mode is Mode.BUBBLE else self.reported_mode
+
+    @property
+    def own_mode(self) -> Mode:
+        """See Mate."""
+        return Mode(self.reported_mode or Mode.BUBBLE)
+
+    @property
+    def wake_target(self) -> ProcessTeammate:
+        """See Mate."""
+        return self
+
+    @property
+    def owes_turn(self) -> bool:
+        """See Mate."""
+        return self._rate_limited
+
+    @property
+    def cap_reason(self) -> str:
+        """See Mate."""
+        return self._cap_reason
+
+    def deliver_late_answer(self, text: str) -> None:
+        """See Mate."""
+        self._send_note("late", text=text)
+
+    def notify(self, text: str, key: str = "") -> None:
+        """See Mate."""
+        self._send_note("notice", text=text, key=key)
+        self.wake()
+
+    def note_raised_budget(self) -> None:
+        """See Mate."""
+        self._send_note("budget_raised")
+
+    def interrupt(self) -> bool:
+        """See Mate."""
+        if (
+            self.wire is None
+            or self.state in ENDED_STATES | {MemberState.IDLE, MemberState.AWAITING, MemberState.PENDING}
+            or self.end_cause
+        ):
+            return False
+        self._send_note("interrupt")
+        return True
+
+    async def perform(self, act: str, /, **arguments: Any) -> Mapping[str, Any]:
+        """See Away."""
+        if self.wire is None:
+            raise self._unreachable_error()
+        self._wake_number += 1  # it may have something to do after that: it does not rest before it looked again
+        try:
+            return await self.wire.call(act, **arguments)
+        except ConnectionError:
+            raise self._unreachable_error() from None
+        finally:
+            self.wake()
+
+    async def terminate(self, grace_s: float) -> str:
+        """See Mate. Asked first; after `grace_s` seconds its place is closed with all that runs there.
+
+        Commands that left its process group are ended by their records.
+        """
+        trouble = ""
+        self._send_note("end", cause=self.end_cause, suspend=self.state is MemberState.SUSPENDED)
+        try:
+            async with asyncio.timeout(grace_s if self.wire is not None else 0):
+                await self.disconnected.wait()
+        except TimeoutError:
+            trouble = f"{self.name} did not wind up within {grace_s:.0f} s" if self.wire is not None else ""
+        trouble = await self._close_backend() or trouble
+        await asyncio.to_thread(end_orphans, process_directory(self.transcript))
+        remove_unused(self.doorbell)  # a killed process leaves it hanging
+        return trouble
+
+    # ── the door ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def wake(self) -> None:
+        """See Doorway. Its process says when it has looked."""
+        self._wake_number += 1
+        self._send_note("look", number=self._wake_number, held=self.held_senders(self.name))
+
+    def is_held(self, sender: str, /) -> bool:
+        """See Doorway."""
+        return sender in self.held_senders(self.name)
+
+    @property
+    def wake_pending(self) -> bool:
+        """See Doorway: whether it has not said yet that it looked since."""
+        return self._rest_number < self._wake_number
+
+    # ── its life ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def connect(self, wire: IpcConnection, pid: int, status: Mapping[str, Any]) -> None:
+        """Its process has called: from now on it is reached by this wire. `stands`: how it has been for a while."""
+        self.wire, self.pid = wire, pid
+        self.disconnected.clear()
+        if status:
+            self._take_status(status)
+        self.connected.set()
+        self.wake()
+
+    def _take_status(self, arguments: Mapping[str, Any]) -> None:
+        """It was at work before this process led it."""
+        self.state, self.turns = MemberState(arguments["state"]), int(arguments["turn"])
+        self.model, self.effort = str(arguments["model"]), str(arguments["effort"])
+        self.reported_mode = str(arguments["mode"])
+        request, whom = arguments["plan"]
+        self.pending_plan = PendingPlan(str(request), str(whom)) if request else NO_PENDING_PLAN
+        self._rate_limited, self._cap_reason = bool(arguments["limited"]), str(arguments["capped"])
+        detail = str(arguments["detail"])
+        self.waiting_on = detail if self.state in {MemberState.BLOCKED, MemberState.AWAITING} else ""
+        self.ready.set()
+        self._emit_state(RATE_LIMITED if self._rate_limited else detail)
+
+    def disconnect(self) -> None:
+        """The wire has ended, and so has the process: it calls again only where its lead was gone."""
+        self.wire, self.is_resting = None, False
+        self.disconnected.set()
+        self.ready.set()
+        self.team_changed.set()
+
+    async def run(self) -> None:
+        """Until its process ends; then whatever follows from that is seen to."""
+        await self.disconnected.wait()
+        if not self.has_started:
+            return  # whoever starts it sees to that
+        bye = self.end
+        if bye is None:
+            bye = ProcessEnd(CRASHED, f"its process {self.pid} ended without a word{await self._last_line()}")
+        if bye.kind == SUSPENDED:
+            await self._wait_for_lead_end()
+        if self.end_cause or self.state in ENDED_STATES:
+            return  # whoever ends it sees it out
+        self.end_cause = bye.cause
+        self.transition(_END_EVENTS.get(bye.kind, LifecycleEvent.LEFT), bye.cause)
+        if trouble := await self.terminate(
+            0
+        ):  # before anybody hears of it: a lead that then ends leaves nothing behind
+            self.emit(Notice(member=self.name, text=trouble, level="warning"))
+        words = {FAILED: "failed: ", CRASHED: "crashed: ", SUSPENDED: "crashed: "}.get(bye.kind, "")
+        cause = f"{words}{bye.cause}"
+        await self.report_end(self.name, cause, bye.agreed_to or None)
+        self.team_changed.set()
+
+    async def _wait_for_lead_end(self) -> None:
+        """Wait a little: what ended it (a closed window, a shutdown) may be ending its lead as well, which keeps it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAD_END_S):
+                while not self.end_cause and self.state not in ENDED_STATES:
+                    self.team_changed.clear()
+                    await self.team_changed.wait()
+
+    # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def note_rest(self, arguments: IpcBody) -> None:
+        """It has looked at everything up to this ring, and there is nothing to do."""
+        if (number := int(arguments["number"])) > self._wake_number:
+            return  # a ring of a lead before this one
+        self._rest_number = max(self._rest_number, number)
+        self.is_resting = True
+        self.team_changed.set()
+
+    def note_state(self, event: MemberChanged) -> bool:
+        """Its own process moved it; False for an end, which is told here once it is true."""
+        try:
+            state = MemberState(event.state)
+        except ValueError:
+            return False
+        if state in ENDED_STATES or self.state in ENDED_STATES:
+            return False
+        self.state, self.turns = state, event.turn
+        self.waiting_on = event.detail if state in {MemberState.BLOCKED, MemberState.AWAITING} else ""
+        self.is_resting = self.is_resting and state in {MemberState.IDLE, MemberState.AWAITING}
+        self._rate_limited = event.detail == RATE_LIMITED
+        self.last_active_ms = now_ms()
+        if state is not MemberState.PENDING and not self.ready.is_set():
+            self.ready.set()
+            self.wake()  # what was rung before it listened was not heard
+        return True
+
+    def note_plan(self, arguments: IpcBody) -> None:
+        """It handed in a plan, or one that waited was answered."""
+        request = str(arguments["request"])
+        self.pending_plan = PendingPlan(request, str(arguments["target"])) if request else NO_PENDING_PLAN
+
+    def note_cap(self, why: str) -> None:
+        """Its last turn ended at this cap; empty: at none."""
+        self._cap_reason = why
+
+    def _send_note(self, what: str, **arguments: Any) -> None:
+        if self.wire is not None:
+            self.wire.send_note(what, **arguments)
+
+    def _unreachable_error(self) -> TeamRefused:
+        return TeamRefused(
+            "team-refused",
+            f"{self.name} runs in a separate process, which cannot be reached",
+            do=["Write to it instead, or stop it and start another."],
+            note="nothing was changed",
+        )

@@ -1,0 +1,53 @@
+"""What a terminal runs to become a member's program: it is given the launch over a socket, and replaces itself.
+
+Run as a script, by a bare interpreter, from inside the terminal: it imports nothing of ours and reads no setting. So
+neither arguments nor environment pass through a shell, a command line or a file. The other end is `handover`.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+
+
+def main(address: str) -> int:
+    """Take the launch that is offered at this socket and become it; returns only when that cannot be."""
+    with socket.socket(socket.AF_UNIX) as line:
+        try:
+            line.connect(address)
+            line.sendall(b"%d\n" % os.getpid())
+            with line.makefile("rb") as offered:
+                told = offered.read()
+        except OSError:
+            told = b""
+        if not told:
+            return 0  # whoever started us is gone, or thought better of it: nobody is to see an error
+        try:
+            _exec(json.loads(told))
+        except (OSError, ValueError) as problem:
+            reason = getattr(problem, "strerror", None) or str(problem)
+            where = getattr(problem, "filename", None)
+            text = f"{reason}: {os.fsdecode(where)}" if where else reason
+            sys.stderr.write(f"teamwright: {text.encode('ascii', 'backslashreplace').decode()}\n")
+            with contextlib.suppress(OSError):
+                line.sendall(text.encode("utf-8", "replace"))
+    return 127
+
+
+def _exec(launch: list[list[str]]) -> None:
+    """Lists of directory, arguments, `KEY=VALUE`, names that stay; texts are bytes as Latin-1, so any byte passes."""
+    (cwd,), argv, given, stay = ([text.encode("latin-1") for text in part] for part in launch)
+    env = dict(pair.split(b"=", 1) for pair in given)
+    for key in stay:
+        env.pop(key, None)
+    env |= {key: os.environb[key] for key in stay if key in os.environb}
+    os.chdir(cwd)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # the interpreter ignores them, and exec would hand that on
+        signal.signal(ignored, signal.SIG_DFL)
+    os.execve(argv[0], argv, env)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

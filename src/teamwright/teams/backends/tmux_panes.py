@@ -1,0 +1,212 @@
+"""What is done to panes of one tmux server: room is made for one, it is dressed, hidden, shown, killed.
+
+Below are the server and what is known of its panes. Focus never moves, a zoom is kept, and a pane is killed only by
+tmux's own comparison of its tag, in the same breath. Refuses to know what runs in a pane and where the lead is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from urllib.parse import quote, unquote
+
+from teamwright.protocol.values import dataclass
+from teamwright.teams.backends import tmux_borders
+from teamwright.teams.backends.tmux_layout import (
+    COLOUR,
+    FORMAT,
+    TAG,
+    WINDOW_TAG,
+    LeadWindow,
+    NewWindow,
+    Pane,
+    even_out_commands,
+    parse_panes,
+    placements,
+)
+from teamwright.teams.backends.tmux_server import TmuxError, TmuxServer, TmuxServerGone, escape_format
+
+_COLOURS = {"purple": "magenta", "orange": "colour208", "pink": "colour205"}
+_NO_COLOUR = "default"
+_TMUX_COLOURS = {"blue", "green", "yellow", "cyan", "red"}
+_TITLE = "#{pane_title}"
+_SIZE = ("-x", "200", "-y", "50")
+"""Of a session that nobody has attached to yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaneOwner:
+    """Whose panes: as tags say it, in plain ASCII without blanks, because that is all that every tmux hands back."""
+
+    session: str
+    team: str
+
+    @classmethod
+    def from_tag(cls, tag: str) -> PaneOwner:
+        """Whose tag this is."""
+        session, team, *_ = [*tag.split("/"), "", ""]
+        return cls(unquote(session), unquote(team))
+
+    @property
+    def window_tag(self) -> str:
+        """What a window bears that was opened for the team."""
+        return f"{quote(self.session, safe='')}/{quote(self.team, safe='')}"
+
+    @property
+    def prefix(self) -> str:
+        """What the tags of all panes of the team begin with."""
+        return f"{self.window_tag}/"
+
+    def tag(self, name: str, incarnation: str) -> str:
+        """The tag of one life of one member; `life` is random, so that no later pane is taken for it."""
+        return f"{self.prefix}{quote(name, safe='')}/{incarnation}"
+
+    @property
+    def title(self) -> str:
+        """The name of the team's window."""
+        return self.team.replace("#", "")[:40] or "team"  # some tmux expand formats there and some do not
+
+
+async def list_panes(server: TmuxServer, session: str = "") -> list[Pane]:
+    """All panes of the server, as seen from `session`; none when there is no server. Raises TmuxError."""
+    with contextlib.suppress(TmuxServerGone):
+        return parse_panes(await server.run(("list-panes", "-a", "-F", FORMAT)), session)
+    return []
+
+
+async def create_pane(
+    server: TmuxServer, panes: Sequence[Pane], home: LeadWindow | None, owner: PaneOwner, argv: Sequence[str]
+) -> Pane:
+    """Start these arguments in a new pane, beside the others of the team if there is room; without `home` in a new
+
+    session. A window that was opened for it bears the team's tag. Raises TmuxError.
+    """
+    start = ("-d", "-P", "-F", FORMAT)
+    if home is None:
+        command = ("new-session", *start, "-s", "teamwright", "-n", owner.title, *_SIZE, "--", *argv)
+        return await _create_window(server, command, owner)
+    for way in placements(panes, home, owner.window_tag, owner.prefix):
+        if isinstance(way, NewWindow):
+            break
+        zoom = ("-Z",) if any(pane.zoomed for pane in panes if pane.id == way.neighbour) else ()
+        with contextlib.suppress(TmuxError):  # no space, or it was closed just now: the next way
+            return _created_pane(
+                await server.run(("split-window", *start, *zoom, "-t", way.neighbour, *way.flags, "--", *argv))
+            )
+    command = ("new-window", *start, "-t", f"{home.session}:", "-n", owner.title, "--", *argv)
+    return await _create_window(server, command, owner)
+
+
+async def label_pane(server: TmuxServer, pane: Pane, tag: str, name: str, color: str) -> None:
+    """Make the pane ours by its tag, keep it when its program fails, and let it look so. Raises TmuxError."""
+    await server.run(
+        ("set-option", "-p", "-t", pane.id, TAG, tag),
+        ("set-option", "-p", "-t", pane.id, "remain-on-exit", "on"),
+        ("set-hook", "-p", "-t", pane.id, "pane-died", _close_on_success(pane.id)),
+    )
+    colour = color if color in _TMUX_COLOURS else _COLOURS.get(color, _NO_COLOUR)
+    with contextlib.suppress(TmuxError):  # a tmux that has no such decoration is no reason not to start
+        await server.run(
+            ("select-pane", "-t", pane.id, "-T", escape_format(name)),  # with -T nothing is selected
+            ("set-option", "-p", "-t", pane.id, COLOUR, colour),
+            ("set-option", "-p", "-t", pane.id, "pane-border-format", f"#[fg={colour},bold] {_TITLE} #[default]"),
+        )
+
+
+async def arrange_window(server: TmuxServer, window: str) -> None:
+    """Give the team's panes in this window even sizes and their titles; without any, give the window back as it was."""
+    with contextlib.suppress(TmuxError):
+        panes = await list_panes(server)
+        here = [pane for pane in panes if pane.window == window]
+        ours = [pane for pane in here if pane.tag]
+        if ours:
+            await tmux_borders.show_borders(server, window)
+            if commands := next((found for pane in ours if (found := even_out_commands(pane, panes))), None):
+                await server.run(*commands)
+        elif here:
+            await tmux_borders.restore_borders(server, window)
+
+
+async def kill(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
+    """Close the pane if it still bears this tag. Raises TmuxError."""
+    command = f"kill-pane -t {pane.id}"
+    if kept := _zoomed_neighbour(pane, panes):
+        command += f" ; resize-pane -Z -t {kept}"
+    await _run_if_ours(server, pane, command)
+
+
+async def discard(server: TmuxServer, pane: Pane) -> None:
+    """Close a pane in which nothing runs yet, if it bears this tag already. Never raises."""
+    with contextlib.suppress(TmuxError):
+        await kill(server, pane, ())
+        await arrange_window(server, pane.window)
+
+
+async def hide(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
+    """Move the pane into a window of its own, in the background; one that is alone in its window stays.
+
+    Raises TmuxError.
+    """
+    if sum(one.window == pane.window for one in panes) > 1:
+        name = pane.tag.split("/")[-2]  # still quoted, which is as well for tmux
+        command = f"break-pane -d -s {pane.id} -t '{pane.session}:' -n '{name}'"
+        if kept := _zoomed_neighbour(pane, panes):
+            command += f" ; resize-pane -Z -t {kept}"
+        await _run_if_ours(server, pane, command)
+        await arrange_window(server, pane.window)
+
+
+async def show(server: TmuxServer, pane: Pane, panes: Sequence[Pane], home: LeadWindow) -> None:
+    """Move the pane back to the others of its team, if there is room. Raises TmuxError."""
+    others, owner = [one for one in panes if one.id != pane.id], PaneOwner.from_tag(pane.tag)
+    for way in placements(others, home, owner.window_tag, owner.prefix):
+        if isinstance(way, NewWindow):
+            return
+        beside = next(one for one in others if one.id == way.neighbour)
+        if beside.window == pane.window:
+            return
+        command = f"join-pane -d -s {pane.id} -t {way.neighbour} {' '.join(way.flags)}"
+        if beside.zoomed and (active := _active_pane(beside.window, panes)):
+            command += f" ; resize-pane -Z -t {active}"
+        with contextlib.suppress(TmuxError):
+            await _run_if_ours(server, pane, command)
+            await arrange_window(server, beside.window)
+            return
+
+
+async def _create_window(server: TmuxServer, command: Sequence[str], owner: PaneOwner) -> Pane:
+    pane = _created_pane(await server.run(command))
+    await server.run(("set-option", "-w", "-t", pane.id, WINDOW_TAG, owner.window_tag))
+    return pane
+
+
+def _close_on_success(id: str) -> str:
+    """Close the pane of a program that ended well. (`remain-on-exit failed` closes that of one that failed, too, when
+
+    tmux meets the end of its terminal before the end of its process.)
+    """
+    return f"if-shell -F -t {id} '#{{==:#{{pane_dead_status}},0}}' 'kill-pane -t {id}'"
+
+
+def _created_pane(lines: Sequence[str]) -> Pane:
+    made = parse_panes(lines)
+    if not made:
+        raise TmuxError(f"tmux named no pane that it made: {' '.join(lines)[:80]!r}")
+    return made[0]
+
+
+async def _run_if_ours(server: TmuxServer, pane: Pane, command: str) -> None:
+    """Comparing and doing is one step for tmux: whatever becomes of the id meanwhile, no other pane is met.
+
+    `pane.tag` is quoted, so it holds nothing that a format would read.
+    """
+    await server.run(("if-shell", "-F", "-t", pane.id, f"#{{==:#{{{TAG}}},{pane.tag}}}", command))
+
+
+def _zoomed_neighbour(pane: Pane, panes: Sequence[Pane]) -> str:
+    """The pane whose zoom would be lost when this one leaves its window; empty when there is none."""
+    return _active_pane(pane.window, panes) if pane.zoomed and not pane.active else ""
+
+
+def _active_pane(window: str, panes: Sequence[Pane]) -> str:
+    return next((one.id for one in panes if one.window == window and one.active), "")

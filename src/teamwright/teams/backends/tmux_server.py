@@ -1,0 +1,178 @@
+"""One tmux server: which program, which socket, commands as argument lists, and what `tmux -V` says.
+
+Below is the tmux program. Every call names the server, bears a deadline, and gives tmux an environment without
+secrets, because a server that is started keeps it. Refuses to know panes, layouts and members.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from teamwright.protocol.values import dataclass
+
+OWN_SOCKET_PREFIX = "teamwright-"
+"""How the socket names of our own servers begin."""
+
+
+def is_own_socket(path: str) -> bool:
+    """Return whether this is the socket of a server that we start outside of the user's tmux."""
+    return Path(path).name.startswith(OWN_SOCKET_PREFIX)
+
+
+def remove_socket(path: str) -> None:
+    """Remove the file of a server that has ended. Does nothing when it cannot be removed."""
+    with contextlib.suppress(OSError):
+        Path(path).unlink()
+
+
+def remove_dead_sockets(own_socket: str) -> None:
+    """Remove the socket files of our own servers in the directory of this one that no server answers."""
+    with contextlib.suppress(OSError):
+        for path in Path(own_socket).parent.iterdir():
+            if is_own_socket(str(path)) and str(path) != own_socket and _is_dead(path):
+                remove_socket(str(path))
+
+
+def _is_dead(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+MIN_VERSION = (3, 2)
+"""Of 2021: the first in which each pane can have a border colour. 3.3a is what it was tried with."""
+
+_ANSWER_S = 20.0
+_PASSED_VARIABLES = (
+    "COLORTERM",
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TMUX_TMPDIR",
+    "TZ",
+    "USER",
+)
+_NEWEST = (99, 0)
+_UNREACHABLE = ("no server running", "error connecting", "server exited", "lost server")
+
+
+class TmuxError(Exception):
+    """tmux said no; the text is what it said."""
+
+
+class TmuxServerGone(TmuxError):
+    """There is no server at the socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class TmuxProgram:
+    """The tmux of this machine: its path, the version as it says it, and why it cannot be used (empty when it can)."""
+
+    program: str = ""
+    version: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TmuxServer:
+    """A server by its address: `-S` with the path of its socket, or `-L` with a name and what else starts it."""
+
+    program: str
+    address: tuple[str, ...]
+    environ: Mapping[str, str]
+
+    async def run(self, *commands: Sequence[str]) -> list[str]:
+        """Run these commands in order, the rest not once one fails; the lines that they print.
+
+        Raises TmuxServerGone, or TmuxError with what tmux said.
+        """
+        words: list[str] = []
+        for command in commands:
+            words += [";"] if words else []
+            words += [_escape_word(word) for word in command]
+        code, told, complaint = await _run([self.program, "-u", *self.address, *words], self.environ)
+        if code != 0:
+            said = complaint.strip() or told.strip() or f"status {code}"
+            raise (TmuxServerGone if said.startswith(_UNREACHABLE) else TmuxError)(said)
+        return told.splitlines()
+
+
+async def find_tmux(environ: Mapping[str, str]) -> TmuxProgram:
+    """Look for tmux in the PATH of this environment and ask for its version. Never raises."""
+    program = shutil.which("tmux", path=environ.get("PATH", ""))
+    if program is None:
+        return TmuxProgram(problem="tmux is not installed (no tmux in PATH)")
+    try:
+        code, told, complaint = await _run([program, "-V"], environ)
+    except TmuxError as problem:
+        return TmuxProgram(program, problem=str(problem))
+    version = told.strip()
+    number = parse_version(version)
+    least = ".".join(map(str, MIN_VERSION))
+    if code != 0 or number is None:
+        return TmuxProgram(
+            program, version, f"{program} -V says {(version or complaint.strip())[:60]!r}, which is no version"
+        )
+    if number < MIN_VERSION:
+        return TmuxProgram(program, version, f"{version} is too old: {least} or newer is needed")
+    return TmuxProgram(program, version)
+
+
+def parse_version(output: str) -> tuple[int, int] | None:
+    """The version in what `tmux -V` says: `tmux 3.3a`, `tmux next-3.4`; builds without a number are the newest."""
+    if re.fullmatch(r"tmux (master|openbsd-[\d.]+)", output):
+        return _NEWEST
+    match = re.fullmatch(r"tmux (?:next-)?(\d+)\.(\d+)[a-z]?(?:-rc\d*)?", output)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def escape_format(text: str) -> str:
+    """Text for a place where tmux expands formats: names and titles."""
+    return text.replace("#", "##")
+
+
+def _escape_word(word: str) -> str:
+    """The word as tmux takes it for one: a `;` at its end would end the command."""
+    return word[:-1] + "\\;" if word.endswith(";") else word
+
+
+async def _run(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str]:
+    handed_on = {key: value for key, value in environ.items() if key in _PASSED_VARIABLES or key.startswith("LC_")}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            env=handed_on,
+            cwd="/",  # a server keeps the directory that it was started in
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C at the lead's terminal is not meant for it
+        )
+    except (OSError, ValueError) as problem:
+        raise TmuxError(f"{argv[0]} could not be run: {problem}") from problem
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            told, complaint = await process.communicate()
+    except TimeoutError:
+        raise TmuxError(f"tmux did not answer within {_ANSWER_S:g} seconds") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    return process.returncode or 0, told.decode("utf-8", "replace"), complaint.decode("utf-8", "replace")

@@ -1,0 +1,178 @@
+"""Forming: a session makes its team, explicit or implicit, or takes one that is on disk and has no lead.
+
+Knows the team, the catalogue of all teams and the one who hands over; does not know how members come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from teamwright.mail.inbox import inbox_for
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.ids import LEAD, team_name
+from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.task import TaskStatus
+from teamwright.storage.atomic import remove_old_pending_files
+from teamwright.storage.doorbell import remove_unused_in
+from teamwright.storage.paths import Home
+from teamwright.tasks.task_list import TaskList
+from teamwright.teams.archive import archive_team
+from teamwright.teams.catalogue import NewTeam, remove_team_locks
+from teamwright.teams.roster import Roster
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import LeadLease, read_team_file, take_lead
+
+T = TypeVar("T")
+
+
+async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
+    """The result of the work. A cancellation is raised after its end; what it raised itself is lost then."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        task.exception()
+        raise asyncio.CancelledError
+    return task.result()
+
+
+async def replace_team(home: Home, old: str, new: str, session: str) -> bool:
+    """Move the lead's unread mail from the team in `old` to that in `new`, and put `old` into the archive.
+
+    False, and nothing done, when there is no team in `old` that this session leads. Raises StorageError, LockTimeout.
+    """
+    file = read_team_file(home.team_file(old)) if old != new else None
+    if file is None or file.lead.session != session:
+        return False
+    left, right = (
+        inbox_for(path := home.inbox(place, LEAD), home.guard(path), home.inbox_archive(place, LEAD))
+        for place in (old, new)
+    )
+    for entry in await left.unread():
+        if entry.msg_id and not await right.contains(entry.msg_id):
+            await right.send(entry, runtime=True)
+    tasks = TaskList(home.tasks(old), home.guard)
+    done = all(task.status is TaskStatus.COMPLETED for task in await tasks.all())
+    if done and not tasks.store.damaged_tasks():  # a number that is taken in `new` stays where it is
+        await archive_team(home, old)
+    return True
+
+
+async def create_team(team: SessionTeam, name: str, description: str | None, agent_type: str | None) -> TeamConfig:
+    """Create an explicit team of that name, led by this session; the session's open tasks move into it.
+
+    The team that the session leads already is returned as it is when it has that name, or is the session's own team
+    with members. Raises InvalidName; TeamRefused when this session leads a team of another name, or a live session
+    leads one of that name.
+    """
+    async with team.forming_lock:
+        _forget_removed(team)
+        same = team.name == team_name(name) if not team.implicit else bool(team.running_members or team.starting)
+        if team.directory and same:
+            return await team.roster.read()
+        _refuse_second(team)
+        return await run_uncancelled(_create(team, _new_team(team, name, description, agent_type)))
+
+
+async def _create(team: SessionTeam, new: NewTeam) -> TeamConfig:
+    made = await team.teams.create(new)
+    if team.implicit:
+        team.forget()  # the session's own team makes way
+    team.adopt(made.config.name, made.directory, implicit=False)
+    await _replace_session_team(team)
+    return made.config
+
+
+async def _replace_session_team(team: SessionTeam) -> None:
+    if await replace_team(team.home, team.session_list_name, team.directory, team.session):
+        team.wake(LEAD)
+
+
+def _forget_removed(team: SessionTeam) -> None:
+    if team.external.files_removed and not team.running_members and not team.starting:
+        team.forget()  # another program removed its files, and no member is left in it
+
+
+def _refuse_second(team: SessionTeam) -> None:
+    _forget_removed(team)
+    if team.directory and not team.implicit:
+        raise TeamRefused(
+            "team-refused",
+            f'this session leads the team "{team.name}" already',
+            do=[f'Use the team "{team.name}" for this work, or end it with TeamDelete first.'],
+            note="nothing was created",
+        )
+    if team.running_members or team.starting:
+        raise TeamRefused(
+            "team-refused",
+            "the session's own team has members",
+            looked_at=[("members", ", ".join([*(m.name for m in team.running_members), *team.starting_names]))],
+            do=["Continue with them, or stop them first."],
+            note="nothing was created",
+        )
+
+
+async def ensure_team(team: SessionTeam, name: str = "") -> None:
+    """The team, made if there is none: of that name, or the implicit one, `session-<8>` with the session's list."""
+    async with team.forming_lock:
+        if team.directory:
+            return
+        if name:
+            made = await team.teams.create(_new_team(team, name, None, None))
+        else:
+            made = await team.teams.create_implicit(_new_team(team, team.session_list_name, None, None))
+        team.adopt(made.config.name, made.directory, implicit=not name)
+
+
+async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
+    """Lead a team that is on disk and has no lead now: this session's own of an earlier life, or another's.
+
+    Only the lead changes hands; `resuming` brings the members back. Raises TeamRefused while somebody leads it, or
+    this session leads another one; TeamwrightError (`unknown-team`), StorageError, LockTimeout.
+    """
+    async with team.forming_lock:
+        _refuse_second(team)
+        if not team.home.team_file(directory).exists():
+            raise _foreign_team_error(directory, team.home.team(directory))
+        remove_team_locks(team.home, directory)
+        lead = LeadLease(team.session, os.getpid(), team.lease)
+        file = await take_lead(team.home, directory, lead, team.log)
+        team.external.shared_list = team.external.shared_list or file.task_list
+        config = await Roster(team.home, directory).change(lambda c: replace(c, lead_session_id=team.session))
+        implicit = directory == team.session_list_name
+        if not implicit and not team.external.shared_list:
+            own = TaskList(team.home.tasks(team.session_list_name), team.home.guard)
+            await TaskList(team.home.tasks(directory), team.home.guard).adopt_open_tasks(own)
+        remove_unused_in(team.home.doorbell(directory, LEAD).parent)
+        place = team.home.team(directory)
+        remove_old_pending_files(place, place / "inboxes", team.home.requests(directory), team.home.tasks(directory))
+        team.adopt(config.name, directory, implicit=implicit, change="resumed")
+        await _replace_session_team(team)
+        return config
+
+
+def _new_team(team: SessionTeam, name: str, description: str | None, agent_type: str | None) -> NewTeam:
+    lead = LeadLease(team.session, os.getpid(), team.lease)
+    kind = agent_type or LEAD
+    shared = team.external.shared_list
+    return NewTeam(name, lead, str(team.cwd), team.lead_model, now_ms(), description, kind, team.log, shared)
+
+
+def _foreign_team_error(directory: str, path: Path) -> TeamRefused:
+    return TeamRefused(
+        "team-refused",
+        f"the team in {directory} is another product's: it has no team.json",
+        looked_at=[("team", str(path))],
+        do=["make a team of your own"],
+        note="nothing was changed",
+    )

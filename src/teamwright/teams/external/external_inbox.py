@@ -1,0 +1,199 @@
+"""Inboxes of a team that another program leads: written in its format, and patient with its locks.
+
+What a model sends is in the file or an error; what the runtime has to say waits until the file can be written, and that
+is told. Of one's own mail nothing is lost while somebody holds the lock: it is read later, or without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from pathlib import Path
+
+from teamwright.mail.inbox import Inbox, read_entries
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import InboxFull, LockLost, LockTimeout, StorageError
+from teamwright.protocol.ids import LEAD, keyed_id, message_id
+from teamwright.protocol.mail import IdleNotification, InboxEntry, PlanApprovalRequest, fence_protocol, parse_protocol
+from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.values import dataclass
+from teamwright.teams.mailbox.outgoing import default_summary
+from teamwright.teams.plan_requests import PendingPlan
+
+_LEAD_PROCESS_KEY = "leadProcess"
+"""A key of the roster that only the newer format has."""
+
+
+_WAITING_SENTENCE = f"It waits for {PendingPlan('-', LEAD).description}."
+"""What a lead need not be told that has the plan."""
+
+
+@dataclass(slots=True)
+class ExternalMailFormat:
+    """The lead's format: the older one until something says otherwise."""
+
+    newer: bool = False
+
+    def note_roster(self, config: TeamConfig) -> None:
+        """The roster may say which one it is."""
+        self.newer = self.newer or _LEAD_PROCESS_KEY in config.extra
+
+    def note_mail(self, entries: Iterable[InboxEntry]) -> None:
+        """So may mail."""
+        self.newer = self.newer or any("msgV" in entry.extra for entry in entries)
+
+    def encode_entries(self, entry: InboxEntry) -> list[InboxEntry]:
+        """The entry as the lead's program would write it: one, or its words and a notice. It has its id and time."""
+        message = parse_protocol(entry.text)
+        made = [entry]
+        if isinstance(message, IdleNotification):
+            made = self._encode_idle(entry, message)
+        elif isinstance(message, PlanApprovalRequest):
+            made = [replace(entry, color=None, timestamp=message.timestamp)]
+        if not self.newer:
+            return made
+        return [replace(one, extra={**one.extra, "msgV": 1, "type": "message"}) for one in made]
+
+    def _encode_idle(self, entry: InboxEntry, notice: IdleNotification) -> list[InboxEntry]:
+        words = (notice.result or "").removesuffix(_WAITING_SENTENCE).strip()
+        if notice.failure_reason:
+            words = f"My turn failed: {notice.failure_reason}"
+        bare = replace(notice, completed_task_id=None, completed_status=None, failure_reason=None, result=None)
+        if self.newer:
+            return [replace(entry, text=replace(bare, result=words or None).encode())]
+        told = replace(entry, text=bare.encode())
+        if not words:
+            return [told]
+        id = keyed_id("words", entry.msg_id)
+        return [replace(entry, text=fence_protocol(words), summary=default_summary(words), msg_id=id), told]
+
+
+RETRY_S = 2.0
+"""After so long a file that could not be written, or read whole, is tried again."""
+
+
+def _unsorted(entries: list[InboxEntry]) -> Awaitable[list[InboxEntry]]:
+    done: asyncio.Future[list[InboxEntry]] = asyncio.get_running_loop().create_future()
+    done.set_result(entries)
+    return done
+
+
+@dataclass(slots=True)
+class InboxContext:
+    """What all inboxes of one member's process share. `say` tells people, by level; `sent` knows ids of earlier lives.
+
+    `sort` takes from one's own mail what is not for the model; `look` has that mail looked at again.
+    """
+
+    dialect: ExternalMailFormat
+    report: Callable[[str, str], None]
+    was_sent: Callable[[str], bool]
+    filter_entries: Callable[[list[InboxEntry]], Awaitable[list[InboxEntry]]] = field(default=_unsorted)
+    notify_change: Callable[[], None] = field(default=lambda: None)
+
+
+class ExternalTeamInbox(Inbox):
+    """The inbox of anybody in the team."""
+
+    def __init__(self, path: Path, guard: Path, archive: Path, postal: InboxContext) -> None:
+        super().__init__(path, guard, archive)
+        self._context = postal
+        self._unsent: deque[InboxEntry] = deque()
+        self._send_task: asyncio.Task[None] | None = None
+
+    async def send(self, entry: InboxEntry, *, runtime: bool = False) -> str:
+        """See Inbox. What is the runtime's own is taken along later where it cannot be written now."""
+        id = entry.msg_id or message_id()
+        whole = replace(entry, msg_id=id, timestamp=entry.timestamp or iso_time())
+        for letter in self._context.dialect.encode_entries(whole):
+            if runtime:
+                await self._send_or_queue(letter)
+            else:
+                await super().send(letter)
+        return id
+
+    async def contains(self, msg_id: str) -> bool:
+        """See Inbox; also what waits here, and what an earlier life sent and its reader has removed since."""
+        waits = any(letter.msg_id == msg_id for letter in self._unsent)
+        return waits or await super().contains(msg_id) or self._context.was_sent(msg_id)
+
+    async def wait_until_sent(self, timeout_s: float) -> int:
+        """How many letters of the runtime still wait, after so long at most."""
+        if self._send_task is not None:
+            await asyncio.wait({self._send_task}, timeout=timeout_s)
+            self._send_task.cancel()
+        return len(self._unsent)
+
+    async def _send_or_queue(self, entry: InboxEntry) -> None:
+        if not self._unsent:
+            try:
+                await super().send(entry, runtime=True)
+            except (LockTimeout, LockLost, InboxFull) as problem:
+                self._context.report(f"mail to {self.path.stem} waits: {problem.what}", "warning")
+            else:
+                return
+        self._unsent.append(entry)
+        if self._send_task is None or self._send_task.done():
+            self._send_task = asyncio.create_task(self._send_queued(), name=f"mail to {self.path.stem}")
+
+    async def _send_queued(self) -> None:
+        """What waits, in order, until it is there."""
+        while self._unsent:
+            await asyncio.sleep(RETRY_S)
+            letter = self._unsent[0]
+            with suppress(LockTimeout, LockLost, InboxFull):
+                if not await super().contains(letter.msg_id or ""):  # its fate may have been unknown
+                    await super().send(letter, runtime=True)
+                self._unsent.popleft()
+        self._context.report(f"mail to {self.path.stem} that waited is there now", "info")
+
+
+class OwnInbox(ExternalTeamInbox):
+    """The member's own inbox."""
+
+    _is_locked_out = False
+    _retry_timer: asyncio.TimerHandle | None = None
+
+    async def unread(self) -> list[InboxEntry]:
+        """See Inbox. While another program holds the lock: what can be told without an id of ours."""
+        try:
+            entries = await super().unread()
+            self._note_unlocked()
+        except LockTimeout as problem:
+            entries = self._read_without_lock(problem)
+        self._context.dialect.note_mail(entries)
+        return await self._context.filter_entries(entries)
+
+    async def mark_read(self, ids: Collection[str]) -> None:
+        """See Inbox. What cannot be flagged now is known from the transcript, and flagged later."""
+        try:
+            await super().mark_read(ids)
+            self._note_unlocked()
+        except LockTimeout as problem:
+            self._note_locked(problem)
+
+    def _read_without_lock(self, problem: LockTimeout) -> list[InboxEntry]:
+        self._note_locked(problem)
+        found: Sequence[InboxEntry] = ()
+        with suppress(StorageError):  # being written
+            found = read_entries(self.path)
+        return [self.signer.check(entry) for entry in found if entry.msg_id and not entry.read]
+
+    def _note_locked(self, problem: LockTimeout) -> None:
+        if not self._is_locked_out:
+            self._is_locked_out = True
+            self._context.report(f"mail may come late: {problem.what}", "warning")
+        if self._retry_timer is None:
+            self._retry_timer = asyncio.get_running_loop().call_later(RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self._context.notify_change()
+
+    def _note_unlocked(self) -> None:
+        if self._is_locked_out:
+            self._is_locked_out = False
+            self._context.report("mail comes as usual again", "info")

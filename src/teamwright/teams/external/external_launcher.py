@@ -1,0 +1,281 @@
+"""Starting another program as a member: place, handshake, or an error with its last words and nothing left behind.
+
+It has answered once it has read its first prompt, or says that it is in a turn. Going on with one after its lead was
+gone: a program that still runs is followed again; one that has ended took its conversation along. Knows places and the
+team; does not know which program it is, nor what it is started with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from teamwright.mail.inbox import read_entries
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.clock import parse_iso_ms
+from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import ShutdownApproved, parse_protocol
+from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.values import dataclass
+from teamwright.teams.backend_teammate import TeammateLauncher
+from teamwright.teams.backends.backend import Backend, Launch, Location
+from teamwright.teams.backends.located_process import wait_set
+from teamwright.teams.external.external_member import ExternalMember, InboxSigns
+from teamwright.teams.external.external_plans import mode_for_external
+from teamwright.teams.incarnation import Incarnation
+from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
+from teamwright.teams.mailbox.runtime_notes import send_note
+from teamwright.teams.roster_entries import change_entry, set_location
+from teamwright.teams.shutdown import process_end
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import save_location
+from teamwright.teams.teammate import Teammate
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalStart:
+    """How a program is started. `within_s`: how long it may take to read its first prompt, in seconds.
+
+    `mode` is the permission mode that it is given, as people are shown it.
+    """
+
+    launch: Launch
+    mode: str
+    timeout_s: float
+
+
+class ExternalCommands(Protocol):
+    """The commands that a person set for members."""
+
+    async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend]:
+        """The backend of a new member and its place.
+
+        Raises UsageError for a command that nobody set, or a member that the program could not be held to; CannotStart
+        when the program, its root or a place is not there.
+        """
+        ...
+
+    async def backend_for(self, location: Location) -> Backend | None:
+        """The place of that kind, to probe or to close it; None when there is none any more."""
+        ...
+
+    def build_start(self, member: RosterMember, incarnation: Incarnation) -> ExternalStart:
+        """Everything that its program is started with. Raises CannotStart."""
+        ...
+
+
+_PROBE_S = 0.5
+"""How often it is asked whether what was started still runs, until it has answered."""
+
+WatchFile: TypeAlias = Callable[[Path, Callable[[], None]], Callable[[], None]]
+"""Calls back when a file changes; returns how to stop."""
+
+
+class ExternalLauncher:
+    """Members that other programs run (see teams.team.Elsewhere)."""
+
+    def __init__(self, team: SessionTeam, commands: ExternalCommands, watch: WatchFile) -> None:
+        self.team = team
+        self.commands = commands
+        self._watch = watch
+        self._backends: dict[str, Backend] = {}
+        self._note_tasks: set[asyncio.Task[None]] = set()
+
+    async def choose_backend(self, spec: SpawnSpec) -> str:
+        """See teams.team.Elsewhere."""
+        kind, place = await self.commands.choose_backend(spec)
+        self._backends[kind] = place
+        return kind
+
+    async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
+        """See teams.team.Elsewhere."""
+        team, start = self.team, self.commands.build_start(member, incarnation)
+        stranger = self._make_member(member, incarnation, self._backends[member.backend_type or ""])
+        stranger.reported_mode = start.mode
+        if team.closing:
+            raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
+        self._add_member(stranger, member, undo)
+        spot = stranger.location = await stranger.backend.open(start.launch)
+        await save_location(team.home, team.directory, member.name, spot.to_json())
+        await change_entry(team, member.name, set_location(spot))
+        if spot.note:
+            team.emit(Notice(member=member.name, text=spot.note))
+        await self._wait_until_started(stranger, start.timeout_s)
+        self._start_run(stranger)
+        stranger.start()
+        return stranger
+
+    async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
+        """See teams.team.Elsewhere."""
+        team = self.team
+        spot = Location.from_json(incarnation.place) if incarnation.place is not None else None
+        if spot is None:
+            raise CannotStart("backend", "its start had come no further than its name")
+        place = await self.commands.backend_for(spot)
+        if place is None or not await place.is_alive(spot):
+            await self.clean_up(incarnation)
+            agreed = " after it agreed to stop" if self._has_agreed_to_stop(member.name, member.joined_at) else ""
+            raise CannotStart("backend", f"its program has ended{agreed}, and its conversation with it")
+        stranger = self._make_member(member, incarnation, place)
+        given = mode_for_external(team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
+        stranger.location, stranger.reported_mode = spot, str(Mode.PLAN if member.plan_mode_required else given)
+        self._add_member(stranger, member, undo)
+        self._start_run(stranger)
+        stranger.start(member.is_active)
+        return stranger
+
+    async def clean_up(self, incarnation: Incarnation) -> None:
+        """See teams.team.Elsewhere."""
+        spot = Location.from_json(incarnation.place) if incarnation.place is not None else None
+        place = await self.commands.backend_for(spot) if spot is not None else None
+        if spot is not None and place is not None:
+            await place.close(spot)
+
+    def _has_agreed_to_stop(self, name: str, since_ms: int) -> bool:
+        """Whether it told the lead that it ends, while nobody led."""
+        with suppress(TeamwrightError):
+            for entry in read_entries(self.team.inbox(LEAD).path):
+                mine = entry.sender.lower() == name.lower() and (parse_iso_ms(entry.timestamp or "") or 0) >= since_ms
+                if mine and isinstance(parse_protocol(entry.text), ShutdownApproved):
+                    return True
+        return False
+
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _make_member(self, member: RosterMember, incarnation: Incarnation, backend: Backend) -> ExternalMember:
+        team = self.team
+
+        async def over(name: str, cause: str) -> None:
+            await process_end(team, name, cause, None)  # what it agreed to it said itself
+
+        def tell(text: str, summary: str) -> None:
+            task = asyncio.create_task(self._send_note(member.name, text, summary), name=f"a note to {member.name}")
+            self._note_tasks.add(task)
+            task.add_done_callback(self._note_tasks.discard)
+
+        return ExternalMember(
+            emit=team.emit,
+            incarnation=incarnation.incarnation,
+            member_name=member.name,
+            transcript=Path(incarnation.transcript),
+            inbox_signs=InboxSigns(team.home.inbox(team.directory, member.name)),
+            first_message_id=incarnation.first,
+            backend=backend,
+            report_end=over,
+            read_lead_mail=lambda: team.inbox(LEAD).unread(),
+            send_note=tell,
+            color=member.color,
+            model=member.model or "",
+            agent_type=member.agent_type,
+            team_changed=team.changed,
+            call=incarnation.call,
+        )
+
+    async def _send_note(self, name: str, text: str, summary: str) -> None:
+        try:
+            await send_note(self.team, "system", name, text, summary)
+        except TeamwrightError as problem:
+            warning = f"a note did not reach {name}: {problem.what}"
+            self.team.emit(Notice(member=name, text=warning, level="warning"))
+
+    def _add_member(self, external: ExternalMember, member: RosterMember, undo: AsyncExitStack) -> None:
+        """It is a member from now on, and followed; `undo` takes it back."""
+        team = self.team
+        external.inbox_signs.read_changes()  # its first prompt lies there
+        unwatch = self._watch(external.inbox_signs.path, external.check_inbox)
+
+        def unfollow() -> None:
+            unwatch()
+            if team.external.listeners.get(external.name.lower()) is external:
+                team.external.remove_member(external.name)
+
+        external.unfollow = unfollow
+        undo.push_async_callback(self._remove_member, external)
+        team.members[member.name] = external
+        team.external.own_entries[member.name] = member
+        team.external.add_member(member.name, external)
+
+    def _start_run(self, external: ExternalMember) -> None:
+        external.run_task = asyncio.create_task(external.run(), name=f"program of {external.name}")
+        external.run_task.add_done_callback(lambda _: self._on_program_end(external))
+
+    def _on_program_end(self, external: ExternalMember) -> None:
+        external.unfollow()
+        self.team.changed.set()
+
+    async def _wait_until_started(self, external: ExternalMember, timeout_s: float) -> None:
+        """Until it has answered. Raises CannotStart with its last words."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while not await wait_set(external.started, min(_PROBE_S, max(0.0, deadline - loop.time()))):
+            external.check_inbox()
+            if loop.time() >= deadline:
+                raise await self._start_error(external, f"did not read its first prompt within {timeout_s:g} s")
+            self._require_not_ended(external)
+            if external.location is None or not await external.backend.is_alive(external.location):
+                raise await self._start_error(external, "ended before it read its first prompt")
+        self._require_not_ended(external)
+
+    def _require_not_ended(self, external: ExternalMember) -> None:
+        if external.state in ENDED_STATES or self.team.closing:
+            raise TeamRefused("team-refused", f"{external.name} was ended while it started", note="nothing was started")
+
+    async def _start_error(self, external: ExternalMember, how: str) -> CannotStart:
+        words = await external.backend.last_output(external.location) if external.location is not None else ""
+        return CannotStart(
+            "backend",
+            f"the program of {external.name} {how}",
+            looked_at=[
+                ("state root", str(self.team.home.shared)),
+                *(("it said", line) for line in words.strip().splitlines()[-8:]),
+            ],
+            do=["start it once by hand in this directory: it may ask something first", "see docs/strangers.md"],
+            note="nothing was started",
+        )
+
+    async def _remove_member(self, external: ExternalMember) -> None:
+        """A member whose start failed never was."""
+        team = self.team
+        external.end_cause = "it could not be started"
+        if external.state not in ENDED_STATES:
+            external.transition(LifecycleEvent.FAILED, external.end_cause)
+        if trouble := await external.terminate(team.settings.cancel_grace_s):
+            team.emit(Notice(member=external.name, text=trouble, level="warning"))
+        if team.members.get(external.name) is external:
+            del team.members[external.name]
+        team.external.own_entries.pop(external.name, None)
+
+
+class CombinedLauncher:
+    """Members in processes of ours, and those that other programs run: each started by its own kind."""
+
+    def __init__(self, ours: TeammateLauncher, strangers: ExternalLauncher) -> None:
+        self.processes = ours
+        self._external = strangers
+
+    async def choose_backend(self, spec: SpawnSpec) -> str:
+        """See teams.team.Elsewhere."""
+        return await (self._external if spec.command else self.processes).choose_backend(spec)
+
+    @property
+    def choice_reason(self) -> str:
+        """See teams.team.Elsewhere."""
+        return self.processes.choice_reason
+
+    async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
+        """See teams.team.Elsewhere."""
+        return await (self._external if incarnation.command else self.processes).start(member, incarnation, undo)
+
+    async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
+        """See teams.team.Elsewhere."""
+        return await (self._external if incarnation.command else self.processes).resume(member, incarnation, undo)
+
+    async def clean_up(self, incarnation: Incarnation) -> None:
+        """See teams.team.Elsewhere."""
+        await (self._external if incarnation.command else self.processes).clean_up(incarnation)

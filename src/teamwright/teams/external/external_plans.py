@@ -1,0 +1,144 @@
+"""Plans of members that other programs run: a row for what they handed in by mail, and the answer back by mail.
+
+The answer counts on their side. Knows rows, mail and the team; does not know how a person is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.protocol.clock import iso_time, now_ms
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
+from teamwright.teams.lifecycle import MemberState
+from teamwright.teams.mailbox.outgoing import send_protocol
+from teamwright.teams.mode_rank import MODE_RANK
+from teamwright.teams.plan_requests import NO_PENDING_PLAN, PLAN_KIND, PendingPlan, answer_message_id
+from teamwright.teams.team import SessionTeam
+
+_EXTERNAL_MODES = (Mode.DONT_ASK, Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
+"""Modes that another program is told; it plans, delegates and bubbles in no way of ours."""
+
+
+ANSWER_DELAY_S = 2.0
+"""How long after its request the answer to a plan waits for a member that this process did not start."""
+
+MAX_TURN_WAIT_S = 10.0
+"""How long the answer waits for the end of the turn of a member that this process started."""
+
+
+def mode_for_external(lead: Policy, requested: Mode | None = None) -> Mode:
+    """The mode that another program is given: what is wished, never more than the lead's.
+
+    Nor bypassPermissions where the lead is held by a deny rule or a fence: that program knows neither.
+    """
+    above = lead.effective_mode if lead.effective_mode in _EXTERNAL_MODES else Mode.DEFAULT
+    given = (
+        requested
+        if requested is not None and requested in _EXTERNAL_MODES and MODE_RANK[requested] <= MODE_RANK[above]
+        else above
+    )
+    held = lead.scope.ownership is not None or any(rule.verdict is Verdict.DENY for rule in lead.rules)
+    return Mode.ACCEPT_EDITS if given is Mode.BYPASS and held else given
+
+
+def bound_incarnation(team: SessionTeam, name: str) -> int | None:
+    """Which life of a member its requests are bound to; 0 for one that we did not start, None for nobody here."""
+    if (mate := team.find(name)) is not None:
+        return mate.incarnation
+    return 0 if name.lower() in team.external.external_names else None
+
+
+def open_external_plan(
+    team: SessionTeam, name: str, message: PlanApprovalRequest, target: str, deadline_s: float | None
+) -> Mapping[str, Any] | None:
+    """Open a request for the plan that another program's member handed in, under its own id.
+
+    The request, new or the one that is there already; None for what cannot be one, which is told as a warning.
+    """
+    id, now = message.request_id, now_ms()
+    body = {
+        "kind": PLAN_KIND,
+        "requester": name,
+        "target": target,
+        "incarnation": bound_incarnation(team, name),
+        "plan": message.plan_content,
+        "plan_file": message.plan_file_path,
+    }
+    times = {"opened_at": now, "deadline": None if deadline_s is None else now + int(deadline_s * 1000)}
+    try:
+        request = team.requests.get(id)
+        if request is None:
+            team.requests.open(id, body | times)
+            request = team.requests.get(id) or {}
+        if any(request.get(key) != body[key] for key in ("kind", "requester", "incarnation", "plan")):
+            raise ValueError("its id is in use")
+    except (TeamwrightError, ValueError, TypeError, AttributeError) as problem:
+        why = problem.what if isinstance(problem, TeamwrightError) else str(problem)
+        text = f"a plan of {name} cannot be answered: {why}"
+        team.emit(Notice(member=name, text=text, level="warning"))
+        return None
+    if team.requests.get_answer(id) is None:
+        _notify_listener(team, name, PendingPlan(id, str(request.get("target") or target)))
+    return request
+
+
+async def answer_external_plan(
+    team: SessionTeam, name: str, request: Mapping[str, Any], answer: Mapping[str, Any]
+) -> None:
+    """The answer goes to the member, once. Raises InboxFull, LockTimeout, StorageError."""
+    id, approved = str(request["id"]), answer.get("approve") is True
+    try:
+        wished = Mode(str(answer.get("mode") or ""))
+    except ValueError:
+        wished = None
+    told = PlanApprovalResponse(
+        request_id=id,
+        approved=approved,
+        feedback=None if approved else str(answer.get("reason") or "") or None,
+        timestamp=iso_time(),
+        permission_mode=str(mode_for_external(team.lead_policy, wished)) if approved else None,
+    )
+    await _wait_for_turn_end(team, name, request)
+    _notify_listener(team, name, NO_PENDING_PLAN)
+    async with team.plan_lock:
+        if not await team.inbox(name).contains(answer_message_id(id)):
+            await send_protocol(team, LEAD, name, told, id=answer_message_id(id))
+    followed = team.external.listeners.get(name.lower())
+    if followed is not None and told.permission_mode is not None:
+        followed.note_mode(told.permission_mode)
+
+
+async def _wait_for_turn_end(team: SessionTeam, name: str, request: Mapping[str, Any]) -> None:
+    """Wait for the end of the turn in which the member handed in its plan.
+
+    The other product's newest version (2.1.330) starts no turn for an answer that it receives before that.
+    """
+    opened_at, most = request.get("opened_at"), MAX_TURN_WAIT_S
+    if team.find(name) is None:
+        most = ANSWER_DELAY_S - ((now_ms() - opened_at) / 1000 if isinstance(opened_at, int) else 0.0)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(most):
+            while await _is_in_turn(team, name):
+                team.changed.clear()
+                await team.changed.wait()
+
+
+async def _is_in_turn(team: SessionTeam, name: str) -> bool:
+    """Return True when the member's turn may still run; of one that this process did not start its entry tells."""
+    if (mate := team.find(name)) is not None:
+        return mate.state in {MemberState.WORKING, MemberState.BLOCKED}
+    entry = (await team.roster.read()).find(name)
+    return entry is not None and entry.is_active is not False
+
+
+def _notify_listener(team: SessionTeam, name: str, plan: PendingPlan) -> None:
+    if (followed := team.external.listeners.get(name.lower())) is not None:
+        followed.note_plan(plan)

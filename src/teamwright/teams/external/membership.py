@@ -1,0 +1,354 @@
+"""A member's place on a roster that another program leads: found or made, kept, and given up at the end.
+
+It says there whether it is in a turn, puts itself back when others write over it, and notes who else is there. Nobody
+else's entry is touched. Knows config.json; does not know what the member does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import InboxEntry, ShutdownApproved
+from teamwright.protocol.roster import RosterMember, TeamConfig, parse_member
+from teamwright.protocol.task import TaskStatus
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.paths import make_private
+from teamwright.teams.external.external_inbox import ExternalTeamInbox
+from teamwright.teams.incarnation import Incarnation, parse_incarnation
+from teamwright.teams.mailbox.outgoing import default_summary
+from teamwright.teams.plan_requests import close_plans
+from teamwright.teams.team import SessionTeam
+
+RESUMABLE_ENDS = frozenset({"suspended"})
+"""Ends after which a new start with the same flags goes on with the life; its tasks stay with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepartingMember:
+    """Who leaves: its life, its place, and the pane that its lead started it in, empty: none that is sure to be it.
+
+    `known`: its lead's program had put it on the roster; `is_unattended`: there is no lead any more.
+    `tasks_changed` is set with each change of the list.
+    """
+
+    name: str
+    incarnation: int
+    roster_entry: OwnRosterEntry
+    pane: str
+    known_to_lead: bool
+    tasks_changed: asyncio.Event
+    lead_gone: bool = False
+
+
+async def leave_team(
+    team: SessionTeam, member: DepartingMember, departure: Departure, report: Callable[[str, str], None]
+) -> None:
+    """See it out. A step that fails is told, and the next one is tried."""
+    if not member.lead_gone:
+        await _try_step("the lead could not be told", _notify_lead(team, member, departure), report)
+    await member.roster_entry.stop()
+    await _try_step("its entry is still on the roster", member.roster_entry.leave(), report)
+    if departure.how not in RESUMABLE_ENDS:
+        await _try_step("its requests stay open", _close_requests(team, member, departure), report)
+        await _try_step("its tasks could not be handed back", _hand_back_tasks(team, member), report)
+
+
+async def _try_step(failing: str, step: Awaitable[None], report: Callable[[str, str], None]) -> None:
+    try:
+        await step
+    except TeamwrightError as problem:
+        report(f"{failing}: {problem.what}", "warning")
+
+
+async def _notify_lead(team: SessionTeam, member: DepartingMember, departure: Departure) -> None:
+    inbox = team.inbox(LEAD)
+    if not await inbox.contains(departure.told):
+        entry = team.external.own_entries.get(member.name)
+        color = entry.color if entry is not None else None
+        text, summary = _farewell_text(member, departure)
+        letter = InboxEntry(member.name, text, summary, iso_time(), color, departure.told)
+        await inbox.send(letter, runtime=True)
+    if isinstance(inbox, ExternalTeamInbox) and (left := await inbox.wait_until_sent(team.settings.shutdown_timeout_s)):
+        raise TeamwrightError("lock-timeout", f"{left} messages to {LEAD} could not be written")
+
+
+def _farewell_text(member: DepartingMember, departure: Departure) -> tuple[str, str | None]:
+    if departure.agreed_to:
+        told = ShutdownApproved(
+            request_id=departure.agreed_to,
+            sender=member.name,
+            timestamp=iso_time(),
+            pane_id=member.pane or None,
+            backend_type="tmux" if member.pane else None,
+        )
+        return told.encode(), None
+    text = f"{member.name} has ended: {departure.cause}."
+    if departure.how in RESUMABLE_ENDS:
+        text += " When it is started again with the same flags, it continues."
+    return text, default_summary(text)
+
+
+async def _close_requests(team: SessionTeam, member: DepartingMember, departure: Departure) -> None:
+    close_plans(team.requests, member.name, member.incarnation, departure.cause)
+    for request in team.requests.open_requests():
+        mine = str(request.get("target", "")).lower() == member.name.lower()
+        if request.get("kind") == "shutdown" and mine and request.get("incarnation") == member.incarnation:
+            body = {"approve": True, "reason": departure.cause, "by": "system"}
+            team.requests.answer(str(request["id"]), body)
+
+
+async def _hand_back_tasks(team: SessionTeam, member: DepartingMember) -> None:
+    """A lead that knows the member hands its tasks back itself, and tells its model: it is given the time for that."""
+    if member.known_to_lead and not member.lead_gone:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(_wait_until_free(team, member), team.settings.cancel_grace_s)
+    await team.tasks.release(member.name, by=member.name)
+
+
+async def _wait_until_free(team: SessionTeam, member: DepartingMember) -> None:
+    while await _has_open_tasks(team, member.name):
+        await member.tasks_changed.wait()
+        member.tasks_changed.clear()
+
+
+async def _has_open_tasks(team: SessionTeam, name: str) -> bool:
+    tasks = await team.tasks.all()
+    return any((t.owner or "").lower() == name.lower() and t.status is not TaskStatus.COMPLETED for t in tasks)
+
+
+RECORD_NAME = "guest.json"
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """How a life ends: `how` and `cause` (see `leaving`), `agreed_to` the request to stop that it agreed to.
+
+    `told` is the id of what its lead is told of it.
+    """
+
+    how: str
+    cause: str
+    agreed_to: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipRecord:
+    """One life of a member in the team of `directory` that was made at `created_at` (milliseconds since 1970).
+
+    `entry` is its place on the roster; `found`: the lead's program had put it there. `mode` is the permission mode that
+    the lead gave last, empty: the flags' own. `departure`: it is on its way out; `is_over`: that is done.
+    """
+
+    directory: str
+    created_at: int
+    life: Incarnation
+    entry: RosterMember
+    found: bool
+    mode: str = ""
+    departure: Departure | None = None
+    is_over: bool = False
+
+    def is_for_team(self, directory: str, created_at: int) -> bool:
+        """Whether it is a life in that very team: names are used again."""
+        return (self.directory, self.created_at) == (directory, created_at)
+
+    def write(self, directory: Path) -> None:
+        """Keep it. Raises StorageError."""
+        body = {
+            "version": RECORD_VERSION,
+            "directory": self.directory,
+            "created_at": self.created_at,
+            "life": self.life.as_json(),
+            "entry": self.entry.to_json(),
+            "found": self.found,
+            "mode": self.mode,
+            "farewell": asdict(self.departure) if self.departure is not None else None,
+            "over": self.is_over,
+        }
+        make_private(directory)
+        write_atomic(directory / RECORD_NAME, json.dumps(body, indent=2, ensure_ascii=False).encode())
+
+
+def read_record(directory: Path) -> MembershipRecord | None:
+    """The record in that room, None without one. Raises StorageError, `damaged-file` for what is none of ours."""
+    path = directory / RECORD_NAME
+    try:
+        data = cast("dict[str, Any]", json.loads(path.read_bytes()))
+        farewell = cast("Mapping[str, Any] | None", data.get("farewell"))
+        return MembershipRecord(
+            str(data["directory"]),
+            int(data["created_at"]),
+            parse_incarnation(data["life"]),
+            parse_member(data["entry"]),
+            data["found"] is True,
+            str(data.get("mode", "")),
+            None if farewell is None else Departure(**{key: str(value) for key, value in farewell.items()}),
+            data.get("over") is True,
+        )
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        do = [f"remove {path}: the member then starts with an empty conversation"]
+        raise StorageError("damaged-file", f"{path} is not ours: {problem}", do=do) from problem
+
+
+MAX_REPAIRS = 6
+"""So often a minute it puts itself back; whoever overwrites it more often wins for the rest of the minute."""
+
+PATIENCE_S = 1.0
+"""A roster that is missing may be on its way: only after so long its team counts as removed."""
+
+RETRY_S = 2.0
+"""After so long a roster that could not be read or written is tried again."""
+
+_MINUTE_S = 60.0
+
+
+class OwnRosterEntry:
+    """The place of the member of this name. `say` tells people, by level.
+
+    `on_roster` is called with each roster that was read, with None once the team's files are gone.
+    """
+
+    def __init__(self, team: SessionTeam, name: str, report: Callable[[str, str], None]) -> None:
+        self.on_change: Callable[[TeamConfig | None], None] = _ignore_roster
+        self.entry: RosterMember | None = None
+        self._team, self._name, self._report = team, name, report
+        self._active: bool | None = None
+        self._dirty = asyncio.Event()
+        self._repairs: deque[float] = deque()
+        self._is_unusable = False
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._keep_task: asyncio.Task[None] | None = None
+
+    # ── coming ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def join(self, wanted: RosterMember) -> RosterMember:
+        """Be on the roster: by the entry that is there, else by this one. Raises LockTimeout, StorageError."""
+
+        def taken(config: TeamConfig) -> TeamConfig:
+            return config if config.find(self._name) is not None else config.with_member(wanted)
+
+        config = await self._team.roster.change(taken)
+        self.entry = config.find(self._name) or wanted
+        self._active = self.entry.is_active
+        self._publish(config)
+        return self.entry
+
+    def keep(self) -> None:
+        """Look after it from now on."""
+        self._keep_task = asyncio.create_task(self._keep_loop(), name=f"place of {self._name}")
+        self.note_change()
+
+    # ── being there ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def note_change(self) -> None:
+        """The roster may have changed."""
+        self._dirty.set()
+
+    def set_active(self, active: bool) -> None:
+        """It is in a turn from now on, or no more; of one that never was nothing is said."""
+        if self._active is not active and (active or self._active is not None):
+            self._active = active
+            self._dirty.set()
+
+    async def _keep_loop(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            try:
+                await self._check()
+            except TeamwrightError as problem:
+                if problem.slug == "unknown-team" and await self._is_removed():
+                    self.on_change(None)
+                    continue
+                if not self._is_unusable:
+                    self._is_unusable = True
+                    self._report(f"the team's roster cannot be used just now: {problem.what}", "warning")
+                self._retry_after(RETRY_S)
+
+    async def _is_removed(self) -> bool:
+        await asyncio.sleep(PATIENCE_S)
+        return not self._team.roster.path.exists()
+
+    async def _check(self) -> None:
+        config = await self._team.roster.read()
+        found = config.find(self._name)
+        if found is None and not self._may_repair():
+            return
+        if found is None or found.is_active != self._active:
+            config = await self._team.roster.change(self._repair)
+            if found is None:
+                self._report(f"{self._name} put itself back on the roster: another program had overwritten it", "info")
+        self.entry = config.find(self._name)
+        self._publish(config)
+        if self._is_unusable:
+            self._is_unusable = False
+            self._report("the team's roster can be used again", "info")
+
+    def _repair(self, config: TeamConfig) -> TeamConfig:
+        entry = config.find(self._name) or self.entry
+        return config if entry is None else config.with_member(replace(entry, is_active=self._active))
+
+    def _may_repair(self) -> bool:
+        now = time.monotonic()
+        while self._repairs and now - self._repairs[0] > _MINUTE_S:
+            self._repairs.popleft()
+        if len(self._repairs) < MAX_REPAIRS:
+            self._repairs.append(now)
+            return True
+        if self._retry_timer is None:
+            self._report(f"another program keeps taking {self._name} off the roster: it waits for a minute", "warning")
+        self._retry_after(_MINUTE_S - (now - self._repairs[0]) + 0.1)
+        return False
+
+    def _retry_after(self, seconds: float) -> None:
+        if self._retry_timer is None:
+            self._retry_timer = asyncio.get_running_loop().call_later(seconds, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self.note_change()
+
+    def _publish(self, config: TeamConfig) -> None:
+        """Everybody else on it is run by other programs, as far as this process knows."""
+        self._team.external.external_names = {one.name.lower() for one in config.teammates if one.name != self._name}
+        self.on_change(config)
+
+    # ── going ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def stop(self) -> None:
+        """Look after it no more."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        if self._keep_task is not None:
+            self._keep_task.cancel()
+            await asyncio.wait({self._keep_task})
+
+    async def leave(self) -> None:
+        """Take the own entry off, and no other; fine where there is none. Raises LockTimeout, StorageError."""
+        try:
+            await self._team.roster.change(lambda config: config.without_member(self._name))
+        except TeamwrightError as problem:
+            if problem.slug != "unknown-team":
+                raise
+
+
+def _ignore_roster(_config: TeamConfig | None) -> None:
+    """Nobody is told."""

@@ -1,0 +1,364 @@
+"""What others do to the team's roster: strangers come and go, and a member of ours that was lost is put back.
+
+Knows config.json and whether the team's files are there. Refuses to know who wrote: what is ours is known from the
+entries that this process wrote itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.events import MemberChanged, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.teams.external.participants import UNKNOWN_PROGRAM
+from teamwright.teams.lifecycle import MemberState
+from teamwright.teams.mailbox.runtime_notes import send_note
+from teamwright.teams.roster import Roster
+from teamwright.teams.roster_entries import update_entries
+from teamwright.teams.shutdown import process_end
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import read_team_file, restore_team_file
+
+MAX_REPAIRS = 6
+"""So often a minute the roster is put right; whoever overwrites it more often wins for the rest of the minute."""
+
+PATIENCE_S = 0.5
+"""A file that is missing, or a team.json that is not whole, may be being written: it counts only after so long."""
+
+_MINUTE_S = 60.0
+_ENDED_STATES = frozenset({MemberState.COMPLETED, MemberState.FAILED, MemberState.CRASHED, MemberState.KILLED})
+
+
+class RosterWatcher:
+    """The changes of others in the roster of the team that is led now. `wake` has them looked at."""
+
+    def __init__(self, team: SessionTeam, wake: Callable[[], None]) -> None:
+        self._team = team
+        self._wake = wake
+        self._known: TeamConfig | None = None
+        self._dirty = False
+        self._repairs: deque[float] = deque()
+        self._repairs_suspended = False
+        self._reported_missing: set[str] = set()
+        self._ended: list[tuple[str, str]] = []
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._roster: Roster | None = None
+
+    def begin(self) -> None:
+        """A roster to follow; who is on it at the first look is known."""
+        self.end()
+        self._roster = self._team.roster
+        self._roster.on_restored = self._tell_restored
+        self.note_change()
+
+    def end(self) -> None:
+        """No roster to follow."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+        if self._roster is not None:
+            self._roster.on_restored = None
+            self._roster = None
+        self._known = None
+        self._dirty = self._repairs_suspended = False
+        self._repairs.clear()
+        self._reported_missing.clear()
+        self._ended.clear()
+
+    def note_change(self) -> None:
+        """The roster, or a file beside it, changed."""
+        self._dirty = True
+        self._wake()
+
+    def note_agreement(self, name: str) -> None:
+        """A member that another program runs told the lead that it ends: it never takes its own entry off."""
+        self.note_ended(name, "agreed to stop")
+
+    def note_ended(self, name: str, why: str) -> None:
+        """One that this process did not start counts as ended; those that it started are seen to where they live."""
+        if name.lower() in self._team.external.external_names and self._team.find(name) is None:
+            self._ended.append((name, why))
+            self.note_change()
+
+    async def check(self) -> None:
+        """Compare the roster with what is known, and put right what is ours. Raises LockTimeout, StorageError."""
+        team = self._team
+        if not self._dirty or not team.exists or team.closing:
+            return
+        self._dirty = False
+        if await self._are_files_missing():
+            return
+        try:
+            config = await team.roster.read()
+        except StorageError as problem:
+            if problem.slug != "damaged-file":
+                raise
+            self._handle_damage()
+            return
+        self._reported_missing.discard("damaged")
+        if self._known is None:
+            self._known = config
+            self._note_external_members(config)
+        self._report_external_changes(self._known, config)
+        config = await update_entries(team) or config
+        wrong = self._find_damage(config)
+        self._known = config
+        if wrong:
+            await self._repair(wrong)
+        else:
+            self._repairs_suspended = self._repairs_suspended and bool(self._repairs)
+        while self._ended:
+            await self._end_member(*self._ended.pop(0))
+
+    # ── strangers ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _report_external_changes(self, before: TeamConfig, after: TeamConfig) -> None:
+        known = set(map(id, before.members))
+        for member in [member for member in after.teammates if id(member) not in known]:
+            old = before.find(member.name)
+            if self._is_ours(member):
+                self._report_activity(old, member)
+                continue
+            if old is None:
+                self._team.external.add_member(member.name)
+                self._emit_member(member, _state(member), "joined by another program")
+            elif old.is_active != member.is_active:
+                self._emit_member(member, _state(member), "")
+        strangers = self._team.external.external_names
+        for member in before.teammates if strangers else ():
+            if member.name.lower() in strangers and after.find(member.name) is None and not self._is_ours(member):
+                self._team.external.remove_member(member.name)
+                self._emit_member(member, "completed", "taken off the roster by another program")
+
+    def _note_external_members(self, config: TeamConfig) -> None:
+        """Who was on the roster before us and is no member of ours: known from now on, and not told."""
+        file = read_team_file(self._team.home.team_file(self._team.directory))
+        lives = set(file.incarnation_records) if file is not None else set[str]()
+        for member in config.teammates:
+            ours = member.backend_type == "in-process" or member.name.lower() in lives or self._is_ours(member)
+            if not ours:
+                self._team.external.add_member(member.name)
+        self._team.changed.set()
+
+    def _report_activity(self, old: RosterMember | None, new: RosterMember) -> None:
+        """What the entry of one that we started says of its turns."""
+        followed = self._team.external.listeners.get(new.name.lower())
+        if followed is not None and new.is_active is not None and (old is None or old.is_active != new.is_active):
+            followed.note_active(new.is_active)
+
+    async def _end_member(self, name: str, why: str) -> None:
+        """One is over: its tasks go back, its entry goes, the lead is told."""
+        team, known = self._team, self._known
+        member = known.find(name) if known is not None else None
+        if known is None or member is None:
+            return
+        team.external.remove_member(name)
+        self._known = known.without_member(member.name)
+        self._emit_member(member, "completed", why)
+        await process_end(team, member.name, why if why.startswith("it ") else f"it {why}", None)
+
+    def _emit_member(self, member: RosterMember, state: str, detail: str) -> None:
+        team = self._team
+        team.emit(
+            MemberChanged(
+                member=member.name, state=state, detail=detail, color=member.color, model=member.model or "unknown"
+            )
+        )
+        team.changed.set()
+
+    def _is_ours(self, member: RosterMember) -> bool:
+        """Whether this process put the entry there; the name alone is free again when its member is over."""
+        team, lower = self._team, member.name.lower()
+        entry = team.external.own_entries.get(member.name)
+        if entry is not None and entry.joined_at == member.joined_at:
+            return True  # asked of everybody on the roster each time somebody joins
+        return team.find(member.name) is not None or lower in map(str.lower, team.starting)
+
+    # ── ours ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _find_damage(self, config: TeamConfig) -> dict[str, RosterMember | None]:
+        """What must stand in the roster in the place of what does; None: a ghost that must go."""
+        team = self._team
+        wrong: dict[str, RosterMember | None] = {}
+        lead = self._known.find(LEAD) if self._known is not None else None
+        if lead is not None and config.find(LEAD) is None:
+            wrong[LEAD] = lead
+        live = {mate.name for mate in team.running_members if not mate.end_cause}
+        live |= {mate.name for mate in team.members.values() if mate.keeps_place}
+        for name, entry in team.external.own_entries.items():
+            found = config.find(name)
+            if found is not entry and name in live and found != (right := _repaired_entry(entry, found)):
+                wrong[name] = right
+            elif found is not None and found.joined_at == entry.joined_at and self._has_ended(name):
+                wrong[name] = None
+        return wrong
+
+    def _has_ended(self, name: str) -> bool:
+        """Whether it was taken off the roster: then it came back with somebody's old copy."""
+        mate = self._team.members.get(name)
+        return mate is not None and mate.state in _ENDED_STATES and mate.end_processed and not mate.keeps_place
+
+    async def _repair(self, wrong: dict[str, RosterMember | None]) -> None:
+        now = time.monotonic()
+        while self._repairs and now - self._repairs[0] > _MINUTE_S:
+            self._repairs.popleft()
+        if len(self._repairs) >= MAX_REPAIRS:
+            self._suspend_repairs(wrong, _MINUTE_S - (now - self._repairs[0]))
+            return
+        self._repairs.append(now)
+
+        def change(config: TeamConfig) -> TeamConfig:
+            for name, entry in wrong.items():
+                config = config.without_member(name) if entry is None else _with_entry(config, entry)
+            return config
+
+        self._known = await self._team.roster.change(change)
+        for name, entry in wrong.items():
+            did = "taken off the roster again" if entry is None else "put right in the roster"
+            text = f"{name} was {did}: another program had overwritten config.json"
+            self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text))
+        self._team.changed.set()
+
+    def _suspend_repairs(self, wrong: dict[str, RosterMember | None], wait_s: float) -> None:
+        if not self._repairs_suspended:
+            self._repairs_suspended = True
+            text = (
+                f"another program keeps overwriting config.json with {', '.join(wrong)} wrong: it was corrected "
+                f"{MAX_REPAIRS} times within a minute, and will be corrected again after the minute"
+            )
+            self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
+        self._retry_after(wait_s + 0.1)
+
+    # ── files that are gone ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _are_files_missing(self) -> bool:
+        """Whether the roster is gone. Told once it stays so; nothing is stopped, and nothing made anew."""
+        team = self._team
+        config, own = team.home.config(team.directory), team.home.team_file(team.directory)
+        gone = _missing_names(config, own) | _damaged_names(own)
+        if not gone:
+            self._report_return()
+            return False
+        if gone - self._reported_missing:
+            directory = team.directory
+            await asyncio.sleep(PATIENCE_S)
+            async with team.forming_lock:  # a team that we remove ourselves, or that others rewrite, is not gone
+                if team.directory != directory or team.closing:
+                    return True
+            gone = _missing_names(config, own) | _damaged_names(own)
+            if news := gone - self._reported_missing:
+                await self._report_missing(gone, news)
+        return config.name in gone
+
+    async def _report_missing(self, gone: set[str], news: set[str]) -> None:
+        team = self._team
+        place = team.home.team(team.directory)
+        self._reported_missing |= news
+        if "config.json" in news:
+            team.external.files_removed = True
+            team.external.task_list_removed = (
+                not team.external.shared_list and not team.home.tasks(team.directory).is_dir()
+            )
+            what = f'another program removed the files of the team "{team.name}": {place}'
+            then = (
+                "Teammates continue and report to you, but you can neither write to them nor start others. "
+                "The file is not restored: finish without the team, or call TeamDelete and create another team."
+            )
+        elif "config.json" in gone or await self._restore_team_file():
+            return
+        else:
+            what = f'another program removed or damaged team.json of the team "{team.name}": {place / "team.json"}'
+            then = "The team continues, but no teammate can be started, and other sessions may see it as abandoned."
+        team.emit(Notice(member=UNKNOWN_PROGRAM, text=f"{what}. {then}", level="warning"))
+        await send_note(team, "system", LEAD, f"{what[0].upper()}{what[1:]}. {then}", "files of the team are gone")
+
+    async def _restore_team_file(self) -> bool:
+        """Restore team.json from memory. False when this process never read it whole."""
+        team = self._team
+        path = team.home.team_file(team.directory)
+        try:
+            copy = await restore_team_file(team.home, team.directory)
+        except StorageError:
+            return False
+        self._reported_missing.discard("team.json")
+        kept = f" The damaged bytes are kept in {copy}." if copy is not None else ""
+        text = f"{path} was missing or damaged and was restored from memory.{kept}"
+        team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
+        return True
+
+    def _report_return(self) -> None:
+        team = self._team
+        if not self._reported_missing & {"config.json", "team.json"}:
+            return
+        self._reported_missing.clear()
+        team.external.files_removed = team.external.task_list_removed = False
+        text = f'the files of the team "{team.name}" are back'
+        team.emit(Notice(member=UNKNOWN_PROGRAM, text=text))
+
+    def _handle_damage(self) -> None:
+        """Tell once that the roster is damaged: this process never read it whole and cannot restore it."""
+        if "damaged" in self._reported_missing:
+            return
+        self._reported_missing.add("damaged")
+        path = self._team.home.config(self._team.directory)
+        text = f"the team's roster cannot be read: {path} is not a whole roster. It is left as it is; repair it."
+        self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
+
+    def _tell_restored(self, copy: Path) -> None:
+        path = self._team.home.config(self._team.directory)
+        text = f"{path} was damaged and was restored from memory. The damaged bytes are kept in {copy}."
+        self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
+        self.note_change()
+
+    def _retry_after(self, seconds: float) -> None:
+        if self._retry_timer is None:
+            self._retry_timer = asyncio.get_running_loop().call_later(seconds, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self.note_change()
+
+
+def _missing_names(*paths: Path) -> set[str]:
+    return {path.name for path in paths if not path.exists()}
+
+
+def _damaged_names(team_file: Path) -> set[str]:
+    """The name of a team.json that is there and cannot be read."""
+    try:
+        read_team_file(team_file)
+    except StorageError as problem:
+        return {team_file.name} if problem.slug == "damaged-file" else set()
+    return set()
+
+
+def _repaired_entry(entry: RosterMember, on_disk: RosterMember | None) -> RosterMember:
+    """Our entry with what others may say in it: keys that we do not know, and a process whether it is in a turn.
+
+    The prompt of a member that has ended is kept in the file alone.
+    """
+    if on_disk is None:
+        return entry
+    active = entry.is_active if entry.backend_type == "in-process" else on_disk.is_active
+    return replace(entry, extra=on_disk.extra, is_active=active, prompt=entry.prompt or on_disk.prompt)
+
+
+def _with_entry(config: TeamConfig, entry: RosterMember) -> TeamConfig:
+    """With the entry in its place; the lead's is the first."""
+    if entry.name == LEAD and config.find(LEAD) is None:
+        return replace(config, members=(entry, *config.members))
+    return config.with_member(entry)
+
+
+def _state(member: RosterMember) -> str:
+    """What the stranger's entry says of it; mostly nothing."""
+    if member.is_active is None:
+        return "unknown"
+    return "working" if member.is_active else "idle"

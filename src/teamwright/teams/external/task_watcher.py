@@ -1,0 +1,234 @@
+"""What others do to the team's tasks: each change an event, and who has to give way is told.
+
+Knows the task list and the team. Refuses to know how a change was noticed, and who made it: only an owner's name
+that says of which session it is names somebody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.task import Task, TaskStatus
+from teamwright.tasks.external_changes import STEP, ExternalChanges
+from teamwright.tasks.task_check import TaskCheckResult
+from teamwright.tasks.task_rules import change_word, is_owner
+from teamwright.teams.external.participants import UNKNOWN_PROGRAM
+from teamwright.teams.external.unreadable_tasks import UncertainChanges
+from teamwright.teams.mailbox.runtime_notes import send_note
+from teamwright.teams.team import SessionTeam
+
+
+class CompletionVerifier:
+    """The checks of completions that others made, one at a time."""
+
+    def __init__(self, team: SessionTeam) -> None:
+        self._team = team
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._lock = asyncio.Lock()
+
+    def note_completion(self, before: Task | None, after: Task | None) -> None:
+        """Another program changed a task: one that it completed is checked."""
+        if self._team.check is None or after is None or after.status is not TaskStatus.COMPLETED:
+            return
+        if (before is not None and before.status is TaskStatus.COMPLETED) or after.id in self._running:
+            return
+        check = before.check if before is not None else ""
+        made = asyncio.get_running_loop().create_task(self._verify(after, check), name=f"check of #{after.id}")
+        self._running[after.id] = made
+        made.add_done_callback(lambda _: self._running.pop(after.id, None))
+
+    async def close(self) -> None:
+        """Nothing is checked any more; what runs is ended."""
+        running = list(self._running.values())
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _verify(self, task: Task, check: str) -> None:
+        mate = self._team.find(task.owner or "")
+        try:
+            async with self._lock:  # whoever completes a hundred tasks at once has them checked one by one
+                found = await self._team.tasks.verify(task, check, keeps_owner=mate is not None)
+            if found is not None and found.was_run and not found.passed:
+                await self._notify_owner(task, found, mate.name if mate is not None else "")
+        except TeamwrightError as problem:
+            text = f"the check of #{task.id}, which another program completed, could not be finished: {problem.what}"
+            self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
+
+    async def _notify_owner(self, task: Task, result: TaskCheckResult, owner: str) -> None:
+        what = f'#{task.id} "{task.subject}"'
+        why = f"Another program set task {what} completed, but {result.reason}."
+        end = f" The end of its output:\n{result.output}" if result.output else ""
+        if owner:
+            text = (
+                f"{why} It is in progress again, and you own it. Fix the problems that it found, then complete it.{end}"
+            )
+            await send_note(self._team, "task-list", owner, text, f"#{task.id} is not done: its check fails")
+        became = f"It is in progress again, with {owner}." if owner else "It is pending again, without an owner."
+        await send_note(self._team, "task-list", LEAD, f"{why} {became}{end}", f"#{task.id} was reopened")
+        self._team.wake_idle()
+
+
+PATIENCE_S = 1.0
+"""A file that is not whole may still be being written: only after so long it counts as damaged."""
+
+_TaskChange = tuple[Task | None, Task | None]
+
+
+class TaskWatcher:
+    """The changes of others in the list that the team uses now. `wake` has them looked at and told."""
+
+    def __init__(self, team: SessionTeam, wake: Callable[[], None]) -> None:
+        self._team = team
+        self._wake = wake
+        self._task_changes: ExternalChanges | None = None
+        self._names: set[str] | None = set()
+        self._changes: list[_TaskChange] = []
+        self._damaged: set[str] = set()
+        self._reported_damaged: set[str] = set()
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._verifier = CompletionVerifier(team)
+        self._uncertain = UncertainChanges(team.external, wake)
+
+    def begin(self) -> None:
+        """What is in the list now is known; what others do from now on is told. Raises StorageError."""
+        self.end()
+        self._task_changes = self._team.tasks.watch_external_changes(self._on_change)
+
+    def end(self) -> None:
+        """Nothing more is told of this list."""
+        if self._task_changes is not None:
+            self._task_changes.close()
+            self._task_changes = None
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+        self._names = set()
+        self._changes.clear()
+        self._uncertain.clear()
+        self._damaged.clear()
+        self._reported_damaged.clear()
+
+    async def close(self) -> None:
+        """The team is left: what was still being checked is not."""
+        await self._verifier.close()
+
+    def note_change(self, names: Iterable[str] | None) -> None:
+        """Files of these names changed; None: any may have."""
+        if names is None or self._names is None:
+            self._names = None
+        else:
+            self._names.update(names)
+        self._wake()
+
+    async def check(self) -> None:
+        """Look where something changed, and tell what others did. Raises StorageError, LockTimeout."""
+        if self._task_changes is None:
+            return
+        if self._names is None or self._names:
+            names, self._names = self._names, set()
+            hurt = await self._task_changes.check_files(names)
+            looked_at = {name.removesuffix(".json") for name in names} if names is not None else self._damaged | hurt
+            await self._report_damaged(hurt, looked_at)
+        await self._emit_changes()
+
+    def _on_change(self, before: Task | None, after: Task | None) -> None:
+        """Runs wherever the change is come upon, perhaps under a lock: only noted here."""
+        if any(task is not None and task.is_internal for task in (before, after)):
+            return
+        if not self._uncertain.hold((before, after)):
+            self._changes.append((before, after))
+        self._wake()
+
+    async def _emit_changes(self) -> None:
+        self._changes += self._uncertain.confirmed_changes()
+        count, freed = 0, False
+        while self._changes:
+            before, after = self._changes.pop(0)
+            freed = _frees_task(after) or freed
+            self._emit(before, after)
+            self._verifier.note_completion(before, after)
+            if before is None and after is not None and after.status is TaskStatus.COMPLETED:
+                self._emit(after.copy_with(status=TaskStatus.IN_PROGRESS), after)  # done before we looked: two events
+            if before is not None and _taken_away(before, after):
+                await self._notify_former_owner(before, after)
+            if (count := count + 1) % STEP == 0:
+                await asyncio.sleep(0)
+        if not count:
+            return
+        self._team.message_counts.clear()
+        if freed:
+            self._team.wake_idle()
+        self._team.changed.set()
+
+    def _emit(self, before: Task | None, after: Task | None) -> None:
+        task = after or before
+        if task is None:
+            return
+        change = "deleted"
+        if after is not None:
+            free = before is not None and before.owner is None
+            change = "created" if before is None else change_word(before, after, (free and after.owner) or "")
+        doer = (after and after.owner) or (before and before.owner) or ""
+        self._team.emit_task(task, change, doer if "@" in doer else UNKNOWN_PROGRAM)
+
+    async def _notify_former_owner(self, before: Task, after: Task | None) -> None:
+        """Another program took a task away from one of ours that has it in progress: both it and the lead are told."""
+        mate = self._team.find(before.owner or "")
+        name = mate.name if mate is not None else LEAD
+        if mate is None and not is_owner(before.owner, LEAD):
+            return
+        what = f'#{before.id} "{before.subject}"'
+        became = _describe_change(after)
+        if name != LEAD:
+            text = (
+                f"Task {what} is no longer yours: another program {became}. Stop working on it and do not complete it. "
+                "Tell the lead in a sentence how far you came, then take another task."
+            )
+            await send_note(self._team, "task-list", name, text, f"#{before.id} is no longer yours")
+        text = f"Task {what} was in progress with {name}, and another program {became}."
+        text += f" {name} was asked to stop working on it." if name != LEAD else " Leave it to its new owner."
+        await send_note(self._team, "task-list", LEAD, text, f"#{before.id} was taken from {name}")
+
+    async def _report_damaged(self, hurt: set[str], looked_at: set[str]) -> None:
+        """Look at a damaged file once more when its writer should be done; then notify lead and person, once."""
+        damaged = {one.id: one for one in self._team.tasks.store.damaged_tasks()}
+        for id in sorted((hurt & self._damaged & damaged.keys()) - self._reported_damaged, key=int):
+            self._reported_damaged.add(id)
+            text = f"Task #{id} cannot be read: {damaged[id]}. It is left as it is; repair or remove the file."
+            self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
+            await send_note(self._team, "task-list", LEAD, text, f"#{id} is damaged")
+        self._reported_damaged -= looked_at - hurt
+        self._damaged = (self._damaged - looked_at) | hurt
+        if self._damaged - self._reported_damaged and self._retry_timer is None:
+            self._retry_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self.note_change({f"{id}.json" for id in self._damaged})
+
+
+def _frees_task(after: Task | None) -> bool:
+    """Whether the change may have made a task free: this one, or one that waited for it."""
+    if after is None or after.status is TaskStatus.COMPLETED:
+        return True
+    return after.status is TaskStatus.PENDING and after.owner is None
+
+
+def _taken_away(before: Task, after: Task | None) -> bool:
+    if before.status is not TaskStatus.IN_PROGRESS or before.owner is None:
+        return False
+    return after is None or not is_owner(after.owner, before.owner)
+
+
+def _describe_change(after: Task | None) -> str:
+    if after is None:
+        return "deleted it"
+    if after.owner is None:
+        return "gave it back to the list"
+    done = " and completed it" if after.status is TaskStatus.COMPLETED else ""
+    return f"gave it to {after.owner}{done}"

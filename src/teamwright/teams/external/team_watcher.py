@@ -1,0 +1,292 @@
+"""The scribe: what the lead's process notices of other programs on the files of its live team becomes events.
+
+One worker looks where the watcher says that something changed; an idle team costs it nothing. Below it: tasks, roster
+and mail, each with a part of its own. Refuses to know why somebody else writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from teamwright.mail.inbox import Inbox, read_entries
+from teamwright.mail.inbox_events import LostEntry
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import MemberChanged, MessageSent, ModeChanged, Notice, TeamEvent
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.mail import (
+    IdleNotification,
+    InboxEntry,
+    PermissionRequest,
+    PlanApprovalRequest,
+    ProtocolMessage,
+    ShutdownApproved,
+    ShutdownRejected,
+    parse_protocol,
+)
+from teamwright.storage.file_mark import file_mark
+from teamwright.storage.watcher import Watcher
+from teamwright.tasks.task_file import task_number
+from teamwright.teams.external.participants import UNKNOWN_PROGRAM
+from teamwright.teams.external.roster_watcher import RosterWatcher
+from teamwright.teams.external.task_watcher import TaskWatcher
+from teamwright.teams.mailbox.runtime_notes import send_note
+from teamwright.teams.shutdown_requests import apply_mailed_answer
+from teamwright.teams.team import SessionTeam
+
+PATIENCE_S = 0.5
+"""Mail that goes may be the first of a team that is being removed: only after so long its sender is told."""
+
+_SENDERS_WITHOUT_INBOX = frozenset({"system", "user", "task-list", UNKNOWN_PROGRAM})
+"""Senders without an inbox: for them a warning must do."""
+
+
+class MailWatcher:
+    """The inboxes of our members and of the lead. `wake` has them looked at; `on_agreed` is told who agreed to stop."""
+
+    def __init__(self, team: SessionTeam, wake: Callable[[], None], on_agreed: Callable[[str], None]) -> None:
+        self._team = team
+        self._wake = wake
+        self._on_agreed = on_agreed
+        self._inboxes: dict[str, Inbox] = {}
+        self._changed: set[str] = set()
+        self._lost: list[tuple[str, LostEntry]] = []
+        self._notify_timer: asyncio.TimerHandle | None = None
+
+    def handle_waiting_mail(self, name: str) -> None:
+        """Another program runs the member of this name: what it asked its lead, unread, before that was known."""
+        if LEAD not in self._inboxes or not self._team.exists:
+            return
+        with suppress(TeamwrightError):  # what is not whole now is looked at when it changes
+            for entry in read_entries(self._inboxes[LEAD].path):
+                if not entry.read and entry.sender.lower() == name.lower():
+                    self._handle_lead_mail(entry.sender, parse_protocol(entry.text))
+
+    def open(self, name: str) -> None:
+        """Follow the inbox of this member from now on; what is in it is known."""
+        inbox = self._team.inbox(name)
+        inbox.set_listeners(lambda entries: self._on_arrival(name, entries), lambda lost: self._on_lost(name, lost))
+        self._inboxes[name] = inbox
+
+    def close(self, name: str) -> None:
+        """Follow it no longer."""
+        inbox = self._inboxes.pop(name, None)
+        if inbox is not None:
+            inbox.set_listeners(None, None)
+
+    def end(self) -> None:
+        """Follow none."""
+        for name in list(self._inboxes):
+            self.close(name)
+        self._changed.clear()
+        self._lost.clear()
+        if self._notify_timer is not None:
+            self._notify_timer.cancel()
+            self._notify_timer = None
+
+    def note_change(self, name: str) -> None:
+        """The file of this inbox changed."""
+        self._changed.add(name)
+        self._wake()
+
+    async def check(self) -> None:
+        """Look into the inboxes that changed, and tell of what was lost. Raises StorageError, LockTimeout."""
+        while self._changed:
+            inbox = self._inboxes.get(self._changed.pop())
+            if inbox is not None:
+                await inbox.unread()
+        if self._lost and self._notify_timer is None:
+            await self._notify_senders()
+
+    def _on_arrival(self, name: str, entries: Sequence[InboxEntry]) -> None:
+        """Others put these into the inbox."""
+        file = file_mark(self._team.home, str(self._team.home.inbox(self._team.directory, name)))
+        for entry in entries:
+            message = parse_protocol(entry.text)
+            if name == LEAD and message is not None:
+                self._handle_lead_mail(entry.sender, message)
+            followed = self._team.external.listeners.get(entry.sender.lower()) if name == LEAD else None
+            if followed is not None and isinstance(message, IdleNotification):
+                followed.note_idle(message)
+            if entry.sender == "user":
+                text = f"user (another terminal) wrote to {LEAD_ALIAS if name == LEAD else name}"
+                self._team.emit(Notice(member="system", text=text))
+            if entry.sender.lower() in self._team.external.process_names:
+                continue  # its own process tells of it
+            self._team.emit(
+                MessageSent(
+                    member=entry.sender or UNKNOWN_PROGRAM,
+                    to=name,
+                    message_id=entry.msg_id or "",
+                    summary=_entry_summary(entry),
+                    wire=message.TYPE if message is not None else "",
+                    file=file,
+                )
+            )
+        self._team.changed.set()
+
+    def _handle_lead_mail(self, sender: str, message: ProtocolMessage | None) -> None:
+        """What a member that another program runs tells its lead. Whoever is none asks nobody by mail."""
+        outside = self._team.external
+        if sender.lower() not in outside.external_names:
+            return
+        match message:
+            case PermissionRequest() if outside.on_permission_request is not None:
+                outside.on_permission_request(sender, message)
+            case PlanApprovalRequest() if outside.on_plan is not None:
+                outside.on_plan(sender, message)
+            case ShutdownApproved():
+                apply_mailed_answer(self._team, sender, message)
+                self._on_agreed(sender)
+            case ShutdownRejected():
+                apply_mailed_answer(self._team, sender, message)
+            case _:
+                pass
+
+    def _on_lost(self, name: str, lost: Sequence[LostEntry]) -> None:
+        self._lost += [(name, one) for one in lost]
+        if self._notify_timer is None:
+            self._notify_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._notify_due)
+
+    def _notify_due(self) -> None:
+        self._notify_timer = None
+        self._wake()
+
+    async def _notify_senders(self) -> None:
+        """Tell each sender of what was lost, and whoever watches. A team that we remove ourselves loses nothing."""
+        team = self._team
+        async with team.forming_lock:
+            lost, self._lost = self._lost, []
+            if team.closing or not team.exists or not team.home.config(team.directory).exists():
+                return
+        by_sender: dict[tuple[str, str], list[LostEntry]] = {}
+        for name, one in lost:
+            by_sender.setdefault((one.sender, name), []).append(one)
+        for (sender, name), ones in by_sender.items():
+            what = "; ".join(f'"{one.summary}"' if one.summary else "one without a summary" for one in ones[:8])
+            more = f" and {len(ones) - 8} more" if len(ones) > 8 else ""
+            how = "flagged as read" if all(one.was_flagged for one in ones) else "removed"
+            text = f"another program {how} mail to {name} that {name} had not seen: {what}{more}"
+            team.emit(Notice(member=sender, text=text, level="warning"))
+            teller = LEAD if sender in _SENDERS_WITHOUT_INBOX else sender
+            if teller != name:
+                told = f"{text[0].upper()}{text[1:]}. Send it again if it still matters."
+                await send_note(team, "system", teller, told, f"mail to {name} was lost")
+
+
+def _entry_summary(entry: InboxEntry) -> str:
+    message = parse_protocol(entry.text)
+    if isinstance(message, IdleNotification):
+        return message.result or message.failure_reason or "idle"
+    words = " ".join((entry.summary or (message.TYPE if message is not None else entry.text)).split())
+    return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
+
+
+class TeamWatcher:
+    """`async with Scribe(team, watcher):` the team's files are watched as long as the block lasts."""
+
+    def __init__(self, team: SessionTeam, watcher: Watcher) -> None:
+        self._team = team
+        self._watcher = watcher
+        self._changed = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+        self._unfollow: list[Callable[[], None]] = []
+        self._complaint = ""
+        self._tasks = TaskWatcher(team, self._changed.set)
+        self._roster = RosterWatcher(team, self._changed.set)
+        self._mail = MailWatcher(team, self._changed.set, self._roster.note_agreement)
+
+    async def __aenter__(self) -> TeamWatcher:
+        self._team.watch_file = self.follow
+        self._team.external.on_files_changed = self._begin
+        self._team.external.on_ended = self._roster.note_ended
+        self._team.external.on_joined.append(self._mail.handle_waiting_mail)
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._team.external.on_files_changed = self._team.external.on_ended = None
+        self._team.external.on_joined.remove(self._mail.handle_waiting_mail)
+        self._end()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+        await self._tasks.close()
+
+    def note_event(self, _number: int, event: TeamEvent) -> None:
+        """Update the roster entry of a member that changed."""
+        processes = self._team.external.process_names
+        if isinstance(event, ModeChanged) or (isinstance(event, MemberChanged) and event.member.lower() in processes):
+            self._roster.note_change()
+
+    def follow(self, path: Path, ring: Callable[[], None]) -> Callable[[], None]:
+        """Ring when another program changes this inbox of ours, and tell of the mail in it; ends when called."""
+        self._mail.open(path.stem)
+        self._roster.note_change()  # a member of ours stands in the roster from now on
+
+        def changed() -> None:
+            ring()
+            self._mail.note_change(path.stem)
+
+        unfollow = self._watcher.follow(path, changed)
+
+        def close() -> None:
+            unfollow()
+            self._mail.close(path.stem)
+
+        return close
+
+    def _begin(self) -> None:
+        """The team's files are these from now on: what is in them is known."""
+        self._end()
+        team = self._team
+        if not (team.exists or team.external.shared_list):
+            return  # the session's own list: nobody else knows of it
+        try:
+            self._tasks.begin()
+        except TeamwrightError as problem:
+            self._complain(problem)
+        follow = self._watcher.follow_directory
+        self._unfollow.append(follow(team.tasks.directory, self._tasks.note_change, _is_task))
+        if team.exists:
+            self._roster.begin()
+            for path in (team.home.config(team.directory), team.home.team_file(team.directory)):
+                self._unfollow.append(self._watcher.follow(path, self._roster.note_change))
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._work(), name="scribe")
+
+    def _end(self) -> None:
+        for unfollow in self._unfollow:
+            unfollow()
+        self._unfollow.clear()
+        self._tasks.end()
+        self._roster.end()
+        self._mail.end()
+
+    async def _work(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            for look in (self._roster.check, self._mail.check, self._tasks.check):
+                try:
+                    await look()
+                except TeamwrightError as problem:
+                    self._complain(problem)
+                except Exception as problem:  # a mistake of ours: the rest is watched all the same
+                    self._complain(problem)
+
+    def _complain(self, problem: Exception) -> None:
+        why = problem.what if isinstance(problem, TeamwrightError) else f"{type(problem).__name__}: {problem}"
+        if why != self._complaint:
+            self._complaint = why
+            text = f"what other programs do to the team's files could not be followed: {why}"
+            self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
+
+
+def _is_task(name: str) -> bool:
+    return task_number(name) is not None

@@ -1,0 +1,407 @@
+"""A teammate: handle, idle, wait, wake, until it is stopped. One coroutine a member, event-driven.
+
+Every change of state goes through the lifecycle table. Knows the desk, the loop and the shared task list; what
+others must be told leaves through `TeamAccess`, which the team fills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Protocol
+
+from teamwright.agent.agent import REPEATED_CALLS, Agent, TurnEnd
+from teamwright.agent.conversation import UserMessage
+from teamwright.agent.loop import append_user_message, finish_interrupted_calls
+from teamwright.agent.stop_hooks import run_turn_with_stop_hooks
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import TurnEnded
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownRequest, parse_protocol
+from teamwright.protocol.message_xml import RuntimeTags
+from teamwright.protocol.messages import Block, message_text, text_block
+from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
+from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent, MemberState
+from teamwright.teams.mailbox.delivered_ids import has_written_to_lead, known_task_ids
+from teamwright.teams.mailbox.incoming import IncomingMail
+from teamwright.teams.plan_requests import PendingPlan
+from teamwright.teams.roster import KnownRoster
+from teamwright.teams.teammate import Teammate, TurnNotes
+from teamwright.teams.turn_end import BudgetPause, RateLimitPause, run_idle_hooks
+
+
+class TeamAccess(Protocol):
+    """What a teammate needs of its team."""
+
+    async def claim_next_task(self, name: str, tools: frozenset[str]) -> Task | None:
+        """The next task that this member may have, now its own, or None."""
+        ...
+
+    async def roster_note(self, name: str, known_roster: KnownRoster) -> str:
+        """What changed in the roster since the member was last told; empty when nothing did."""
+        ...
+
+    async def finish_turn(self, name: str) -> None:
+        """A turn of this member has ended, however it ended."""
+        ...
+
+    async def tasks_in_progress(self, name: str) -> list[Task]:
+        """The tasks that this member has in progress."""
+        ...
+
+    async def notify_lead(self, name: str, notice: IdleNotification, id: str, *, is_rerun: bool = False) -> None:
+        """The member went idle; `id` is the notice's, `again` says that it may be there already."""
+        ...
+
+    def is_stop_request_open(self, name: str, request_id: str) -> bool:
+        """Whether this life of the member has an open shutdown request of that id."""
+        ...
+
+    async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
+        """The member is over: take it off the roster, hand its tasks back, tell the lead once."""
+        ...
+
+
+INTERRUPTED = "interrupted"
+"""How a turn ends that a person cut short."""
+
+_REASONS = {"done": "available", INTERRUPTED: "interrupted"}
+
+IDLE_KEY = "idle"
+"""Names the idle notice of a turn, with the place of the conversation where the turn ended."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class InProcessTeammate(Teammate):
+    """One member that lives in this process. `live` is its whole life; `task` the coroutine that runs it.
+
+    `paused` says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself.
+    `limited`: how it waits out a limit of its model's service. `resumed`: a process before this one began this life,
+    and may have been killed anywhere.
+    """
+
+    agent: Agent
+    incoming: IncomingMail
+    team_access: TeamAccess
+    is_paused: bool = False
+    in_turn: bool = False
+    interrupting: bool = False
+    open_waits: list[str] = field(default_factory=list[str])
+    rate_limit_pause: RateLimitPause = field(default_factory=RateLimitPause)
+    budget_pause: BudgetPause = field(default_factory=BudgetPause)
+    resumed: bool = False
+    hook_notes: tuple[Block, ...] = ()
+    known_roster: KnownRoster = field(default_factory=KnownRoster)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        """See Mate."""
+        return self.agent.name
+
+    @property
+    def mode(self) -> str:
+        """See Mate."""
+        return str(self.agent.policy.display_mode)
+
+    @property
+    def own_mode(self) -> Mode:
+        """See Mate."""
+        return self.agent.policy.mode
+
+    @property
+    def wake_target(self) -> IncomingMail:
+        """See Mate."""
+        return self.incoming
+
+    @property
+    def transcript_path(self) -> Path:
+        """See Mate."""
+        return self.agent.conversation.path
+
+    @property
+    def owes_turn(self) -> bool:
+        """See Mate."""
+        return self.rate_limit_pause.owes_turn
+
+    @property
+    def cap_reason(self) -> str:
+        """See Mate."""
+        return self.budget_pause.reason
+
+    def note_raised_budget(self) -> None:
+        """See Mate."""
+        if self.budget_pause.note_raised_budget():
+            self.incoming.wake()
+
+    def deliver_late_answer(self, text: str) -> None:
+        """See Mate."""
+        self.incoming.add_late_answer(text)
+
+    def notify(self, text: str, key: str = "") -> None:
+        """See Mate."""
+        self.incoming.notify(text, key)
+
+    async def terminate(self, grace_s: float) -> str:
+        """See Mate."""
+        if self.run_task is None:
+            return ""
+        self.run_task.cancel()
+        done, _ = await asyncio.wait({self.run_task}, timeout=grace_s)
+        self.agent.conversation.close()
+        return "" if done else f"{self.name} did not wind up within {grace_s:.0f} s"
+
+    async def run(self) -> None:
+        """Until it is stopped: take what wakes it, run a turn, tell the lead, wait."""
+        self.transition(LifecycleEvent.READY)
+        self.ready.set()
+        try:
+            await self._run_turns()
+        except asyncio.CancelledError:
+            if self.run_task is None or self.run_task.cancelling():
+                raise
+            # A program's model or tool raised it by itself: nobody may wait for a member that is no more.
+            await self._end(LifecycleEvent.FAILED, "its turn was cancelled from inside")
+        except TeamwrightError as problem:
+            # Its own files failed it (a full disk, a lock): its end is told, the team goes on.
+            await self._end(LifecycleEvent.FAILED, problem.what)
+        except Exception as problem:
+            # A mistake of ours or of a program's model.
+            await self._end(LifecycleEvent.FAILED, f"{type(problem).__name__}: {problem}")
+        else:
+            await self._end(LifecycleEvent.LEFT, self.end_cause)
+
+    async def _run_turns(self) -> None:
+        self.hook_notes = self.agent.tags.hook_notes(await self.agent.hooks.run_start_hooks())
+        owed, self.is_paused = self.agent.conversation.owes_answer, self.agent.conversation.interrupted
+        if self.pending_plan.is_open:
+            self.transition(LifecycleEvent.AWAIT, self.pending_plan.description)
+            owed = owed and not self.pending_plan.ends_conversation(self.agent.conversation)
+        if self.resumed and not (owed or self.is_paused):
+            if self.stop_request is not None:
+                self.end_cause = "shut down on request"  # its turn had ended without an objection
+            else:
+                await self._repeat_idle_notice()
+        while not self.end_cause:
+            told, entries = (None, ()) if owed else await self._next_work()
+            if told is not None or owed:
+                await self._take_turn(told, entries)
+                owed = False
+            else:
+                owed = await self._rest()
+
+    async def _repeat_idle_notice(self) -> None:
+        """The turn before the kill was over: its notice may not have reached the lead."""
+        conversation = self.agent.conversation
+        if not conversation.items:
+            return
+        self.turn_notes.wrote_lead = self.pending_plan.is_open or has_written_to_lead(conversation)
+        end = TurnEnd("done", message_text(conversation.last_content()))
+        await self.team_access.notify_lead(
+            self.name, self._idle_notice(end), conversation.step_key(IDLE_KEY), is_rerun=True
+        )
+
+    async def _end(self, event: LifecycleEvent, why: str) -> None:
+        """It ends by itself; whoever killed it meanwhile tells of it instead."""
+        if self.state in ENDED_STATES:
+            return
+        self.transition(event, why)
+        broke = event is LifecycleEvent.FAILED
+        agreed = self.stop_request.request_id if self.stop_request and not broke else None
+        await self.team_access.process_end(self.name, f"failed: {why}" if broke else why, agreed)
+
+    async def _rest(self) -> bool:
+        """Wait until somebody rings; only now is it true that nothing is left to do.
+
+        Whether a limit of the service is over instead, and the turn that it cut is to be run.
+        """
+        self.is_resting = self.rate_limit_pause.due is None
+        self.team_changed.set()
+        try:
+            return await self.rate_limit_pause.wait_until_due(self.incoming.wait) or self.budget_pause.may_continue()
+        finally:
+            self.is_resting = False
+
+    async def _next_work(self) -> tuple[UserMessage | None, Sequence[InboxEntry]]:
+        """Mail in wake order, then a task that is free; after a failed turn no task, or it would take them all."""
+        entries = await self.incoming.next_mail()
+        if entries or self.incoming.notices:
+            return self.incoming.compose(entries), entries
+        if self.resumed:
+            if (untold := await self._undelivered_task()) is not None:
+                return untold, ()
+            self.resumed = False
+        if self.is_paused or self.pending_plan.is_open:
+            return None, ()
+        task = await self.team_access.claim_next_task(self.name, self.agent.toolbox.names)
+        return (None, ()) if task is None else await self.incoming.add_quiet_mail(_claimed_task(self.agent.tags, task))
+
+    async def _undelivered_task(self) -> UserMessage | None:
+        """A task that became this member's just before the kill, and that it has not been told of."""
+        held = {f"task:{task.id}": task for task in await self.team_access.tasks_in_progress(self.name)}
+        told = self.agent.conversation.delivered_ids(held)
+        left = [task for id, task in held.items() if id not in told]
+        known = known_task_ids(self.agent.conversation) if left else set[str]()
+        return next((_claimed_task(self.agent.tags, task) for task in left if task.id not in known), None)
+
+    async def _take_turn(self, delivery: UserMessage | None, entries: Sequence[InboxEntry]) -> None:
+        self.turns += 1
+        if self.state in {MemberState.IDLE, MemberState.AWAITING}:
+            self.transition(LifecycleEvent.WOKEN)
+        self.turn_notes = TurnNotes(wrote_lead=delivery is None and has_written_to_lead(self.agent.conversation))
+        end = await self._run_interruptible(delivery, entries)
+        await self.team_access.finish_turn(self.name)
+        self.usage += end.usage
+        stop = "failed" if end.limit == REPEATED_CALLS else end.stop
+        self.emit(TurnEnded(member=self.name, stop=stop, text=end.text, detail=end.explanation))
+        self.is_paused = end.stop != "done"
+        self.rate_limit_pause.record_turn(end)
+        capped = self.budget_pause.record_turn(end)
+        if self.state is MemberState.STOPPING or self.stop_request is not None:
+            # A turn that ended without an objection is consent: no model can refuse by saying nothing.
+            self.end_cause = self.end_cause or "shut down on request"
+        if self.end_cause:
+            return
+        notice = self._idle_notice(end)
+        if notice.is_contentless and self.incoming.wake_pending and await self.incoming.next_mail():
+            # Work is waiting already: it was never idle, and there is nothing to tell.
+            self.incoming.wake()
+            return
+        detail = RATE_LIMITED if self.rate_limit_pause.due is not None else capped
+        if self.pending_plan.is_open:
+            self.transition(LifecycleEvent.AWAIT, self.pending_plan.description)
+        else:
+            self.transition(LifecycleEvent.REST, "interrupted" if end.stop == INTERRUPTED else detail)
+        if self.rate_limit_pause.already_notified:
+            return
+        # What failed is run again after a kill, perhaps to fail at the same place: that is news each time.
+        conversation = self.agent.conversation
+        id = (
+            conversation.step_key(IDLE_KEY)
+            if end.stop == "done"
+            else self.budget_pause.notice_id(conversation, entries)
+        )
+        await self.team_access.notify_lead(self.name, notice, id, is_rerun=bool(capped))
+
+    def interrupt(self) -> bool:
+        """Cut the turn that runs short: the member stays, and what it was at goes along with its next words.
+
+        False when no turn runs that could be cut.
+        """
+        if (
+            self.run_task is None
+            or not self.in_turn
+            or self.interrupting
+            or self.end_cause
+            or self.state in ENDED_STATES
+        ):
+            return False
+        self.interrupting = True
+        self.run_task.cancel()
+        return True
+
+    async def _run_interruptible(self, delivery: UserMessage | None, entries: Sequence[InboxEntry]) -> TurnEnd:
+        """The turn to its end, or until it is interrupted; whoever ends the member meanwhile goes first."""
+        self.in_turn = True
+        begun = self.agent.conversation.message_count
+        try:
+            return await self._run_turn(delivery, entries)
+        except asyncio.CancelledError:
+            if not self.interrupting or self.run_task is None or self.run_task.uncancel():
+                raise
+            self.agent.conversation.interrupt()
+            return TurnEnd(INTERRUPTED, self.agent.conversation.text_since(begun))
+        finally:
+            self.in_turn = self.interrupting = False
+
+    async def _run_turn(self, delivery: UserMessage | None, entries: Sequence[InboxEntry]) -> TurnEnd:
+        if delivery is not None:
+            if await finish_interrupted_calls(self.agent):
+                return TurnEnd("done")  # it agreed to stop before the kill
+            news = await self.team_access.roster_note(self.name, self.known_roster)
+            more = (*self.hook_notes, *((self.agent.tags.note(news),) if news else ()))
+            append_user_message(self.agent, replace(delivery, blocks=(*delivery.blocks, *more)) if more else delivery)
+            self.hook_notes = ()
+        # The model need not wait for the flags: the transcript is the ledger.
+        flagging = asyncio.ensure_future(
+            self.incoming.mark_read(self.incoming.record_delivery(entries) if entries else ())
+        )
+        try:
+            return await run_turn_with_stop_hooks(self.agent, None, self._continue_reason)
+        finally:
+            await flagging
+
+    async def _continue_reason(self, end: TurnEnd, asked_before: bool) -> str:
+        """Why hooks would have it go on though its turn is over; one of them may end it."""
+        if self.end_cause or self.stop_request is not None:
+            return ""
+        kept = await run_idle_hooks(self.agent.hooks, self.name, self.team_access, end, asked_before=asked_before)
+        self.end_cause = self.end_cause or kept.end_cause
+        return kept.continue_reason
+
+    def note_delivered(self, entries: Sequence[InboxEntry]) -> None:
+        """What the desk just showed the model: a shutdown request among it changes the state."""
+        for entry in entries:
+            message = parse_protocol(entry.text)
+            if not isinstance(message, ShutdownRequest) or entry.sender != LEAD:
+                continue
+            # A request to an earlier life of the name, or one that nobody opened, ends nobody.
+            if self.team_access.is_stop_request_open(self.name, message.request_id):
+                self.stop_request = message
+                if self.state in {MemberState.IDLE, MemberState.AWAITING, MemberState.WORKING, MemberState.BLOCKED}:
+                    self.transition(LifecycleEvent.STOP_REQUESTED)
+
+    def note_objection(self) -> None:
+        """The member objected to its shutdown and goes on."""
+        self.stop_request = None
+        self.stop_request_id = ""
+        if self.state is MemberState.STOPPING:
+            self.transition(LifecycleEvent.OBJECTED)
+            if self.open_waits:
+                self.transition(LifecycleEvent.BLOCK, self.open_waits[0])
+
+    def note_waiting(self, what: str) -> None:
+        """One of its calls waits for an answer: a permission, the user's word."""
+        self.open_waits.append(what)
+        if self.state is MemberState.WORKING:
+            self.transition(LifecycleEvent.BLOCK, what)
+
+    def note_answered(self) -> None:
+        """One call waits no longer; with the last of them the member works on."""
+        del self.open_waits[:1]
+        if self.state is not MemberState.BLOCKED:
+            return
+        if self.open_waits:
+            self.waiting_on = self.open_waits[0]
+        else:
+            self.transition(LifecycleEvent.ANSWERED)
+
+    def _idle_notice(self, end: TurnEnd) -> IdleNotification:
+        notes = self.turn_notes
+        return IdleNotification(
+            sender=self.name,
+            timestamp=iso_time(),
+            idle_reason=_REASONS.get(end.stop, "failed"),
+            summary=notes.peer_mail or None,
+            completed_task_id=notes.completed or None,
+            completed_status="resolved" if notes.completed else None,
+            failure_reason=self.budget_pause.describe(self.rate_limit_pause.describe(end)) or None,
+            result=_result(self.pending_plan, end.text if end.text and not notes.wrote_lead else ""),
+        )
+
+
+def _result(plan: PendingPlan, text: str) -> str | None:
+    """What the notice says of the turn: also that it is not free while its plan is not answered."""
+    waits = f"It waits for {plan.description}." if plan.is_open else ""
+    return " ".join(part for part in (text, waits) if part) or None
+
+
+def _claimed_task(tags: RuntimeTags, task: Task) -> UserMessage:
+    """A task that was claimed by itself, as the member reads it."""
+    body = f"#{task.id} {task.subject}\n\n{task.description}\n\nThe task is yours now and in progress."
+    return UserMessage((text_block(tags.message("task-list", body)),), (f"task:{task.id}",))

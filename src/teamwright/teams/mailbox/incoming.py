@@ -1,0 +1,211 @@
+"""A member's desk: its unread mail, in the order in which it wakes, as its model will read it.
+
+The transcript is the ledger: what it holds is never told again, and the read flag follows only after it. Knows
+inboxes, envelopes and the conversation; does not know who may write to whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import field
+
+from teamwright.agent.agent import SteeringInput
+from teamwright.agent.command_queue import SOURCES, CommandQueue
+from teamwright.agent.conversation import Conversation, UserMessage
+from teamwright.mail.inbox import Inbox
+from teamwright.protocol.clock import now_ms, parse_iso_ms
+from teamwright.protocol.events import Emit, MessageDelivered
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import (
+    RUNTIME_SENDERS,
+    IdleNotification,
+    InboxEntry,
+    ModeChangeMessage,
+    PermissionResponse,
+    ShutdownApproved,
+    ShutdownRequest,
+    parse_protocol,
+)
+from teamwright.protocol.message_xml import RuntimeTags, escape_tags
+from teamwright.protocol.messages import Block, text_block
+from teamwright.protocol.values import dataclass
+from teamwright.teams.mailbox.delivered_ids import DeliveredIds
+
+WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
+"""Whose mail wakes an idle member first. A shutdown comes alone; all else comes in one turn, in this order."""
+
+
+def wake_kind(entry: InboxEntry) -> str:
+    """The entry's place in WAKE_ORDER."""
+    if entry.sender == "user":
+        return "user"
+    if isinstance(parse_protocol(entry.text), ShutdownRequest) and entry.sender == LEAD:
+        return "shutdown"
+    if entry.sender in {LEAD, "system"}:
+        return "lead"
+    return "task" if entry.sender == "task-list" else "peer"
+
+
+def starts_turn(entry: InboxEntry) -> bool:
+    """Return True when the entry may start a model call: an idle notice with a result or a failure, never a new mode.
+
+    The approval of a shutdown does not: the notice that the member has ended follows and takes it along.
+    """
+    match parse_protocol(entry.text):
+        case IdleNotification() as notice:
+            return notice.wakes_reader
+        case ModeChangeMessage() | PermissionResponse() | ShutdownApproved():
+            return False
+        case _:
+            return entry.extra.get("no_reply") is not True
+
+
+def _age_note(tags: RuntimeTags, entries: Sequence[InboxEntry]) -> list[Block]:
+    """A note on mail that waited for a minute or more: much may have happened since."""
+    now = now_ms()
+    waited = [(e.sender, (now - (parse_iso_ms(e.timestamp or "") or now)) // 60_000) for e in entries]
+    old = ", ".join(f"{escape_tags(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
+    return [tags.note(f"Some of this mail waited before you could read it: {old}.")] if old else []
+
+
+def select_for_turn(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
+    """What one turn takes of the unread entries: the highest kind decides whether a shutdown comes alone."""
+    by_kind: dict[str, list[InboxEntry]] = {kind: [] for kind in WAKE_ORDER}
+    for entry in entries:
+        by_kind[wake_kind(entry)].append(entry)
+    if by_kind["shutdown"] and not by_kind["user"]:
+        return by_kind["shutdown"]
+    return [entry for kind in WAKE_ORDER if kind != "shutdown" for entry in by_kind[kind]]
+
+
+@dataclass(slots=True)
+class IncomingMail:
+    """One member's incoming mail. `held` says of a sender that its mail may not wake us for now.
+
+    `words` says in plain words what a message of the protocol means, None where it has none for it.
+    """
+
+    name: str
+    inbox: Inbox
+    conversation: Conversation
+    emit: Emit
+    is_held: Callable[[str], bool] = field(default=lambda _sender: False)
+    on_delivered: Callable[[Sequence[InboxEntry]], None] | None = None
+    render: Callable[[InboxEntry], str | None] = field(default=lambda _entry: None)
+    busy: bool = False
+    notices: CommandQueue = field(default_factory=CommandQueue)
+    _wake_event: asyncio.Event = field(default_factory=asyncio.Event)
+    _delivered_ids: DeliveredIds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._delivered_ids = DeliveredIds(self.conversation)
+
+    def wake(self) -> None:
+        """Something may be new: wake whoever waits."""
+        self._wake_event.set()
+
+    @property
+    def wake_pending(self) -> bool:
+        """Whether somebody rang and nobody has looked since."""
+        return self._wake_event.is_set()
+
+    async def wait(self) -> None:
+        """Wait until somebody rings."""
+        await self._wake_event.wait()
+
+    async def unread(self) -> list[InboxEntry]:
+        """Unread entries that the conversation does not hold yet; those it holds are flagged on the way."""
+        self._wake_event.clear()
+        entries = await self.inbox.unread()
+        if not entries:
+            return []
+        old = self._delivered_ids.find_delivered(entries)
+        if old:
+            await self.inbox.mark_read(old)
+        fresh = {entry.msg_id: entry for entry in reversed(entries) if entry.msg_id not in old}
+        return list(reversed(fresh.values()))  # a copy under the same id is the same message
+
+    async def mark_delivered_read(self) -> None:
+        """Flag whatever lies unread and was told, in this life or before; who rang is heard afterwards all the same."""
+        if old := self._delivered_ids.find_delivered(await self.inbox.unread()):
+            await self.inbox.mark_read(sorted(old))
+
+    async def next_mail(self) -> list[InboxEntry]:
+        """What should start a turn now: nothing unless some entry wakes."""
+        entries = await self.unread()
+        if not any(starts_turn(entry) and not self.is_held(entry.sender) for entry in entries):
+            return []
+        return select_for_turn(entries)
+
+    async def add_quiet_mail(self, delivery: UserMessage) -> tuple[UserMessage, Sequence[InboxEntry]]:
+        """What is told, behind the mail that would have woken nobody: a new mode is known before the first call."""
+        entries = await self.unread()
+        quiet = [entry for entry in entries if not starts_turn(entry)]
+        if len(quiet) < len(entries):
+            self.wake()  # what came meanwhile is read between the rounds
+        mail = self.compose(quiet)
+        return UserMessage((*mail.blocks, *delivery.blocks), (*mail.ids, *delivery.ids)), quiet
+
+    def notify(self, text: str, key: str = "") -> None:
+        """A note of the runtime for this member alone (a job of its own has ended): told like mail, and it wakes.
+
+        The transcript will hold it as `notice:<key>`; without a key it gets a new one.
+        """
+        self.notices.put_notice(self.conversation.tags, text, key)
+        self.wake()
+
+    def add_late_answer(self, text: str) -> None:
+        """An answer to a request that is gone: told like a notice, before those."""
+        self.notices.put_late_answer(self.conversation.tags, text)
+        self.wake()
+
+    def compose(self, entries: Sequence[InboxEntry]) -> UserMessage:
+        """The entries as one user line, an envelope each, and the notices that wait."""
+        tags = self.conversation.tags
+        blocks = [text_block(self.render(e) or tags.entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
+        blocks += _age_note(tags, entries)
+        ids = [f"mail:{e.msg_id}" for e in entries]
+        waiting = self.notices.texts_in_order()
+        for one in waiting:
+            ids.append(one.id)
+            blocks += one.blocks
+        self.notices.remove(waiting)
+        return UserMessage(tuple(blocks), tuple(ids))
+
+    async def mark_delivered(self, entries: Sequence[InboxEntry]) -> None:
+        """The transcript has them: say so, and flag them."""
+        await self.mark_read(self.record_delivery(entries))
+
+    def record_delivery(self, entries: Sequence[InboxEntry]) -> tuple[str, ...]:
+        """The transcript has them: say so. Returns the ids to `flag`, for which no model call need wait."""
+        ids = tuple(e.msg_id for e in entries if e.msg_id)
+        self._delivered_ids.add(ids)
+        if self.on_delivered is not None:
+            self.on_delivered(entries)
+        self.emit(MessageDelivered(member=self.name, message_ids=ids))
+        return ids
+
+    async def mark_read(self, ids: Sequence[str]) -> None:
+        """Flag what was seen; after a kill before it, the transcript tells that they were."""
+        await self.inbox.mark_read(ids)
+        if self.inbox.has_more:
+            self.wake()
+
+    async def next_input(self) -> SteeringInput | None:
+        """Mail for a busy member, before its next model call (the loop's steering)."""
+        if not self._wake_event.is_set():
+            return None
+        unread = await self.unread()
+        entries = select_for_turn(unread)
+        if len(entries) < len(unread):
+            self.wake()  # a shutdown comes alone; the rest waits for the next round, not for the next letter
+        if not entries and not self.notices:
+            return None
+        told = self.compose(entries)
+
+        async def seen() -> None:
+            if entries:
+                await self.mark_delivered(entries)
+
+        return SteeringInput(told.blocks, told.ids, seen)

@@ -1,0 +1,288 @@
+"""Sending: who may write to whom, and what became of it.
+
+A send succeeds only when the entry is in the recipient's inbox. The sender's name is set here, by the runtime;
+text that would parse as a protocol message is fenced. Knows the team and its inboxes; does not know a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn
+
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
+from teamwright.protocol.events import MessageSent
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, keyed_id, message_id, nearest, parse_recipient
+from teamwright.protocol.mail import IdleNotification, InboxEntry, ProtocolMessage, fence_protocol
+from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.secret_texts import mask_keys, mask_values
+from teamwright.protocol.values import dataclass
+from teamwright.storage.file_mark import file_mark
+from teamwright.teams.lifecycle import MemberState
+from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
+from teamwright.teams.mailbox.runtime_notes import put_entry
+from teamwright.teams.team import SessionTeam
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of a message. `outcome` is `woke`, `queued_next_round`, `accepted` (a stranger) or `no_consumer`."""
+
+    to: str
+    message_id: str
+    outcome: str
+    color: str | None = None
+
+
+def _masked(team: SessionTeam, text: str) -> str:
+    """The text without secrets of the session's environment and keys of known services."""
+    return mask_keys(mask_values(text, team.secrets))
+
+
+def default_summary(text: str) -> str:
+    """A summary for a message without one: its first words, at most 60 characters."""
+    words = " ".join(text.split())
+    return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class SendCall:
+    """The call that sends: what it sends is sent once, under ids of its own.
+
+    `again`: a kill cut it off before. `no_reply`: what it sends wakes nobody, and is read with the next message.
+    """
+
+    key: str
+    is_rerun: bool = False
+    no_reply: bool = False
+
+    def message_id_for(self, name: str) -> str:
+        """The id of what this call sends to that member."""
+        return keyed_id(self.key, name.lower())
+
+
+async def send_text(
+    team: SessionTeam, sender: str, to: str, text: str, summary: str = "", call: SendCall | None = None
+) -> Sent:
+    """Text from one member, or from `user`, to another; once for each `call`.
+
+    Raises UnknownMember (nothing is created), TeamRefused for a message to oneself, UsageError for empty text,
+    InboxFull, LockTimeout.
+    """
+    if not text.strip():
+        raise UsageError(
+            "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
+        )
+    text, summary = _masked(team, text), _masked(team, summary)
+    if call is not None and call.is_rerun:
+        sent = await _find_earlier_send(team, parse_recipient(to, team.names), call)
+        if sent is not None:
+            return sent
+    member = await find_recipient(team, to)
+    if member.name.lower() == sender.lower():
+        raise TeamRefused(
+            "team-refused",
+            "you cannot send a message to yourself",
+            do=["Write to another member, or continue your work."],
+            note="nothing was sent",
+        )
+    id = call.message_id_for(member.name) if call is not None else message_id()
+    entry = InboxEntry(
+        sender=sender,
+        text=fence_protocol(text),
+        summary=summary or default_summary(text),
+        timestamp=iso_time(),
+        color=_color(team, sender),
+        msg_id=id,
+        extra={"no_reply": True} if call is not None and call.no_reply else {},
+    )
+    sent = await _deliver(team, member, entry)
+    if _count_sent(team, sender, member.name, sent, summary or default_summary(text)):
+        await notify_lead(team, sender, member.name)
+    return sent
+
+
+async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Sent | None:
+    """What became of it before the kill; None when it was not sent."""
+    id, inboxes = call.message_id_for(name), team.inbox(LEAD).path.parent.glob("*.json")
+    name = next((path.stem for path in inboxes if path.stem.lower() == name.lower()), name)  # as its file has it
+    if not await team.inbox(name).contains(id):
+        return None
+    mate = team.find(name)
+    return Sent(
+        mate.name if mate is not None else name, id, "queued_next_round", mate.color if mate is not None else None
+    )
+
+
+async def broadcast(
+    team: SessionTeam, sender: str, text: str, summary: str = "", call: SendCall | None = None
+) -> list[Sent]:
+    """Text to every other member, once for each `call`.
+
+    Raises TeamRefused when there is nobody, or naming who did not get it.
+    """
+    if not text.strip():
+        raise UsageError(
+            "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
+        )
+    config = await team.roster.read()
+    others = [m for m in config.members if m.name.lower() != sender.lower() and _is_reachable(team, m)]
+    if not others:
+        raise TeamRefused(
+            "team-refused",
+            "the team has no other member",
+            do=["Start a teammate first, or do the work yourself."],
+            note="nothing was sent",
+        )
+    sent: list[Sent] = []
+    refused: list[tuple[str, TeamwrightError]] = []
+    for member in others:
+        try:
+            sent.append(await send_text(team, sender, member.name, text, summary, call))
+        except TeamwrightError as problem:
+            refused.append((member.name, problem))
+    if refused:
+        _raise_partial_send(sent, refused)
+    return sent
+
+
+def _raise_partial_send(sent: Sequence[Sent], refused: Sequence[tuple[str, TeamwrightError]]) -> NoReturn:
+    name, first = refused[0]
+    if not sent:
+        raise first
+    raise TeamRefused(
+        "team-refused",
+        f"{', '.join(who for who, _ in refused)} did not get the message",
+        looked_at=[(name, first.what)],
+        do=["Write to those again, one by one."],
+        note=f"it was sent to {', '.join(one.to for one in sent)}",
+    )
+
+
+async def send_protocol(
+    team: SessionTeam, sender: str, to: str, message: ProtocolMessage, *, summary: str | None = None, id: str = ""
+) -> str:
+    """A protocol message of the runtime, under this id if one is given. Returns its message id."""
+    masked = partial(_masked, team) if isinstance(message, IdleNotification) else str
+    entry = InboxEntry(
+        sender=sender,
+        text=masked(message.encode()),
+        summary=summary,
+        timestamp=iso_time(),
+        color=_color(team, sender),
+        msg_id=id or message_id(),
+    )
+    sent = entry.msg_id or ""
+    if not await put_entry(team, to, entry):
+        return sent
+    short = (
+        message.result or message.failure_reason or "idle" if isinstance(message, IdleNotification) else message.TYPE
+    )
+    team.emit(
+        MessageSent(member=sender, to=to, message_id=sent, summary=default_summary(masked(short)), wire=message.TYPE)
+    )
+    team.wake(to)
+    return sent
+
+
+async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was sent") -> RosterMember:
+    """The member that a `to` means: a name, an agent id, or the lead's alias.
+
+    Raises UnknownMember listing the members and the nearest name; an agent type names the member that has it. `note`
+    says in the error that nothing was done.
+    """
+    name: MemberName = parse_recipient(to, team.names)
+    config = await team.roster.read()
+    member = config.find(name)
+    if member is None:
+        raise _unknown_member_error(team, name, config.members, note)
+    if not _is_reachable(team, member):
+        mate = team.members.get(member.name)
+        kept = mate is not None and mate.keeps_place
+        crashed = [f'Agent with name "{member.name}" resumes it with its conversation.'] if kept else []
+        raise UnknownMember(
+            "unknown-member",
+            f'"{member.name}" {"has crashed" if kept else "is no longer running"}',
+            looked_at=[("running", _names(team))],
+            do=[*crashed, "Give the work to an agent that is running, or start a new teammate."],
+            note=note,
+        )
+    return member
+
+
+def _is_reachable(team: SessionTeam, member: RosterMember) -> bool:
+    """Whether somebody may read it: the lead always, a member of this process while it lives, any other program's."""
+    name = member.name.lower()
+    if member.name == LEAD or (member.backend_type != "in-process" and name not in team.external.process_names):
+        return True
+    if team.remote_state is not None and team.find(name) is None:
+        return team.remote_state(member.name) is not None or name in team.external.external_names
+    return team.find(name) is not None or name in team.resuming or name in team.external.external_names
+
+
+def _unknown_member_error(team: SessionTeam, name: str, members: Sequence[RosterMember], note: str) -> UnknownMember:
+    same_type = next((m.name for m in members if m.agent_type.lower() == name.lower()), None)
+    close = same_type or nearest(name, [m.name for m in members])
+    do = ["Name one of the members."]
+    if same_type:
+        do = [f'"{name}" is an agent type; the member of that type is {same_type}']
+    elif close:
+        do = [f"did you mean {LEAD_ALIAS if close == LEAD else close}?"]
+    return UnknownMember(
+        "unknown-member",
+        f'"{name}" is not in team {team.name}',
+        looked_at=[("members", ", ".join(LEAD_ALIAS if m.is_lead else m.name for m in members))],
+        do=do,
+        note=note,
+    )
+
+
+async def _deliver(team: SessionTeam, member: RosterMember, entry: InboxEntry) -> Sent:
+    idle = _outcome(team, entry.sender, member)
+    if idle == "woke" and entry.extra.get("no_reply"):
+        idle = "queued_next_round"
+    sent = await team.inbox(member.name).send(entry, runtime=False)
+    team.wake(member.name)
+    if idle in {"woke", "queued_next_round"} and not _is_reachable(team, member):
+        idle = "no_consumer"  # it ended while the message was on its way
+    return Sent(member.name, sent, idle, member.color)
+
+
+def _outcome(team: SessionTeam, sender: str, member: RosterMember) -> str:
+    if member.name == LEAD and team.remote_state is None:
+        if team.lead_mail is None:
+            return "no_consumer"
+        return "queued_next_round" if team.lead_mail.busy else "woke"
+    found = team.find(member.name)
+    if found is None and team.remote_state is not None and (state := team.remote_state(member.name)) is not None:
+        return "woke" if state in {MemberState.IDLE, MemberState.AWAITING} else "queued_next_round"
+    if found is None or member.name.lower() in team.external.external_names:
+        return "queued_next_round" if member.name.lower() in team.resuming else "accepted"
+    held = found.wake_target.is_held(sender)
+    return "woke" if found.state in {MemberState.IDLE, MemberState.AWAITING} and not held else "queued_next_round"
+
+
+def _count_sent(team: SessionTeam, sender: str, to: str, sent: Sent, summary: str) -> bool:
+    """Count the message for its sender's turn and for the ping-pong guard; True when the guard stops the two."""
+    author = team.find(sender)
+    if author is not None:
+        if to == LEAD:
+            author.turn_notes.wrote_lead = True
+        else:
+            author.turn_notes.peer_mail = f"[to {to}] {summary}"
+    file = file_mark(team.home, str(team.inbox(to).path))
+    team.emit(MessageSent(member=sender, to=to, message_id=sent.message_id, summary=summary, file=file))
+    return count_message(team, sender, to)
+
+
+def _color(team: SessionTeam, sender: str) -> str | None:
+    member = team.find(sender)
+    return member.color if member is not None else None
+
+
+def _names(team: SessionTeam) -> str:
+    here = [m.name for m in team.running_members]
+    known = team.status.members if team.remote_state is not None else {}
+    others = [name for name, one in known.items() if name not in {LEAD, *here} and not one.has_ended]
+    return ", ".join([LEAD_ALIAS, *here, *others])

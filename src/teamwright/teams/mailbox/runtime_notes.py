@@ -1,0 +1,47 @@
+"""Notes of the runtime: words to a member or the lead, by mail; in memory where the team has no files.
+
+Knows the team and its inboxes. Refuses to know why a note is written.
+"""
+
+from __future__ import annotations
+
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.events import MessageSent
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.message_xml import escape_tags
+from teamwright.storage.file_mark import file_mark
+from teamwright.teams.team import SessionTeam
+
+
+async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary: str) -> None:
+    """Tell the live member of this name, or the lead; somebody who is gone is not told.
+
+    Raises InboxFull, LockTimeout, StorageError.
+    """
+    if to != LEAD and team.find(to) is None:
+        return
+    id = message_id()
+    if await put_entry(
+        team, to, InboxEntry(sender=sender, text=text, summary=summary, timestamp=iso_time(), msg_id=id)
+    ):
+        file = file_mark(team.home, str(team.home.inbox(team.directory, to)))
+        team.emit(MessageSent(member=sender, to=to, message_id=id, summary=summary, file=file))
+        team.wake(to)
+
+
+async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
+    """Put an entry of the runtime into an inbox. False: the team has no files, so it was told without.
+
+    A team that another program removed is not made anew by a letter. Raises as `Inbox.send`.
+    """
+    if team.exists and team.home.config(team.directory).exists():
+        await team.inbox(to).send(entry, runtime=True)
+        return True
+    mate = team.find(to)
+    if mate is not None:
+        mate.notify(escape_tags(entry.text))
+    elif to == LEAD and team.on_unread_mail is not None:
+        team.on_unread_mail([entry])
+    team.changed.set()
+    return False

@@ -1,1 +1,0 @@
-"""A member as its team sees it, and what keeps one at work."""

@@ -1,0 +1,45 @@
+"""How far modes reach, and what became of a change. A table and a value; changes nothing."""
+
+from __future__ import annotations
+
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.values import dataclass
+
+MODE_RANK = {
+    Mode.PLAN: 0,
+    Mode.DONT_ASK: 1,
+    Mode.DEFAULT: 2,
+    Mode.ACCEPT_EDITS: 3,
+    Mode.DELEGATE: 3,
+    Mode.BYPASS: 4,
+}
+"""How far modes reach, the strictest first. `bubble` reaches as far as the caller's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeSet:
+    """What became of a change. `held_by` is the lead's mode where that is stricter: it decides as long as it is so."""
+
+    member: str
+    mode: Mode
+    before: Mode
+    held_by: Mode | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether it was in another mode before."""
+        return self.mode is not self.before
+
+    def __str__(self) -> str:
+        """In a sentence, for people and for models."""
+        if not self.changed:
+            return f"{self.member} is in mode {self.mode} already"
+        held = f"; the lead's mode {self.held_by} is stricter and decides as long as it lasts" if self.held_by else ""
+        return f"{self.member} is in mode {self.mode} from its next call on{held}"
+
+
+def limiting_mode(mode: Mode, lead: Policy) -> Mode | None:
+    """The mode of the lead that is stricter than this one of a member, if it is: it decides as long as it lasts."""
+    above = lead.effective_mode
+    return above if mode in MODE_RANK and MODE_RANK[mode] > MODE_RANK[above] else None

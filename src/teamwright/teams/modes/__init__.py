@@ -1,1 +1,0 @@
-"""Permission modes of members in life: how far each reaches, and what happens when one is changed."""

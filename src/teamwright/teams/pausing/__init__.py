@@ -1,1 +1,0 @@
-"""Pausing: what keeps a member from its next call though its work is not done, and what lets it go on."""

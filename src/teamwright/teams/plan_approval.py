@@ -1,0 +1,269 @@
+"""Approval of a member's plan: one request a round, one answer a request, one change of mode an answer.
+
+The request is a file bound to the life that made it, and whoever is first answers it; plan mode ends by that file
+alone, never by what somebody writes. A kill in between is seen through by the next process. Knows the team, requests
+and mail; does not know how a person is asked, nor a tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from teamwright.agent.plan_mode import PlanMode, PlanSubmission
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.clock import iso_time, now_ms
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
+from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
+from teamwright.protocol.values import dataclass
+from teamwright.teams.backend_teammate import ProcessTeammateBase
+from teamwright.teams.external.external_plans import answer_external_plan, bound_incarnation
+from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.mailbox.outgoing import send_protocol
+from teamwright.teams.plan_requests import (
+    NO_PENDING_PLAN,
+    PLAN_KIND,
+    POLICY_APPROVER,
+    USER_APPROVER,
+    PendingPlan,
+    answer_body,
+    answer_message_id,
+    find_plan_by_call,
+    is_plan_of,
+    newest_plan,
+)
+from teamwright.teams.team import SessionTeam
+
+UNCHANGED_NOTE = "the plan stays as it was; nothing was answered"
+"""The end of every refusal of an answer."""
+
+
+async def submit_plan(
+    team: SessionTeam, teammate: InProcessTeammate, submission: PlanSubmission, approver: str, deadline_s: float | None
+) -> str:
+    """Open a request for this plan and tell whoever approves it; returns its id, one for each call.
+
+    `target` is the lead, `user` or `policy`; `deadline_s` in seconds, None: it waits for ever. Raises TeamRefused
+    while another plan of the member waits, InboxFull, LockTimeout, StorageError; then nothing was handed in.
+    """
+    before = find_plan_by_call(team.requests, submission.call) if submission.is_rerun else None
+    request_id = (
+        str(before["id"]) if before is not None else _open_request(team, teammate, submission, approver, deadline_s)
+    )
+    if team.requests.get_answer(request_id) is None:
+        mode = _require_plan_mode(teammate)
+        mode.set_pending_request(request_id)
+        teammate.pending_plan = PendingPlan(request_id, approver)
+        try:
+            await _notify_approver(team, teammate, request_id, is_rerun=before is not None)
+        except BaseException:
+            team.requests.answer(request_id, answer_body(False, "it could not be handed in", "system"))
+            mode.set_pending_request("")
+            teammate.pending_plan = NO_PENDING_PLAN
+            raise
+        teammate.turn_notes.wrote_lead = True
+    return request_id
+
+
+def _open_request(
+    team: SessionTeam, teammate: InProcessTeammate, submission: PlanSubmission, approver: str, deadline_s: float | None
+) -> str:
+    if teammate.pending_plan.is_open:
+        raise TeamRefused(
+            "team-refused",
+            f"a plan of {teammate.name} waits already ({teammate.pending_plan.request_id})",
+            note=UNCHANGED_NOTE,
+        )
+    now = now_ms()
+    while team.requests.get(request_id := plan_id(teammate.name, team.name, now)) is not None:
+        now += 1  # two rounds within a millisecond
+    body = {
+        "kind": PLAN_KIND,
+        "requester": teammate.name,
+        "target": approver,
+        "incarnation": teammate.incarnation,
+        "opened_at": now,
+        "deadline": None if deadline_s is None else now + int(deadline_s * 1000),
+        "plan": submission.plan,
+        "plan_file": str(submission.file),
+        "rules": list(submission.rules),
+        "call": submission.call,
+        "tool_use_id": submission.tool_use_id,
+    }
+    team.requests.open(request_id, body)
+    return request_id
+
+
+async def _notify_approver(team: SessionTeam, teammate: InProcessTeammate, request_id: str, *, is_rerun: bool) -> None:
+    request = team.requests.get(request_id) or {}
+    if request.get("target") == LEAD:
+        told = PlanApprovalRequest(
+            sender=teammate.name,
+            timestamp=iso_time(),
+            plan_file_path=str(request["plan_file"]),
+            plan_content=str(request["plan"]),
+            request_id=request_id,
+        )
+        async with team.plan_lock:
+            if not (is_rerun and await team.inbox(LEAD).contains(request_id)):
+                await send_protocol(team, teammate.name, LEAD, told, id=request_id)
+    if team.on_plan is not None and request:
+        team.on_plan(request)
+
+
+# ── answering ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswer:
+    """What is answered to a plan. `by` is the lead, `user`, `policy`, or `deadline`; `mode` comes after plan mode.
+
+    `call` names the call that answers; `again`: a kill cut it off before.
+    """
+
+    approve: bool
+    by: str
+    feedback: str = ""
+    mode: str = ""
+    call: str = ""
+    is_rerun: bool = False
+
+
+async def answer_plan(team: SessionTeam, request_id: str, answer: PlanAnswer) -> str:
+    """Answer an open request of a member that lives; the first answer counts. Returns the member's name.
+
+    Raises TeamRefused for what is not an open request, not this one's to answer, or answered already.
+    """
+    request = team.requests.get(request_id) or {}
+    name = str(request.get("requester", ""))
+    life, mate = bound_incarnation(team, name), team.find(name)
+    if life is None or not is_plan_of(request, name, life):
+        raise _refusal(f"{request_id[:120]!r} is not an open plan request of anybody here")
+    if answer.by == LEAD and request.get("target") != LEAD:
+        whose = "the user" if request.get("target") == USER_APPROVER else "a setting"
+        raise _refusal(f"the plan of {name} is approved by {whose}, not by you")
+    before = team.requests.get_answer(request_id)
+    if before is None:
+        body = answer_body(answer.approve, answer.feedback, answer.by, mode=answer.mode, call=answer.call)
+        if team.requests.answer(request_id, body):
+            before = body
+    elif not (answer.is_rerun and answer.call and before.get("call") == answer.call):
+        before = None
+    if before is None:
+        by = LEAD_ALIAS if (first := _first_approver(team, request_id)) == LEAD else first
+        raise _refusal(f"{request_id} was answered before, by {by}; the first answer counts")
+    if name.lower() in team.external.external_names:
+        await answer_external_plan(team, name, request, before)
+    elif isinstance(mate, ProcessTeammateBase):
+        await mate.perform("plan_answered")  # its own process applies what the file says
+    elif isinstance(mate, InProcessTeammate):
+        await _apply_and_notify(team, mate, request, before)
+    return name
+
+
+def plan_author(team: SessionTeam, request_id: str) -> str:
+    """The member that handed in the plan of this request; empty when there is none."""
+    request = team.requests.get(request_id) or {}
+    return str(request.get("requester") or "") if request.get("kind") == PLAN_KIND else ""
+
+
+def _first_approver(team: SessionTeam, request_id: str) -> str:
+    return str((team.requests.get_answer(request_id) or {}).get("by") or "system")
+
+
+def _refusal(what: str) -> TeamRefused:
+    return TeamRefused(
+        "team-refused", what, do=["Use the request_id of a plan that waits for you."], note=UNCHANGED_NOTE
+    )
+
+
+async def _apply_and_notify(
+    team: SessionTeam, teammate: InProcessTeammate, request: Mapping[str, Any], answer: Mapping[str, Any]
+) -> None:
+    """What follows from an answer, each step once: the mode changes, the member is told and goes on."""
+    request_id, approved = str(request["id"]), answer.get("approve") is True
+    # what it would like to be allowed counts only where somebody read it
+    rules = [str(rule) for rule in request.get("rules") or ()] if answer.get("by") != POLICY_APPROVER else []
+    mode = apply_answer(teammate, request, answer, rules)
+    if request.get("target") != POLICY_APPROVER:
+        told = PlanApprovalResponse(
+            request_id=request_id,
+            approved=approved,
+            feedback=None if approved else str(answer.get("reason") or "") or None,
+            timestamp=iso_time(),
+            permission_mode=str(mode.policy.effective_mode) if approved else None,
+        )
+        sender = LEAD if answer.get("by") == LEAD else "user" if answer.get("by") == USER_APPROVER else "system"
+        async with team.plan_lock:
+            if not await team.inbox(teammate.name).contains(answer_message_id(request_id)):
+                await send_protocol(team, sender, teammate.name, told, id=answer_message_id(request_id))
+
+
+def apply_answer(
+    teammate: InProcessTeammate, request: Mapping[str, Any], answer: Mapping[str, Any], granted: Sequence[str] = ()
+) -> PlanMode:
+    """The member's own mode changes as the answer says, once, and it waits no longer; `granted` are rules.
+
+    Returns its plan mode. Raises StorageError, and TeamRefused for a member that cannot plan.
+    """
+    mode = _require_plan_mode(teammate)
+    if mode.pending_request == str(
+        request["id"]
+    ):  # else it was applied before a kill, or somebody changed the mode meanwhile
+        if answer.get("approve") is True:
+            if mode.read() != request["plan"]:
+                mode.write(str(request["plan"]))  # what was approved is what is carried out
+            by, call = str(answer.get("by") or ""), str(request.get("call") or "")
+            mode.leave(_granted_mode(answer), by=by, call=call, granted=granted)
+        else:
+            mode.set_pending_request("")
+    teammate.pending_plan = NO_PENDING_PLAN
+    return mode
+
+
+def _granted_mode(answer: Mapping[str, Any]) -> Mode | None:
+    """The mode that was granted with a yes, where one was; plan mode is none to go on with."""
+    try:
+        named = Mode(str(answer.get("mode") or ""))
+    except ValueError:
+        return None
+    return None if named is Mode.PLAN else named
+
+
+def _require_plan_mode(teammate: InProcessTeammate) -> PlanMode:
+    mode = teammate.agent.plan
+    if mode is None:
+        raise TeamRefused("team-refused", f"{teammate.name} cannot plan", note=UNCHANGED_NOTE)
+    return mode
+
+
+async def approve_by_mode_change(team: SessionTeam, teammate: InProcessTeammate) -> None:
+    """A person set the member's mode: a plan that waited is answered by that. Raises InboxFull, StorageError."""
+    mode = teammate.agent.plan
+    if mode is not None and teammate.pending_plan.is_open and not mode.is_on:
+        with suppress(TeamRefused):  # it was answered just now
+            await answer_plan(
+                team, teammate.pending_plan.request_id, PlanAnswer(True, USER_APPROVER, mode=str(mode.policy.mode))
+            )
+
+
+# ── the next process ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def resume_plan(team: SessionTeam, teammate: InProcessTeammate) -> None:
+    """Go on with the last plan of a member that came back: it waits again, or its answer is applied, once.
+
+    Raises InboxFull, LockTimeout, StorageError.
+    """
+    request = newest_plan(team.requests, teammate.name, teammate.incarnation)
+    if request is None or teammate.agent.plan is None:
+        return
+    answer = team.requests.get_answer(str(request["id"]))
+    if answer is not None:
+        await _apply_and_notify(team, teammate, request, answer)
+        return
+    teammate.agent.plan.set_pending_request(str(request["id"]))
+    teammate.pending_plan = PendingPlan(str(request["id"]), str(request["target"]))
+    await _notify_approver(team, teammate, str(request["id"]), is_rerun=True)

@@ -1,0 +1,263 @@
+"""Resuming: the members of a team whose processes ended come back, each with its transcript, its mail and its tasks.
+
+What a kill left half done is seen through first: a spawn is completed or taken back, a parting goes on, a shutdown
+request is sent and has its deadline again. Knows the team and how a member is started; knows no session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.agent.transcript import count_calls_without_result, read_header
+from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import message_id
+from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import storage_error
+from teamwright.teams.backend_teammate import IN_PROCESS
+from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.incarnation import Incarnation, PendingEnd
+from teamwright.teams.lifecycle import ENDED_STATES
+from teamwright.teams.mailbox.undelivered import return_late_mail
+from teamwright.teams.plan_approval import resume_plan
+from teamwright.teams.roster_entries import change_entry, save_mode_everywhere
+from teamwright.teams.shutdown import finish_end, is_shutdown_request, notify_lead_of_end
+from teamwright.teams.shutdown_requests import StopTarget, send_stop_request, start_deadline
+from teamwright.teams.spawn import end_incarnation, restart, send_first_prompt
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import TeamFile, change_team_file, read_team_file
+from teamwright.teams.teammate import Teammate
+
+_MAX_ENDED_NAMED = 5
+"""Members that had ended before and are named when their team is resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeResult:
+    """Who is back, and who was on the way out and is gone now (with those that could not come back).
+
+    `tasks` were open and `unread` messages waited when it began; `repaired` calls had been cut off without a result.
+    """
+
+    members: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    tasks: int = 0
+    unread: int = 0
+    repaired: int = 0
+    ended: tuple[str, ...] = ()
+    """Members that had ended before, each with the cause."""
+
+    def __str__(self) -> str:
+        """One line for people; empty when there was nothing but the conversation."""
+        counts = (
+            (len(self.members), "member", ""),
+            (self.tasks, "open task", ""),
+            (self.unread, "unread message", ""),
+            (self.repaired, "call", " repaired"),
+        )
+        parts = [f"{number} {what}{'' if number == 1 else 's'}{rest}" for number, what, rest in counts if number]
+        gone = f"gone: {', '.join(self.gone)}" if self.gone else ""
+        more = f" and {len(self.ended) - _MAX_ENDED_NAMED} more" if len(self.ended) > _MAX_ENDED_NAMED else ""
+        ended = f"ended before: {', '.join(self.ended[-_MAX_ENDED_NAMED:])}{more}" if self.ended else ""
+        return "; ".join(part for part in (", ".join(parts), gone, ended) if part)
+
+
+async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) -> ResumeResult:
+    """Bring back the members of the team that this session leads; `deadlines` takes the timers of open requests.
+
+    A member that cannot come back is declared dead: its tasks go back and the lead is told why. Raises StorageError,
+    LockTimeout when the team's own files cannot be read.
+    """
+    file = read_team_file(team.home.team_file(team.directory))
+    if file is None:
+        return ResumeResult()
+    left = await team.teams.unfinished_work(team.directory)
+    repaired = sum(_count_cut_off_calls(life) for life in file.incarnation_records.values())
+    await _finish_pending_ends(team, file)
+    teammates = (await team.roster.read()).teammates
+    _arm_external(team, [m.name for m in teammates if not _is_own_member(m, file)], deadlines)
+    here = [m for m in teammates if _is_own_member(m, file)]
+    back: list[str] = []
+    gone = [parting.name for parting in file.pending_ends.values() if not parting.keeps]
+    team.resuming = {name for member in here if (name := member.name.lower()) in file.incarnation_records}
+    for member in here:
+        life = file.incarnation_records.get(member.name.lower())
+        if life is None:
+            await team.roster.remove(member.name)  # its start had come no further than the name
+        elif (parting := _agreed_end(team, member, life)) is not None:
+            await _end_member(team, parting)
+            gone.append(member.name)
+        elif (trouble := await _resume_member(team, member, life, deadlines)) is None:
+            (back if team.find(member.name) is not None else gone).append(member.name)
+        else:
+            cause = f"could not be resumed: {trouble}"
+            team.emit(Notice(member=member.name, text=f"{member.name} {cause}", level="warning"))
+            await _end_member(team, PendingEnd(member.name, life.incarnation, cause, message_id()))
+            gone.append(member.name)
+        team.resuming.discard(member.name.lower())
+        team.changed.set()
+    gone += await _end_unlisted(team, [m.name.lower() for m in here])
+    await return_late_mail(team)
+    ended = tuple(f"{name} ({one.cause})" for name, one in file.ended.items() if name not in file.incarnation_records)
+    return ResumeResult(tuple(back), tuple(gone), len(left.tasks), left.unread_messages, repaired, ended)
+
+
+def _arm_external(team: SessionTeam, names: list[str], deadlines: set[asyncio.Task[None]]) -> None:
+    """Members that other programs put on the roster have their deadlines again."""
+    for request in team.requests.open_requests():
+        for name in (name for name in names if is_shutdown_request(request, name, 0)):
+            start_deadline(team, StopTarget(name, 0), str(request["id"]), deadlines)
+
+
+async def _finish_pending_ends(team: SessionTeam, file: TeamFile) -> None:
+    for name, parting in file.pending_ends.items():
+        life = file.incarnation_records.get(name)
+        if life is not None and life.incarnation > parting.incarnation:
+            # The name lives again already: only what the lead has to hear is left.
+            await notify_lead_of_end(team, parting, [*parting.tasks], is_rerun=True)
+            await end_incarnation(team, parting.name, parting.incarnation)
+        else:
+            if life is not None and life.incarnation == parting.incarnation:
+                await _clean_up(team, parting.name, life)
+            await finish_end(team, parting, is_rerun=True)
+
+
+def _is_own_member(member: RosterMember, file: TeamFile) -> bool:
+    """Whether the member is one of ours: it lived in its lead's process, or has a life that we began."""
+    return member.backend_type == IN_PROCESS or member.name.lower() in file.incarnation_records
+
+
+def _agreed_end(team: SessionTeam, member: RosterMember, incarnation: Incarnation) -> PendingEnd | None:
+    """A member that agreed to its shutdown, or was ended, just before the kill."""
+    for request, answer in team.requests.answered_requests():
+        if is_shutdown_request(request, member.name, incarnation.incarnation) and answer.get("approve") is True:
+            cause = "shut down on request"
+            agreed = str(request["id"]) if answer.get("by") != "system" and not incarnation.command else ""
+            return PendingEnd(member.name, incarnation.incarnation, cause, message_id(), agreed)
+    return None
+
+
+async def _clean_up(team: SessionTeam, name: str, incarnation: Incarnation) -> None:
+    """Nothing of a member that is over runs on where it was started."""
+    if team.launcher is None or incarnation.place is None:
+        return
+    try:
+        await team.launcher.clean_up(incarnation)
+    except TeamwrightError as problem:
+        text = f"{name} has ended, and may still run where it was started: {problem.what}"
+        team.emit(Notice(member=name, text=text, level="warning"))
+
+
+async def _end_member(team: SessionTeam, pending_end: PendingEnd) -> None:
+    file = read_team_file(team.home.team_file(team.directory))
+    life = file.incarnation_records.get(pending_end.name.lower()) if file is not None else None
+    if life is not None:
+        await _clean_up(team, pending_end.name, life)
+    await change_team_file(team.home, team.directory, lambda file: file.with_pending_end(pending_end))
+    await finish_end(team, pending_end)
+
+
+async def _resume_member(
+    team: SessionTeam, member: RosterMember, incarnation: Incarnation, deadlines: set[asyncio.Task[None]]
+) -> str | None:
+    """Let the member live on. None, or why it cannot.
+
+    Raises StorageError, LockTimeout for what may be well another time: that costs no member its place.
+    """
+    try:
+        incarnation = incarnation if incarnation.command else await _locate_transcript(team, member, incarnation)
+        mate = await _start_member(team, member, incarnation)
+    except StorageError as problem:
+        if problem.slug != "damaged-file":
+            raise
+        return problem.what
+    except TeamwrightError as problem:
+        return problem.what
+    except TimeoutError:
+        return "it was not ready in time"
+    if mate.state not in ENDED_STATES and not mate.is_external:
+        await save_mode_everywhere(team, mate)  # a mode that another program wrote does not hold
+    elif incarnation.mode is not None:
+        said = incarnation.mode or None
+        await change_entry(team, member.name, lambda entry: replace(entry, mode=said))
+    if incarnation.crashed:
+        await change_team_file(team.home, team.directory, lambda file: file.with_resumed(member.name, incarnation))
+    if isinstance(mate, InProcessTeammate) and mate.state not in ENDED_STATES:
+        await resume_plan(team, mate)
+    for request in team.requests.open_requests() if mate.state not in ENDED_STATES else ():
+        if is_shutdown_request(request, member.name, incarnation.incarnation):
+            mate.stop_request_id = str(request["id"])
+            await send_stop_request(team, mate.name, request, is_rerun=True)
+            start_deadline(team, StopTarget.from_teammate(mate), mate.stop_request_id, deadlines)
+    return None
+
+
+async def _locate_transcript(team: SessionTeam, member: RosterMember, incarnation: Incarnation) -> Incarnation:
+    """The life with its transcript where it lies now, or with its first prompt when it had not begun.
+
+    Raises StorageError (`damaged-file`) when the transcript is gone: a member does not begin anew without a word.
+    """
+    path = Path(incarnation.transcript)
+    moved = team.home.own.joinpath("projects", *path.parts[-4:])
+    if path.parts[-4:-3] and not path.exists() and moved.exists():  # the home was moved, with all that is in it
+        path, incarnation = moved, replace(incarnation, transcript=str(moved))
+        await change_team_file(team.home, team.directory, lambda file: file.with_incarnation(member.name, incarnation))
+    if _has_transcript(path):
+        return incarnation
+    inbox = team.inbox(member.name)
+    if not await inbox.contains(incarnation.first):
+        await send_first_prompt(team, member, incarnation)
+    elif all(entry.msg_id != incarnation.first for entry in await inbox.unread()):
+        raise StorageError("damaged-file", f"its transcript is gone: {path}")
+    return incarnation
+
+
+async def _start_member(team: SessionTeam, member: RosterMember, incarnation: Incarnation) -> Teammate:
+    """The member at work again; with the lead's model when its own is not to be had any more."""
+    try:
+        async with AsyncExitStack() as undo:
+            mate = await restart(team, member, incarnation, undo)
+            undo.pop_all()
+    except CannotStart as problem:
+        if incarnation.model is None or incarnation.command:
+            raise
+        text = f"{member.name} continues with the lead's model: {problem.what}"
+        team.emit(Notice(member=member.name, text=text, level="warning"))
+        return await _start_member(team, member, replace(incarnation, model=None))
+    return mate
+
+
+def _count_cut_off_calls(incarnation: Incarnation) -> int:
+    """How many calls of the member have no result."""
+    with suppress(OSError, ValueError, KeyError, TypeError):  # then the member says what is wrong with its transcript
+        return count_calls_without_result(Path(incarnation.transcript))
+    return 0
+
+
+def _has_transcript(transcript: Path) -> bool:
+    """Whether the transcript has at least its first line; a kill may leave an empty file."""
+    try:
+        return read_header(transcript) is not None
+    except StorageError:
+        return True
+    except OSError as problem:
+        raise storage_error(problem, transcript) from problem
+
+
+async def _end_unlisted(team: SessionTeam, names: list[str]) -> list[str]:
+    """A life whose member is on the roster no more, though nobody saw it out: another program wrote it away.
+
+    What it was made of is lost with its entry. Returns the names of those whose tasks went back.
+    """
+    file = read_team_file(team.home.team_file(team.directory))
+    lost = (
+        {name: life for name, life in file.incarnation_records.items() if name not in names} if file is not None else {}
+    )
+    for name, life in lost.items():
+        cause = "could not be resumed: another program had taken it off the roster"
+        await _end_member(team, PendingEnd(name, life.incarnation, cause, message_id()))
+    return list(lost)

@@ -1,0 +1,101 @@
+"""Roster entries of our own members: changed in config.json and in this process's memory in one step.
+
+Depends on the roster and on the members of this process. Leaves to the watcher (`scribe`) when an entry is compared
+with the file: the watcher takes every other content for the work of another program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.teams.backend_teammate import ProcessTeammateBase
+from teamwright.teams.backends.backend import Location
+from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import save_mode
+from teamwright.teams.teammate import Teammate
+
+EntryChange = Callable[[RosterMember], RosterMember]
+
+
+def is_written_by_lead(team: SessionTeam) -> bool:
+    """True in a member process, whose entry the lead's process writes."""
+    return team.report_end is not None and not team.external.led_externally
+
+
+async def change_entry(team: SessionTeam, name: str, change: EntryChange) -> TeamConfig:
+    """Change the entry of this member. Raises StorageError, LockTimeout; then nothing is changed."""
+    return await change_entries(team, {name: change})
+
+
+async def change_entries(team: SessionTeam, changes: Mapping[str, EntryChange]) -> TeamConfig:
+    """Change the entries of these members; a name that is not on the roster is left out. Raises as `change_entry`."""
+    entries = team.external.own_entries
+    before = {name: entries[name] for name in changes if name in entries}
+
+    def changed(config: TeamConfig) -> TeamConfig:
+        for name, change in changes.items():
+            if (entry := entries.get(name)) is not None:
+                entries[name] = change(entry)
+            if (found := config.find(name)) is not None:
+                config = config.with_member(change(found))
+        return config
+
+    try:
+        return await team.roster.change(changed)
+    except BaseException:
+        entries.update({name: entry for name, entry in before.items() if name in entries})
+        raise
+
+
+def set_location(location: Location) -> EntryChange:
+    """The change of an entry whose member runs at this spot from now on."""
+    return lambda entry: replace(entry, pane_id=location.id, backend_type=location.kind)
+
+
+async def save_mode_everywhere(team: SessionTeam, teammate: Teammate) -> None:
+    """Write the member's present mode into team.json, which a resume reads, and into the roster, which others read.
+
+    Raises StorageError, LockTimeout.
+    """
+    await save_mode(team.home, team.directory, teammate.name, teammate.own_mode)
+    await change_entry(team, teammate.name, lambda entry: replace(entry, mode=_roster_mode(teammate, entry)))
+
+
+async def update_entries(team: SessionTeam) -> TeamConfig | None:
+    """Bring the entries of our members up to date: the mode, and of a member process whether a turn runs.
+
+    Returns the roster when something was written. Raises StorageError, LockTimeout.
+    """
+    stale: dict[str, EntryChange] = {}
+    for mate in list(team.members.values()):
+        entry = team.external.own_entries.get(mate.name)
+        present = entry if entry is None else _current_entry(mate, entry)
+        if entry is None or present == entry:
+            continue
+        if not mate.is_external and present is not None and entry.mode != present.mode:
+            await save_mode(team.home, team.directory, mate.name, mate.own_mode)
+        stale[mate.name] = lambda entry, mate=mate: _current_entry(mate, entry)
+    return await change_entries(team, stale) if stale else None
+
+
+def _current_entry(teammate: Teammate, entry: RosterMember) -> RosterMember:
+    """The entry as the member is now."""
+    if teammate.keeps_place:
+        return replace(entry, is_active=False) if entry.is_active else entry
+    if teammate.state in ENDED_STATES or teammate.end_cause:
+        return entry
+    entry = replace(entry, mode=_roster_mode(teammate, entry))
+    if not isinstance(teammate, ProcessTeammateBase) or (entry.is_active is None and not teammate.turns):
+        return entry
+    return replace(entry, is_active=teammate.state in BUSY_STATES)
+
+
+def _roster_mode(teammate: Teammate, entry: RosterMember) -> str | None:
+    """The member's own mode; None for one that follows the lead's."""
+    if teammate.is_external:  # what it is in is its program's business
+        return entry.mode if entry.mode is None else teammate.mode
+    return None if teammate.own_mode is Mode.BUBBLE else str(teammate.own_mode)

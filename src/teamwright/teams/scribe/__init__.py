@@ -1,1 +1,0 @@
-"""The scribe and its three parts: tasks, roster, mail."""

@@ -1,0 +1,381 @@
+"""Ending: killing, leaving, suspending, deleting; what is handed back and what the lead is told.
+
+Ending belongs to the runtime, and what it began is seen through by whoever goes on with the team. Knows the team;
+does not know how a member is asked (`stopping`), nor a tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from teamwright.agent.transcript import find_delivered_ids
+from teamwright.mail.inbox import read_entries
+from teamwright.protocol.clock import iso_time, now_ms
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.events import MemberChanged, Notice
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.mail import InboxEntry, ShutdownApproved, TeammateTerminated
+from teamwright.protocol.roster import parse_config
+from teamwright.protocol.task import TaskStatus
+from teamwright.teams.archive import find_archived
+from teamwright.teams.backend_teammate import IN_PROCESS
+from teamwright.teams.catalogue import remove_team_locks
+from teamwright.teams.incarnation import Incarnation, PendingEnd
+from teamwright.teams.lifecycle import ENDED_STATES, FAILED_STATES, LifecycleEvent, MemberState
+from teamwright.teams.mailbox.incoming import starts_turn
+from teamwright.teams.mailbox.outgoing import send_protocol
+from teamwright.teams.mailbox.undelivered import return_late_mail, return_mail
+from teamwright.teams.plan_requests import close_plans
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import TeamFile, change_team_file, read_team_file
+from teamwright.teams.teammate import Teammate
+
+T = TypeVar("T")
+
+USER_CAUSE = "stopped by the user"
+"""How the cause begins of an end that a person wanted, in whichever terminal."""
+
+
+async def kill(team: SessionTeam, teammate: Teammate, cause: str) -> None:
+    """End a member at once: its model call and its tools are cancelled, its tasks go back, the lead is told once.
+
+    Once begun it is seen through, also when the caller is cancelled meanwhile.
+    """
+    if teammate.state in ENDED_STATES:
+        return
+    teammate.end_cause = cause
+    teammate.transition(LifecycleEvent.KILLED, cause)
+    await _end(team, teammate, cause, notify=True)
+
+
+async def end_silently(team: SessionTeam, teammate: Teammate, cause: str) -> None:
+    """End a member at the end of a run: nobody has to be told. One at work was cut off, and its state says so."""
+    if teammate.state in ENDED_STATES:
+        return
+    teammate.end_cause = cause
+    teammate.transition(LifecycleEvent.LEFT if teammate.state is MemberState.IDLE else LifecycleEvent.KILLED, cause)
+    await _end(team, teammate, cause, notify=False)
+
+
+async def _end(team: SessionTeam, teammate: Teammate, cause: str, *, notify: bool) -> None:
+    async def out() -> None:
+        await _terminate(team, teammate)
+        await process_end(team, teammate.name, cause, None, notify=notify)
+
+    teammate.end_task = asyncio.create_task(out(), name=f"end of {teammate.name}")
+    await asyncio.shield(teammate.end_task)
+
+
+async def _terminate(team: SessionTeam, teammate: Teammate) -> None:
+    if trouble := await teammate.terminate(team.settings.cancel_grace_s):
+        team.emit(Notice(member=teammate.name, text=trouble, level="warning"))
+
+
+async def process_end(team: SessionTeam, name: str, cause: str, agreed_to: str | None, *, notify: bool = True) -> None:
+    """A member is over: tasks handed back, off the roster, then the lead is told, once.
+
+    One that failed or crashed stays on the roster with its mail and its conversation, unless it was asked to stop.
+    Noted in team.json first: after a kill whoever goes on with the team sees it through. A step that fails is told as
+    a notice, and the next one is tried: nothing keeps the rest from being done.
+    """
+    mate = team.members.get(name)
+    incarnation = mate.incarnation if mate is not None else 0
+    try:
+        if team.on_left is not None:
+            await _try_step(team, name, "its background commands may still run", team.on_left(name), None)
+        held = await _try_step(team, name, "its tasks could not be listed", _open_tasks(team, name), [])
+        tasks = tuple(held)
+        keeps = mate is not None and _keeps_place(team, mate)
+        parting = PendingEnd(name, incarnation, cause, message_id(), agreed_to or "", tasks, notify, keeps)
+        noted = change_team_file(team.home, team.directory, lambda file: file.with_pending_end(parting))
+        await _try_step(team, name, "that could not be noted", noted, None)
+        await finish_end(team, parting)
+        if mate is not None:
+            mate.keeps_place = keeps
+    finally:
+        if mate is not None:
+            mate.end_processed = True
+        team.wake_idle()
+        team.wake(LEAD)
+
+
+async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bool = False) -> None:
+    """What is left to do for a member that is over. `again`: some of it may have been done before a kill."""
+    name, roster, tasks = pending_end.name, team.roster, team.tasks
+    remove_team_locks(team.home, team.directory)  # its process may have been killed while it held one
+    handed = await _try_step(team, name, "its tasks could not be handed back", tasks.release(name), [])
+    if not pending_end.keeps:
+        await _try_step(team, name, "it could not be taken off the roster", roster.remove(name), None)
+        returned = return_mail(team, name, _transcript_path(team, name))
+        await _try_step(team, name, "the senders of what it did not read could not be told", returned, None)
+        closed = _close_requests(team, pending_end)
+        await _try_step(team, name, "one of its requests stays open", closed, None)
+    if pending_end.tell:
+        ids = sorted({*pending_end.tasks, *(task.id for task in handed)}, key=int)
+        told = notify_lead_of_end(team, pending_end, ids, is_rerun=is_rerun)
+        await _try_step(team, name, "the lead could not be told", told, None)
+    over = change_team_file(team.home, team.directory, lambda file: _without_member(file, pending_end))
+    await _try_step(team, name, "team.json still has it", over, None)
+
+
+def _without_member(file: TeamFile, pending_end: PendingEnd) -> TeamFile:
+    return (
+        file.with_crash(pending_end)
+        if pending_end.keeps
+        else file.without_incarnation(pending_end.name, pending_end.incarnation)
+    )
+
+
+def _keeps_place(team: SessionTeam, teammate: Teammate) -> bool:
+    """Whether the member failed or crashed, and nobody had asked it to stop. Another program's member never does."""
+    if teammate.state not in FAILED_STATES or teammate.is_external or team.external.files_removed:
+        return False
+    return not any(
+        is_shutdown_request(request, teammate.name, teammate.incarnation) for request in team.requests.open_requests()
+    )
+
+
+def find_crashed(team: SessionTeam, name: str) -> Incarnation | None:
+    """The life of a member of that name that failed or crashed, and has its place still. Raises StorageError."""
+    file = read_team_file(team.home.team_file(team.directory)) if team.exists and team.find(name) is None else None
+    life = file.incarnation_records.get(name.lower()) if file is not None else None
+    return life if life is not None and life.crashed else None
+
+
+async def remove_crashed(team: SessionTeam, name: str, cause: str) -> bool:
+    """End a member for good that failed or crashed before. False when there is none of that name."""
+    if (life := find_crashed(team, name)) is None:
+        return False
+    member = await team.roster.find(name)
+    parting = PendingEnd(member.name, life.incarnation, cause, message_id())
+    await change_team_file(team.home, team.directory, lambda file: file.with_pending_end(parting))
+    await finish_end(team, parting)
+    if (mate := team.members.get(member.name)) is not None:
+        mate.keeps_place = False
+    return True
+
+
+def _transcript_path(team: SessionTeam, name: str) -> Path | None:
+    """The transcript of a member that is over."""
+    mate = team.members.get(name)
+    if mate is not None:
+        return mate.transcript_path
+    file = read_team_file(team.home.team_file(team.directory))
+    life = file.incarnation_records.get(name.lower()) if file is not None else None
+    return Path(life.transcript) if life is not None else None
+
+
+async def _open_tasks(team: SessionTeam, name: str) -> list[str]:
+    tasks = await team.tasks.all()
+    return [t.id for t in tasks if (t.owner or "").lower() == name.lower() and t.status is not TaskStatus.COMPLETED]
+
+
+async def _try_step(team: SessionTeam, name: str, failing: str, step: Awaitable[T], otherwise: T) -> T:
+    try:
+        return await step
+    except Exception as problem:
+        why = problem.what if isinstance(problem, TeamwrightError) else f"{type(problem).__name__}: {problem}"
+        team.emit(Notice(member=name, text=f"{name} has ended, but {failing}: {why}", level="warning"))
+        return otherwise
+
+
+def is_shutdown_request(request: Mapping[str, Any], name: str, incarnation: int) -> bool:
+    """Whether this is a shutdown request to that life of the member."""
+    return (
+        request.get("kind") == "shutdown"
+        and str(request.get("target", "")).lower() == name.lower()
+        and request.get("incarnation") == incarnation
+    )
+
+
+def shutdown_answer(approve: bool, reason: str, by: str = "system") -> dict[str, Any]:
+    """The answer to a shutdown request, as its file has it."""
+    return {"approve": approve, "reason": reason, "by": by, "at": now_ms()}
+
+
+async def _close_requests(team: SessionTeam, pending_end: PendingEnd) -> None:
+    """No request stays without an answer: who has ended has agreed, or was ended."""
+    name = pending_end.name
+    mate = team.members.get(name)
+    if mate is not None:
+        mate.stop_request_id = ""
+    close_plans(team.requests, name, pending_end.incarnation, pending_end.cause)
+    for request in team.requests.open_requests():
+        if is_shutdown_request(request, name, pending_end.incarnation):
+            team.requests.answer(str(request["id"]), shutdown_answer(True, pending_end.cause))
+
+
+async def notify_lead_of_end(
+    team: SessionTeam, pending_end: PendingEnd, returned_tasks: list[str], *, is_rerun: bool
+) -> None:
+    """Tell the lead who is over, why, and which tasks went back; `again`: it may have been told before a kill."""
+    name = pending_end.name
+    inbox = team.inbox(LEAD)
+    if pending_end.agreed_to and not (is_rerun and await inbox.contains(f"{pending_end.told}-agreed")):
+        entry = team.external.own_entries.get(name)
+        pane, backend = (entry.pane_id, entry.backend_type) if entry is not None else (IN_PROCESS, IN_PROCESS)
+        told = ShutdownApproved(
+            request_id=pending_end.agreed_to, sender=name, timestamp=iso_time(), pane_id=pane, backend_type=backend
+        )
+        await send_protocol(team, name, LEAD, told, id=f"{pending_end.told}-agreed")
+    if not (is_rerun and await inbox.contains(pending_end.told)):
+        await send_protocol(team, "system", LEAD, _terminated_message(pending_end, returned_tasks), id=pending_end.told)
+
+
+def _terminated_message(pending_end: PendingEnd, returned_tasks: list[str]) -> TeammateTerminated:
+    name, cause = pending_end.name, pending_end.cause
+    message = f"{name} has ended: {cause}."
+    if pending_end.keeps:
+        message += (
+            f' Its conversation is kept: Agent with name "{name}" and its next job resumes it; a shutdown_request to '
+            f"{name} removes it."
+        )
+    if returned_tasks:
+        ids = ", ".join(f"#{task}" for task in returned_tasks)
+        message += f" Its open tasks are free again: {ids}."
+    return TeammateTerminated(name=name, cause=cause, message=message, handed_back=returned_tasks or None)
+
+
+async def end_all(team: SessionTeam, cause: str) -> list[str]:
+    """End everybody, and wait for those that are ending already; returns the names of those cut off at work.
+
+    Nobody starts from now on.
+    """
+    team.closing = True
+    cut = [m.name for m in team.running_members if m.state is not MemberState.IDLE or m.owes_turn]
+    together = [end_silently(team, mate, cause) for mate in team.running_members]
+    if together:
+        await asyncio.gather(*together)
+    await _wait_for_ends(team)
+    await _return_late_mail(team)
+    return cut
+
+
+async def suspend_all(team: SessionTeam, cause: str) -> list[str]:
+    """Let everybody go and keep their places: files stay as a kill would leave them, a resume goes on with them.
+
+    Returns the names of those cut off at work. Nobody starts from now on.
+    """
+    team.closing = True
+    live = team.running_members
+    cut = [mate.name for mate in live if mate.state is not MemberState.IDLE or mate.owes_turn]
+    for mate in live:
+        mate.end_cause = cause
+        mate.transition(LifecycleEvent.SUSPENDED, cause)
+        mate.end_task = asyncio.create_task(_suspend(team, mate), name=f"end of {mate.name}")
+    await asyncio.gather(*(asyncio.shield(mate.end_task) for mate in live if mate.end_task is not None))
+    await _wait_for_ends(team)
+    await _return_late_mail(team)
+    return cut
+
+
+async def _return_late_mail(team: SessionTeam) -> None:
+    if team.exists and not team.external.files_removed:
+        late = return_late_mail(team)
+        await _try_step(team, LEAD, "mail to members that had ended could not be returned", late, None)
+
+
+async def _suspend(team: SessionTeam, teammate: Teammate) -> None:
+    try:
+        await _terminate(team, teammate)
+    finally:
+        teammate.end_processed = True
+        team.changed.set()
+
+
+async def _wait_for_ends(team: SessionTeam) -> None:
+    """Those that are gone may still be handing back what they had."""
+    going = {
+        task
+        for m in team.members.values()
+        for task in (m.end_task, m.run_task)
+        if task is not None and not m.end_processed
+    }
+    if going:
+        await asyncio.wait(going, timeout=team.settings.shutdown_timeout_s)
+
+
+async def delete_team(team: SessionTeam, *, force: bool = False) -> None:
+    """Remove the team; requests, mail and tasks go to the archive, and the lead keeps what it had not seen.
+
+    Raises TeamRefused while a member is alive (probed) or starting, or a task is open (not with `force`).
+    """
+    team.require_team()
+    async with team.forming_lock:
+        if not team.running_members and not team.starting:
+            await _wait_for_ends(team)
+        _refuse_with_members(team)
+        if not force:
+            await refuse_with_open_tasks(team)
+        await _return_late_mail(team)
+        name, unseen = team.name, list[InboxEntry]()
+        if not team.external.files_removed:  # by another program: then nothing is left to keep
+            unseen = _unread_lead_mail(team, await team.teams.delete(team.directory))
+        team.forget()
+        if team.on_unread_mail is not None:
+            team.on_unread_mail(unseen)
+    team.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" deleted'))
+
+
+async def finish_delete(team: SessionTeam) -> str:
+    """See through the deletion that a kill cut off: files, and what the lead had not seen. The team's name, or empty.
+
+    Raises StorageError, LockTimeout.
+    """
+    entry = await find_archived(team.home, team.session)
+    if entry is None:
+        return ""
+    if team.on_unread_mail is not None:
+        team.on_unread_mail(_unread_lead_mail(team, entry))
+    return parse_config((entry / "config.json").read_bytes()).name
+
+
+def _unread_lead_mail(team: SessionTeam, entry: Path) -> list[InboxEntry]:
+    """What waited for the lead in the inbox of a team that is in the archive now, to its last letter."""
+    waiting = [one for one in read_entries(entry / "inboxes" / f"{LEAD}.json") if not one.read and starts_turn(one)]
+    held = find_delivered_ids(team.home.transcript(team.cwd, team.session), [f"mail:{one.msg_id}" for one in waiting])
+    return [replace(one, msg_id=one.msg_id or message_id()) for one in waiting if f"mail:{one.msg_id}" not in held]
+
+
+def _refuse_with_members(team: SessionTeam) -> None:
+    live = {m.name.lower() for m in team.running_members}
+    members = [f"{m.name} ({m.state})" for m in team.running_members] + [
+        f"{name} (starting)" for name in team.starting_names
+    ]
+    members += [f"{name} (another program runs it)" for name in sorted(team.external.external_names - live)]
+    if not members:
+        return
+    raise TeamRefused(
+        "team-refused",
+        f'the team "{team.name}" has live members',
+        looked_at=[("members", ", ".join(members))],
+        do=["Ask each of them to stop with a shutdown_request, then call TeamDelete again."],
+        note="nothing was removed",
+    )
+
+
+async def refuse_with_open_tasks(team: SessionTeam) -> None:
+    """Raise TeamRefused while a task of the team is open, or damaged and possibly open."""
+    still_open = [task.id for task in await team.tasks.all() if task.status != "completed"]
+    damaged = [task for task in team.tasks.store.damaged_tasks() if task.is_open]
+    if not (still_open or damaged) or team.external.shared_list:  # a list that others share goes on without us
+        return
+    if damaged:
+        raise TeamRefused(
+            "team-refused",
+            f'the team "{team.name}" has damaged task files, which may be open tasks',
+            looked_at=[("damaged", str(task)) for task in damaged],
+            do=["Repair each file, or remove it when the task is not needed, then call TeamDelete again."],
+            note="nothing was removed",
+        )
+    raise TeamRefused(
+        "team-refused",
+        f'the team "{team.name}" has open tasks',
+        looked_at=[("open", ", ".join(f"#{i}" for i in still_open))],
+        do=["Complete them, or delete them with TaskUpdate status deleted, then call TeamDelete again."],
+        note="nothing was removed",
+    )

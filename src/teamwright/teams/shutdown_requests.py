@@ -1,0 +1,241 @@
+"""Shutdown requests: a member is asked to stop, may object within the deadline, and is ended when it does not answer.
+
+A request is a file, bound to requester, target and incarnation; no model's silence keeps a member alive. Knows the
+team and how a member is ended; knows no tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from teamwright.agent.conversation import Conversation
+from teamwright.protocol.clock import iso_time, now_ms
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
+from teamwright.protocol.ids import LEAD, keyed_id, parse_recipient, shutdown_id
+from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
+from teamwright.protocol.values import dataclass
+from teamwright.teams.external.external_plans import bound_incarnation
+from teamwright.teams.lifecycle import ENDED_STATES
+from teamwright.teams.mailbox.outgoing import find_recipient, send_protocol
+from teamwright.teams.shutdown import is_shutdown_request, kill, remove_crashed, shutdown_answer
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate import Teammate
+
+
+async def ask_to_stop(
+    team: SessionTeam,
+    to: str,
+    reason: str,
+    deadlines: set[asyncio.Task[None]],
+    *,
+    call: str = "",
+) -> str:
+    """The lead asks a member to stop; returns the request's id. The deadline runs from now.
+
+    `call` names the call that asks: made again after a kill, it gives the request that is there. Raises UnknownMember,
+    and TeamRefused when it was asked already.
+    """
+    if call and (before := _find_request_by_call(team, call)):
+        return before
+    name = parse_recipient(to, team.names)
+    if await remove_crashed(team, name, "removed after it had crashed"):
+        return shutdown_id(name)
+    whom = await _find_stop_target(team, to)
+    request_id = shutdown_id(whom.name)
+    body = {
+        "kind": "shutdown",
+        "requester": LEAD,
+        "target": whom.name,
+        "incarnation": whom.incarnation,
+        "reason": reason,
+        "opened_at": now_ms(),
+        "deadline": now_ms() + int(team.settings.shutdown_objection_s * 1000),
+        "call": call,
+    }
+    team.requests.open(request_id, body)
+    if whom.teammate is not None:
+        whom.teammate.stop_request_id = request_id
+    try:
+        await send_stop_request(team, whom.name, body | {"id": request_id})
+    except BaseException:
+        if whom.teammate is not None:
+            whom.teammate.stop_request_id = ""
+        team.requests.answer(request_id, shutdown_answer(False, "it could not be sent"))
+        raise
+    start_deadline(team, whom, request_id, deadlines)
+    return request_id
+
+
+@dataclass(frozen=True, slots=True)
+class StopTarget:
+    """Who is asked to stop. `mate` is None, and `life` 0, for a member that another program put on the roster."""
+
+    name: str
+    incarnation: int
+    teammate: Teammate | None = None
+
+    @classmethod
+    def from_teammate(cls, teammate: Teammate) -> StopTarget:
+        """A member that this process runs, or has started."""
+        return cls(teammate.name, teammate.incarnation, teammate)
+
+
+async def _find_stop_target(team: SessionTeam, to: str) -> StopTarget:
+    """The member of that name, which lives as far as anybody knows, and was not asked yet."""
+    member = await find_recipient(team, to)
+    if member.name == LEAD:
+        raise TeamRefused(
+            "team-refused",
+            "the lead ends with its session, not by request",
+            do=["End your turn when the work is done."],
+            note="nothing was sent",
+        )
+    mate = team.find(member.name)
+    if mate is None and member.name.lower() not in team.external.external_names:
+        raise TeamRefused(
+            "team-refused",
+            f"{member.name} does not run in this process",
+            do=["It is ended where it runs: leave it alone."],
+            note="nothing was sent",
+        )
+    whom = StopTarget.from_teammate(mate) if mate is not None else StopTarget(member.name, 0)
+    before = mate.stop_request_id if mate is not None else _find_open_request(team, whom)
+    if before:
+        raise TeamRefused("team-refused", f"{whom.name} was asked to stop already ({before})", note="nothing was sent")
+    return whom
+
+
+def _find_open_request(team: SessionTeam, target: StopTarget) -> str:
+    """The id of the open request to stop of that life; empty when there is none."""
+    made = team.requests.open_requests()
+    return next(
+        (str(request["id"]) for request in made if is_shutdown_request(request, target.name, target.incarnation)), ""
+    )
+
+
+def _find_request_by_call(team: SessionTeam, call: str) -> str:
+    """The request that this call made before a kill, whatever became of it since; empty when it made none."""
+    made = [*team.requests.open_requests(), *(request for request, _ in team.requests.answered_requests())]
+    return next((str(request["id"]) for request in made if request.get("call") == call), "")
+
+
+async def send_stop_request(team: SessionTeam, name: str, body: Mapping[str, Any], *, is_rerun: bool = False) -> None:
+    """The notice of a shutdown request, in the member's inbox under an id of its own."""
+    id = str(body["id"])
+    if is_rerun and await team.inbox(name).contains(id):
+        return
+    reason = str(body.get("reason") or "") or None
+    request = ShutdownRequest(request_id=id, sender=LEAD, reason=reason, timestamp=iso_time())
+    await send_protocol(team, LEAD, name, request, id=id)
+
+
+def start_deadline(team: SessionTeam, target: StopTarget, request_id: str, deadlines: set[asyncio.Task[None]]) -> None:
+    """From now on the member has so long to object; then the runtime ends it."""
+    timer = asyncio.create_task(_enforce_deadline(team, target, request_id), name=f"deadline of {request_id}")
+    deadlines.add(timer)
+    timer.add_done_callback(deadlines.discard)
+
+
+@dataclass(frozen=True, slots=True)
+class StopAnswer:
+    """What a member answers to a request to stop. `again`: a kill cut the answering off before."""
+
+    approve: bool
+    reason: str = ""
+    is_rerun: bool = False
+
+
+async def answer_stop(team: SessionTeam, name: str, request_id: str, answer: StopAnswer) -> bool:
+    """A member's answer to its own open request: True when it leaves.
+
+    Raises UsageError for an objection without a reason, and TeamRefused for an id that is not open for it.
+    """
+    mate = team.find_in_process(name)
+    before = team.requests.get_answer(request_id)
+    if before is not None and answer.is_rerun and before.get("by") == name:
+        answer = replace(answer, approve=before.get("approve") is True, reason=str(before.get("reason", "")))
+    elif before is not None:
+        mate = None
+    approve, reason = answer.approve, answer.reason
+    if mate is None or not is_stop_request_open(team, name, request_id):
+        raise TeamRefused(
+            "team-refused",
+            f"{request_id!r} is not an open shutdown request to {name}",
+            do=["Use the request_id of the shutdown_request that you were sent."],
+            note="nothing was answered",
+        )
+    if not approve and not reason.strip():
+        raise UsageError("usage", "an objection needs a reason", note="nothing was answered")
+    if before is None and not team.requests.answer(request_id, shutdown_answer(approve, reason, name)):
+        raise TeamRefused("team-refused", f"{request_id} was answered already", note="nothing was answered")
+    if approve:
+        mate.end_cause = "shut down on request"
+        return True
+    mate.note_objection()
+    id = keyed_id("objected", request_id)
+    if not (answer.is_rerun and await team.inbox(LEAD).contains(id)):
+        told = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso_time())
+        await send_protocol(team, name, LEAD, told, id=id)
+    mate.turn_notes.wrote_lead = True
+    return False
+
+
+def is_stop_request_open(team: SessionTeam, name: str, request_id: str) -> bool:
+    """Whether that request is open and was made to this life of the member."""
+    mate = team.find(name)
+    request = team.requests.get(str(request_id)) if mate is not None else None  # another program may write anything
+    return mate is not None and request is not None and is_shutdown_request(request, name, mate.incarnation)
+
+
+def find_read_request(
+    team: SessionTeam, name: str, incarnation: int, conversation: Conversation
+) -> ShutdownRequest | None:
+    """The open request to stop that this life of the member had read before a kill, and had not answered."""
+    for request in team.requests.open_requests():
+        id = str(request["id"])
+        brought = str(request.get("message") or id)  # of a lead that another program is, under an id of its own
+        if is_shutdown_request(request, name, incarnation) and conversation.delivered_ids({f"mail:{brought}"}):
+            reason = str(request.get("reason") or "") or None
+            return ShutdownRequest(request_id=id, sender=LEAD, reason=reason, timestamp=iso_time())
+    return None
+
+
+def apply_mailed_answer(team: SessionTeam, name: str, message: ShutdownApproved | ShutdownRejected) -> bool:
+    """What a member that another program runs wrote to a request to stop; False for one that is not open for it."""
+    life = bound_incarnation(team, name)
+    try:
+        request = team.requests.get(message.request_id)
+        if life is None or request is None or not is_shutdown_request(request, name, life):
+            return False
+        approve = isinstance(message, ShutdownApproved)
+        reason = "" if isinstance(message, ShutdownApproved) else str(message.reason or "")
+        if not team.requests.answer(message.request_id, shutdown_answer(approve, reason, name)):
+            return False
+    except (TeamwrightError, TypeError, AttributeError):  # what another program writes may be anything
+        return False
+    if (followed := team.external.listeners.get(name.lower())) is not None:
+        (followed.note_agreement if approve else followed.note_objection)()
+    return True
+
+
+async def _enforce_deadline(team: SessionTeam, target: StopTarget, request_id: str) -> None:
+    """Nobody answered in time: the runtime ends the member. Over as soon as the member is."""
+    limit_s, mate = team.settings.shutdown_objection_s, target.teammate
+    if mate is None:
+        await asyncio.sleep(limit_s)
+    elif mate.run_task is not None:
+        await asyncio.wait({mate.run_task}, timeout=limit_s)
+    if mate is not None and (mate.state in ENDED_STATES or mate.end_cause):
+        return
+    if not team.exists or team.requests.get_answer(request_id) is not None:
+        return
+    late = f"did not answer the shutdown request within {limit_s:.0f} s"
+    if mate is not None:
+        team.requests.answer(request_id, shutdown_answer(True, "no answer in time"))
+        await kill(team, mate, late)
+    elif target.name.lower() in team.external.external_names and team.external.on_ended is not None:
+        team.requests.answer(request_id, shutdown_answer(True, "no answer in time"))
+        team.external.on_ended(target.name, f"it {late}; whether its program still runs is not known")

@@ -1,0 +1,413 @@
+"""Starting a teammate: name, life, first prompt, coroutine, announcement; a failure undoes them in reverse.
+
+Order: reserve the name in the roster, note the life in team.json, put the first prompt into the inbox, start, wait
+until it runs, announce. A kill in between leaves what `resuming` completes or takes back. Knows the team and its
+builder; does not know a tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.agent.agent import Agent
+from teamwright.mail.inbox import Inbox
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.clock import iso_time, now_ms
+from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError, UsageError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
+from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
+from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.task import Task, TaskStatus
+from teamwright.teams.backend_teammate import IN_PROCESS
+from teamwright.teams.creation import ensure_team
+from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.incarnation import Incarnation, stored_entry
+from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent, MemberState
+from teamwright.teams.mailbox.incoming import IncomingMail
+from teamwright.teams.mailbox.outgoing import send_protocol
+from teamwright.teams.mailbox.ping_pong_guard import is_held
+from teamwright.teams.message_text import message_text
+from teamwright.teams.plan_requests import NO_PENDING_PLAN, pending_plan
+from teamwright.teams.roster import KnownRoster
+from teamwright.teams.shutdown import find_crashed, process_end
+from teamwright.teams.shutdown_requests import find_read_request, is_stop_request_open
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import begin_incarnation, change_team_file, read_team_file
+from teamwright.teams.teammate import Teammate
+
+START_S = 30.0
+"""How long a member may take to be ready."""
+
+PROGRAM_DEFAULT_MODEL = "default"
+"""What the roster says of the model of a member that another program runs, where nobody named one."""
+
+MAX_ENDED_KEPT = 64  # members that are over and still remembered
+
+
+class LocalTeamAccess:
+    """What a teammate needs of its team, filled by the team."""
+
+    def __init__(self, team: SessionTeam) -> None:
+        self._team = team
+
+    async def claim_next_task(self, name: str, tools: frozenset[str]) -> Task | None:
+        """The lowest free task for this member; it is woken when a task that is still a draft becomes free."""
+        tasks, settle_ms = self._team.tasks, self._team.external.settle_ms
+        task = await tasks.claim_next(name, tools, settle_ms)
+        if task is None and (moment := tasks.next_claim_at(settle_ms)):
+            self._team.wake_idle_at(moment)
+        return task
+
+    async def roster_note(self, name: str, known_roster: KnownRoster) -> str:
+        """What changed in the roster; nothing while it cannot be read."""
+        try:
+            return await known_roster.describe_changes(self._team.roster, name)
+        except TeamwrightError:
+            return ""
+
+    async def finish_turn(self, name: str) -> None:
+        """What the member added to the task list may be claimed now."""
+        await self._team.tasks.finish_drafts(name)
+
+    async def tasks_in_progress(self, name: str) -> list[Task]:
+        """The tasks that are this member's and in progress."""
+        tasks = await self._team.tasks.all()
+        return [t for t in tasks if t.status is TaskStatus.IN_PROGRESS and (t.owner or "").lower() == name.lower()]
+
+    async def notify_lead(self, name: str, notice: IdleNotification, id: str, *, is_rerun: bool = False) -> None:
+        """Put the idle notice into the lead's inbox. A notice that cannot be put there never ends its sender."""
+        try:
+            if not (is_rerun and await self._team.inbox(LEAD).contains(id)):
+                await send_protocol(self._team, name, LEAD, notice, id=id)
+        except StorageError as problem:
+            text = f"the lead did not receive an idle notice of {name} ({problem.what}); its text is in the event log"
+            self._team.emit(Notice(member=name, text=text, level="warning"))
+
+    def is_stop_request_open(self, name: str, request_id: str) -> bool:
+        """Whether that request is open and meant for this life of the member."""
+        return is_stop_request_open(self._team, name, request_id)
+
+    async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
+        """The member is over."""
+        over = self._team.report_end
+        await (process_end(self._team, name, cause, agreed_to) if over is None else over(name, cause, agreed_to))
+
+
+async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
+    """Start a teammate; makes the implicit team when there is none.
+
+    Raises InvalidName, TeamRefused (a live name, a requester that is not the lead), LimitExceeded, CannotStart;
+    then nothing is left behind.
+    """
+    _refuse_teammate(requester)
+    if not spec.prompt.strip():
+        raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
+    name = member_name(spec.name)
+    spec = team.builder.resolve(spec)
+    if before := next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None):
+        return before  # this very call started it, perhaps as `name-2`, and was cut off by a kill; it may be over
+    if spec.call and team.exists and (over := _earlier_end(team, spec.call)):
+        raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])
+    model = (spec.model or PROGRAM_DEFAULT_MODEL) if spec.command else await team.builder.wire_model(spec)
+    _refuse_while_closing(team)
+    if not spec.command and (life := find_crashed(team, name)) is not None:
+        return await _resume_crashed(team, name, life, spec)
+    backend = await team.launcher.choose_backend(spec) if team.launcher is not None else IN_PROCESS
+    why = team.launcher.choice_reason if team.launcher is not None else ""
+    team.limits.admit(depth=0, live_members=len(team.running_members) + len(team.starting_names))
+    with _hold_name(team, name):
+        async with AsyncExitStack() as undo:
+            undo.callback(team.limits.undo)
+            await ensure_team(team)
+            roster = team.roster
+            entry = _roster_entry(team, spec, name, model)
+            member = await roster.join(entry, dedupe=team.settings.dedupe_names)
+            undo.push_async_callback(roster.remove, member.name)
+            life = await _begin_incarnation(team, member, spec)
+            undo.push_async_callback(end_incarnation, team, member.name, life.incarnation)
+            member = await _set_backend(team, member, backend)
+            inbox = team.inbox(member.name)
+            await _drop_stale(inbox)
+            undo.push_async_callback(inbox.mark_read, {life.first})
+            await send_first_prompt(team, member, life, spec.description)
+            if team.launcher is not None and backend != IN_PROCESS:
+                mate = await team.launcher.start(member, life, undo)
+            else:
+                mate = await start_in_process(team, member, life, undo, replace(spec, name=member.name))
+            undo.pop_all()
+    mate.location_reason = why
+    return mate
+
+
+async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation, spec: SpawnSpec) -> Teammate:
+    """Resume the member with its conversation; the prompt is its next message. Raises as `spawn`."""
+    team.limits.admit(depth=0, live_members=len(team.running_members) + len(team.starting_names))
+    with _hold_name(team, name):
+        async with AsyncExitStack() as undo:
+            undo.callback(team.limits.undo)
+            member = await team.roster.find(name)
+            id, inbox = keyed_id(spec.call, name.lower()) if spec.call else message_id(), team.inbox(member.name)
+            if not await inbox.contains(id):
+                await inbox.send(
+                    InboxEntry(LEAD, spec.prompt, spec.description or None, iso_time(), msg_id=id), runtime=True
+                )
+                undo.push_async_callback(inbox.mark_read, {id})
+            mate = await restart(team, member, incarnation, undo)
+            undo.pop_all()
+    again = replace(incarnation, crashed="", call=spec.call or incarnation.call)
+    await change_team_file(team.home, team.directory, lambda file: file.with_resumed(name, again))
+    mate.crash_cause, mate.call = incarnation.crashed, again.call
+    return mate
+
+
+async def restart(team: SessionTeam, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
+    """Start a member that a process before this one began, where it lived or can live now. Raises TeamwrightError."""
+    if team.launcher is not None and (incarnation.command or member.backend_type != IN_PROCESS):
+        return await team.launcher.resume(member, incarnation, undo)
+    return await start_in_process(team, member, incarnation, undo, resumed=True)
+
+
+def _refuse_teammate(requester: str) -> None:
+    if requester != LEAD:
+        raise TeamRefused(
+            "team-refused",
+            "a teammate cannot start teammates: the team is flat",
+            do=["Call Agent without name for a sub-agent, or ask lead for another teammate."],
+            note="nothing was started",
+        )
+
+
+def _earlier_end(team: SessionTeam, call: str) -> str:
+    """What became of the member that this call started before a kill cut it off, if that one is over."""
+    file = read_team_file(team.home.team_file(team.directory))
+    return file.describe_end(call) if file is not None else ""
+
+
+async def _begin_incarnation(team: SessionTeam, member: RosterMember, spec: SpawnSpec) -> Incarnation:
+    """Note that the member lives from now on, and by which transcript: a file of its own for each life."""
+
+    def make(incarnation: int) -> Incarnation:
+        number = incarnation
+        while True:
+            stem = member.name if number <= 1 else f"{member.name}-{number}"
+            path = team.home.agent_transcript(team.cwd, team.session, stem)
+            if not path.exists():
+                break
+            number += 1  # an earlier team of this session had a member of the name
+        first, asked = message_id(), (spec.call, spec.model, spec.max_turns)
+        said = (spec.budget, spec.bounds, spec.mode or "", spec.effort)
+        return Incarnation(
+            incarnation, str(path), first, *asked, *said, command=spec.command, entry=stored_entry(member)
+        )
+
+    return await begin_incarnation(team.home, team.directory, member.name, make)
+
+
+async def end_incarnation(team: SessionTeam, name: str, incarnation: int) -> None:
+    """That life of the member is over, or never was; so is its parting."""
+    await change_team_file(team.home, team.directory, lambda file: file.without_incarnation(name, incarnation))
+
+
+async def send_first_prompt(
+    team: SessionTeam, member: RosterMember, incarnation: Incarnation, summary: str = ""
+) -> None:
+    """The member's first prompt: the first entry of its inbox."""
+    prompt, id = member.prompt or "", incarnation.first
+    first = InboxEntry(sender=LEAD, text=prompt, summary=summary or None, timestamp=iso_time(), msg_id=id)
+    await team.inbox(member.name).send(first, runtime=True)
+
+
+@contextmanager
+def _hold_name(team: SessionTeam, name: str) -> Generator[None]:
+    team.starting.append(name)
+    try:
+        yield
+    finally:
+        team.starting.remove(name)
+        team.changed.set()
+
+
+def _refuse_while_closing(team: SessionTeam) -> None:
+    if team.closing:
+        raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
+
+
+async def _drop_stale(inbox: Inbox) -> None:
+    """Requests and assignments to an earlier life of the name are not for this one; words of people are kept."""
+    unread = await inbox.unread()
+    await inbox.mark_read({e.msg_id for e in unread if e.msg_id and parse_protocol(e.text) is not None})
+
+
+async def _set_backend(team: SessionTeam, member: RosterMember, backend: str) -> RosterMember:
+    """Where it will live stands in the roster once its life is noted: until then a kill leaves what is surely ours."""
+    if backend == IN_PROCESS:
+        return member
+    member = replace(member, backend_type=backend, pane_id="")
+    await team.roster.add(member)
+    return member
+
+
+def _roster_entry(team: SessionTeam, spec: SpawnSpec, name: str, model: str) -> RosterMember:
+    return RosterMember(
+        agent_id=agent_id(name, team.name or team.session_list_name),
+        name=name,
+        agent_type=spec.agent_type,
+        model=model,
+        prompt=spec.prompt,
+        plan_mode_required=spec.starts_in_plan_mode,
+        joined_at=now_ms(),
+        pane_id=IN_PROCESS,
+        cwd=str(spec.cwd or team.cwd),
+        backend_type=IN_PROCESS,
+        mode=spec.mode,
+        color=spec.definition.color if spec.definition is not None else None,
+    )
+
+
+async def start_in_process(
+    team: SessionTeam,
+    member: RosterMember,
+    incarnation: Incarnation,
+    undo: AsyncExitStack,
+    spec: SpawnSpec | None = None,
+    *,
+    resumed: bool = False,
+) -> InProcessTeammate:
+    """Make the member's agent and let it live; returns when it runs. `undo` takes it back when that fails later.
+
+    `spec` is what was asked for, resolved; None for a member that goes on: it is made of what is on disk.
+    `resumed`: a process before this one began the life; who is ended already while it comes back is seen out by whoever
+    ended it. Raises TeamwrightError.
+    """
+    agent = await team.builder.build_teammate(spec or _resumed_spec(member, incarnation), team, incarnation)
+    undo.callback(agent.conversation.close)
+    _refuse_while_closing(team)
+    name = member.name
+    desk = IncomingMail(name, team.inbox(name), agent.conversation, team.emit)
+    desk.is_held = lambda sender: is_held(team, name, sender)
+    desk.render = lambda entry: message_text(team, name, entry, agent.tags)
+    mate = _make_teammate(team, member, incarnation, agent, desk, resumed)
+    desk.on_delivered = mate.note_delivered
+    agent.steering = desk
+    _forget_ended(team)
+    team.members[member.name] = mate
+    team.external.own_entries[member.name] = member
+    unfollow = team.watch_inbox(member.name, desk)
+    mate.run_task = asyncio.create_task(mate.run(), name=f"member {member.name}")
+    mate.run_task.add_done_callback(lambda task: _on_run_end(team, mate, unfollow, task))
+    undo.push_async_callback(_remove_member, team, mate)
+    async with asyncio.timeout(START_S):  # wait_for of Python 3.11 loses a cancellation that comes with the wake-up
+        await mate.ready.wait()
+    if mate.state in ENDED_STATES and not mate.turns and not resumed:
+        raise TeamRefused("team-refused", f"{mate.name} was ended while it started", note="nothing was started")
+    return mate
+
+
+def _make_teammate(
+    team: SessionTeam,
+    member: RosterMember,
+    incarnation: Incarnation,
+    agent: Agent,
+    incoming: IncomingMail,
+    resumed: bool,
+) -> InProcessTeammate:
+    """The member itself, which does not run yet."""
+    name = member.name
+    return InProcessTeammate(
+        agent=agent,
+        incoming=incoming,
+        team_access=LocalTeamAccess(team),
+        emit=team.emit,
+        incarnation=incarnation.incarnation,
+        color=member.color,
+        model=agent.model.card.name,
+        effort=agent.effort_text,
+        agent_type=member.agent_type,
+        team_changed=team.changed,
+        resumed=resumed,
+        call=incarnation.call,
+        stop_request=find_read_request(team, name, incarnation.incarnation, agent.conversation) if resumed else None,
+        pending_plan=pending_plan(team.requests, name, incarnation.incarnation) if resumed else NO_PENDING_PLAN,
+    )
+
+
+def _forget_ended(team: SessionTeam) -> None:
+    """Of those that are over only the last are remembered: results count from events, files have the rest."""
+    over = [mate.name for mate in team.members.values() if mate.state in ENDED_STATES and mate.end_processed]
+    for name in over[: max(0, len(over) - MAX_ENDED_KEPT)]:
+        del team.members[name]
+        team.external.own_entries.pop(name, None)
+
+
+def _resumed_spec(member: RosterMember, incarnation: Incarnation) -> SpawnSpec:
+    """What a member that goes on is made of, from what is on disk."""
+    return SpawnSpec(
+        prompt=member.prompt or "",
+        name=member.name,
+        agent_type=member.agent_type,
+        model=incarnation.model,
+        effort=incarnation.effort,
+        mode=incarnation_mode(member, incarnation),
+        max_turns=incarnation.max_turns,
+        budget=incarnation.budget,
+        cwd=Path(member.cwd),
+        bounds=incarnation.bounds,
+        plan_mode_required=bool(member.plan_mode_required),
+        call=incarnation.call,
+    )
+
+
+def incarnation_mode(member: RosterMember, incarnation: Incarnation) -> str | None:
+    """The mode that its life has; not what others wrote on the roster since, which everybody may change."""
+    if incarnation.mode is not None:
+        return incarnation.mode or None
+    return member.mode if member.mode is None or member.mode in list(Mode) else str(Mode.DEFAULT)
+
+
+def _on_run_end(
+    team: SessionTeam, teammate: InProcessTeammate, unfollow: Callable[[], None], task: asyncio.Task[None]
+) -> None:
+    """Runs however a life ends, also one that was cancelled before its first step: what it held goes."""
+    unfollow()
+    if teammate.state not in ENDED_STATES and not teammate.end_cause and not team.closing:
+        # Cancelled by nobody of ours: it is no more, and that is seen to and told like any other end.
+        teammate.end_cause = "its task was cancelled"
+        teammate.transition(LifecycleEvent.FAILED, teammate.end_cause)
+        over = teammate.team_access.process_end(teammate.name, f"failed: {teammate.end_cause}", None)
+        teammate.end_task = asyncio.create_task(over, name=f"end of {teammate.name}")
+    teammate.agent.conversation.close()
+    if teammate.agent.hooks.is_running:
+        said = teammate.agent.conversation.text_since(0)
+        teammate.agent.hooks.note_end(
+            "done" if teammate.state is MemberState.COMPLETED else str(teammate.state), teammate.end_cause, said
+        )
+    teammate.agent = teammate.agent.without_history()
+    teammate.incoming = IncomingMail(teammate.name, teammate.incoming.inbox, teammate.agent.conversation, team.emit)
+    if teammate.state in ENDED_STATES:
+        teammate.run_task = None  # a task that was cancelled keeps its frames, and they the conversation
+        entry = team.external.own_entries.get(teammate.name)
+        if entry is not None and team.members.get(teammate.name) is teammate:
+            team.external.own_entries[teammate.name] = replace(entry, prompt="")
+    teammate.ready.set()
+    team.changed.set()
+    problem = None if task.cancelled() else task.exception()
+    if problem is not None:
+        team.emit(Notice(member=teammate.name, text=f"{type(problem).__name__}: {problem}", level="warning"))
+
+
+async def _remove_member(team: SessionTeam, teammate: InProcessTeammate) -> None:
+    """A member whose start failed never was."""
+    teammate.end_cause = "it could not be started"
+    if teammate.run_task is not None:
+        teammate.run_task.cancel()
+        await asyncio.wait({teammate.run_task}, timeout=team.settings.cancel_grace_s)
+    if teammate.state not in ENDED_STATES:
+        teammate.transition(LifecycleEvent.FAILED, teammate.end_cause)
+    if team.members.get(teammate.name) is teammate:
+        del team.members[teammate.name]

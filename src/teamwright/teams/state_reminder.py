@@ -1,0 +1,192 @@
+"""What an agent is told anew after its conversation was compacted: how things stand, by the files and by what is alive.
+
+Team state never lives in a conversation alone. Fills the port of compaction. Knows the team, its desks, jobs and
+sub-agents; does not know what the conversation was about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.task import Task, open_blockers
+from teamwright.protocol.values import dataclass
+from teamwright.teams.mailbox.incoming import IncomingMail
+from teamwright.teams.status.member_state import remote_members
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.team import SessionTeam
+
+MAX_TASKS = 40
+"""Open tasks that are listed, of its own and of others; the rest is counted."""
+
+MAX_LINES = 20
+"""Jobs, sub-agents and requests that are listed of each kind."""
+
+_ANSWERS = {"plan_approval": "plan_approval_response", "permission": "permission_response"}
+"""What answers a request of a member, by its kind."""
+
+_MAX_LINE = 200
+"""Characters of what others wrote, in one line."""
+
+
+@dataclass(slots=True)
+class StateReminder:
+    """The port of compaction for one agent. `team` is None for a sub-agent, which is part of none.
+
+    `told` is what a fork was told when it began: it is told it once more.
+    """
+
+    agent: Agent
+    team: SessionTeam | None
+    jobs: BackgroundJobs
+    agents: Subagents
+    extra_text: Callable[[], str] | None = None
+
+    async def wait_until_marked_read(self) -> None:
+        """See Beside.flagged."""
+        desk = self._incoming()
+        if desk is not None:
+            await desk.mark_delivered_read()
+
+    async def status_text(self) -> str:
+        """See Beside.restated."""
+        lines = [f"How things stand now ({iso_time()}); this is from the files, not from memory."]
+        lines += self._identity()
+        if self.team is not None:
+            lines += self._members(self.team)
+            lines += await self._remote_members(self.team)
+            lines += _tasks(await self.team.tasks.all(), self.agent.name)
+            damaged = self.team.tasks.store.damaged_tasks()
+            lines += [f"- #{one.id} [damaged] {escape_tags(str(one))}" for one in damaged]
+            lines += self._requests(self.team)
+        lines += self._mode()
+        lines += self._running()
+        if self.extra_text is not None:
+            lines.append(self.extra_text())
+        return "\n".join(lines)
+
+    def _incoming(self) -> IncomingMail | None:
+        if self.team is None:
+            return None
+        if self.agent.name == LEAD:
+            return self.team.lead_mail
+        mate = self.team.find_in_process(self.agent.name)
+        return mate.incoming if mate is not None else None
+
+    def _identity(self) -> Iterator[str]:
+        place = f"You work in {self.agent.toolbox.workplace.cwd}."
+        if self.team is None:
+            yield f"You are the sub-agent {self.agent.agent_id}: your final answer goes to who started you. {place}"
+        elif self.agent.name != LEAD:
+            name, team = self.agent.name, self.team.name
+            yield f'You are {name}, a member of the team "{team}"; its lead is {LEAD_ALIAS}. {place}'
+        elif self.team.exists:
+            yield f'You lead the team "{self.team.name}". {place}'
+        else:
+            yield f"You have no team. {place}"
+
+    def _members(self, team: SessionTeam) -> Iterator[str]:
+        others = [mate for mate in team.running_members if mate.name != self.agent.name]
+        if others:
+            yield "Members:"
+        for mate in others:
+            waits = f", waits for {_shorten(mate.waiting_on)}" if mate.waiting_on else ""
+            yield f"- {mate.name} ({escape_tags(mate.agent_type)}): {mate.state}{waits}"
+
+    async def _remote_members(self, team: SessionTeam) -> list[str]:
+        """Those that live in other processes, where this is a member's own."""
+        others = await remote_members(team)
+        return (["Members:"] if others else []) + [
+            f"- {one.entry.name} ({escape_tags(one.entry.agent_type)}): {one.activity.state}" for one in others
+        ]
+
+    def _requests(self, team: SessionTeam) -> Iterator[str]:
+        if not team.exists:
+            return
+        name = self.agent.name
+        found = [body for body in team.requests.open_requests() if name in {body.get("target"), _requester(body)}]
+        if found:
+            yield "Open requests:"
+        for body in found[:MAX_LINES]:
+            yield _request(body, own=_requester(body) == name)
+        yield from _remainder(found)
+
+    def _mode(self) -> Iterator[str]:
+        yield f"Your permission mode is {self.agent.policy.display_mode}."
+        plan = self.agent.plan
+        if plan is not None and plan.is_on:
+            waits = (
+                f" It was handed in as {plan.pending_request} and waits for an answer." if plan.pending_request else ""
+            )
+            yield f"You are in plan mode: change nothing but the plan in {plan.file}.{waits}"
+        elif plan is not None and plan.ended_by_call and str(plan.file) not in {"", "."}:
+            yield f"Your last plan was approved; it is in {plan.file}."
+
+    def _running(self) -> Iterator[str]:
+        name = self.agent.name
+        jobs = [job for job in self.jobs.list(name) if job.state == "running"]
+        if jobs:
+            yield "Your running background commands:"
+        for job in jobs[:MAX_LINES]:
+            yield f"- {job.id}: {_shorten(job.description or job.command)}; output in {job.file}"
+        yield from _remainder(jobs)
+        runs = self.agents.running_runs(name)
+        if runs:
+            yield "Your running sub-agents; you are notified when one ends:"
+        for run in runs[:MAX_LINES]:
+            about = str(run.spec_fields.get("description") or run.name or "")
+            yield f"- {run.id}" + (f": {_shorten(about)}" if about else "")
+        yield from _remainder(runs)
+
+
+def _tasks(tasks: list[Task], name: str) -> Iterator[str]:
+    """The agent's own open tasks first, then the others'."""
+    statuses = {task.id: task.status for task in tasks}
+    still_open = [task for task in tasks if task.status != "completed"]
+    own = [task for task in still_open if task.owner == name]
+    others = [task for task in still_open if task.owner != name]
+    for title, found in (("Your tasks:", own), ("Other open tasks:", others)):
+        if found:
+            yield title
+            yield from (_task(task, statuses) for task in found[:MAX_TASKS])
+        if len(found) > MAX_TASKS:
+            yield f"- and {len(found) - MAX_TASKS} more: TaskList"
+    if tasks and not still_open:
+        yield f"All {len(tasks)} tasks are completed."
+
+
+def _task(task: Task, statuses: Mapping[str, Any]) -> str:
+    owner = f" ({escape_tags(task.owner)})" if task.owner else ""
+    blockers = ", ".join(f"#{id}" for id in open_blockers(task, statuses))
+    waits = f", waits for {blockers}" if blockers else ""
+    return f"- #{task.id} [{task.status}] {_shorten(task.subject)}{owner}{waits}"
+
+
+def _request(body: Mapping[str, Any], *, own: bool) -> str:
+    """One request: whose it is, what it is about, and how it is answered by whoever may."""
+    kind, id, asker = str(body.get("kind", "request")), body.get("id"), escape_tags(str(_requester(body)))
+    what = str(body.get("tool") or body.get("plan_file") or body.get("reason") or "")
+    line = f"- {escape_tags(kind)} {id}, {'yours' if own else f'of {asker}'}" + (f": {_shorten(what)}" if what else "")
+    if own or kind not in _ANSWERS:
+        return line
+    answer = f'{{"type": "{_ANSWERS[kind]}", "request_id": "{id}", "approve": true}}'
+    return f'{line}. SendMessage to "{asker}" with {answer} as `message` says yes; with "approve": false, no.'
+
+
+def _requester(body: Mapping[str, Any]) -> object:
+    return body.get("requester") or body.get("member")
+
+
+def _remainder(found: Sequence[object]) -> list[str]:
+    return [f"- and {len(found) - MAX_LINES} more"] if len(found) > MAX_LINES else []
+
+
+def _shorten(text: str) -> str:
+    """One line of what others wrote."""
+    line = " ".join(text.split())
+    return escape_tags(line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…")

@@ -1,0 +1,378 @@
+"""What the events add up to: who is in the team, what each member does, what is open. One fold for all surfaces.
+
+The process that runs the team folds events as they come, others read the newest snapshot of the log and fold what
+came behind it: both see the same. Knows events; knows neither files nor processes, and probes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, fields
+from typing import Any, cast
+
+from teamwright.protocol.event_json import usage_from_json, usage_to_json
+from teamwright.protocol.events import (
+    FAILED_ATTEMPTS,
+    Compacted,
+    MemberChanged,
+    MessageDelivered,
+    MessageSent,
+    ModeChanged,
+    ModelCallEnded,
+    ModelChanged,
+    Progress,
+    RequestClosed,
+    RequestOpened,
+    RunEnded,
+    SessionOpened,
+    TaskChanged,
+    TeamChanged,
+    TeamEvent,
+    ToolCalled,
+    TurnEnded,
+)
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
+from teamwright.storage.event_log_reader import RecentEvents
+from teamwright.teams.lifecycle import ENDED_STATES, MemberState
+
+VERSION = 1
+"""Of the state in a snapshot; one of a newer version is not read."""
+
+MAX_OPEN_TASKS = 1_000
+"""Open tasks that a snapshot lists: the files have them all."""
+
+MAX_ENDED_MEMBERS = 64
+"""Members that are gone and still remembered."""
+
+SUSPENDED_STATE = "suspended"
+"""The state of a member whose session ended in order: the life goes on when the session does."""
+
+_ENDED_STATES = frozenset(str(state) for state in ENDED_STATES) - {SUSPENDED_STATE}
+
+
+@dataclass(slots=True)
+class MemberActivity:
+    """One member. Times in seconds since 1970.
+
+    `state` is the lifecycle's word; `lost` says that the process it lived in was followed by another one, which has not
+    told of it yet. `doing` and `what` are what Progress said last; `wrote_to` are those whose answer it may wait for.
+    `failed` says why its last turn failed; the end of a later turn clears it.
+    """
+
+    name: str
+    state: str = str(MemberState.PENDING)
+    detail: str = ""
+    life: int = 0
+    turn: int = 0
+    since: float = 0.0
+    active: float = 0.0
+    doing: str = ""
+    what: str = ""
+    doing_since: float = 0.0
+    stalled: bool = False
+    lost: bool = False
+    model: str = ""
+    effort: str = ""
+    mode: str = ""
+    color: str | None = None
+    rounds: int = 0
+    context: int = 0
+    usage: Usage = field(default_factory=Usage)
+    wrote_to: tuple[str, ...] = ()
+    failed: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether this life is over."""
+        return self.state in _ENDED_STATES
+
+    def clear_activity(self) -> None:
+        """Whatever it was busy with is over."""
+        self.doing = self.what = ""
+        self.doing_since = 0.0
+        self.stalled = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Its line in a snapshot."""
+        out: dict[str, Any] = {name: getattr(self, name) for name in _ACTIVITY_FIELDS}
+        out["usage"] = usage_to_json(self.usage)
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> MemberActivity:
+        """What `as_json` wrote; keys of a newer version are passed over. Raises TypeError, KeyError."""
+        known = {key: value for key, value in data.items() if key in _ACTIVITY_FIELDS}
+        known["usage"] = usage_from_json(data.get("usage") or {})
+        known["wrote_to"] = tuple(data.get("wrote_to") or ())
+        return cls(**known)
+
+
+_ACTIVITY_FIELDS = tuple(item.name for item in fields(MemberActivity))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """An open request: who asks, for what kind of answer, since when and until when (seconds since 1970; 0: for ever).
+
+    `owner` is the member that is held up by it; a sub-agent asks in its name.
+    """
+
+    member: str
+    kind: str
+    tool: str
+    what: str
+    at: float
+    owner: str = ""
+    deadline: float = 0.0
+
+    def blocks(self, name: str) -> bool:
+        """Whether the member of this name waits for it."""
+        return (self.owner or self.member) == name
+
+
+@dataclass(slots=True)
+class TeamStatus:
+    """The state after event number `n`. `team` is None while no event said which team is led, empty after a delete.
+
+    `open` holds open tasks with status and owner, `completed` counts the others; `others` is what sub-agents used.
+    """
+
+    event_number: int = 0
+    team: str | None = None
+    directory: str = ""
+    pid: int = 0
+    opened_at: float = 0.0
+    ended: str = ""
+    ended_at: float = 0.0
+    completed: int = 0
+    members: dict[str, MemberActivity] = field(default_factory=dict[str, MemberActivity])
+    requests: dict[str, RequestSummary] = field(default_factory=dict[str, RequestSummary])
+    open_tasks: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    other_usage: Usage = field(default_factory=Usage)
+
+    def apply(self, number: int, event: TeamEvent) -> None:
+        """Take a logged event in. What is of an older life or turn of a member came late and changes nothing."""
+        self.event_number = number
+        match event:
+            case ToolCalled() | ModelCallEnded() | TurnEnded() | Progress() | Compacted():
+                self._apply_work(event)
+            case MemberChanged():
+                self._apply_member(event)
+            case ModeChanged() | ModelChanged():
+                self._apply_settings(event)
+            case MessageSent():
+                self._apply_message(event)
+            case MessageDelivered():
+                self._touch(event)
+            case TaskChanged():
+                self._touch(event)
+                self._apply_task(event)
+            case RequestOpened():
+                self._touch(event)
+                what, until = event.what[:200], event.deadline
+                self.requests[event.request] = RequestSummary(
+                    event.member, event.kind, event.tool, what, event.at, event.owner, until
+                )
+            case RequestClosed():
+                self._touch(event)
+                self.requests.pop(event.request, None)
+            case TeamChanged() | SessionOpened() | RunEnded():
+                self._apply_session(event)
+            case _:
+                pass
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of all agents so far."""
+        return self.usage.tokens
+
+    @property
+    def usage(self) -> Usage:
+        """What all agents used so far, members that are gone and sub-agents included."""
+        return sum((member.usage for member in self.members.values()), self.other_usage)
+
+    @classmethod
+    def from_log(cls, recent: RecentEvents) -> TeamStatus:
+        """The state at the end of a log: the newest snapshot, and what came behind it."""
+        snapshot = recent.snapshot
+        made = cls.from_json(snapshot.number, snapshot.state) if snapshot is not None else None
+        made = made or cls()
+        for number, event in recent.events:
+            made.apply(number, event)
+        return made
+
+    # ── one event ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _touch(self, event: TeamEvent) -> MemberActivity | None:
+        member = self.members.get(event.member)
+        if member is not None and event.at > member.active:
+            member.active = event.at
+        return member
+
+    def _apply_work(self, event: ToolCalled | ModelCallEnded | TurnEnded | Progress | Compacted) -> None:
+        member = self._touch(event)
+        if isinstance(event, ModelCallEnded):
+            if member is None:
+                self.other_usage += event.usage
+                return
+            member.usage += event.usage
+            member.rounds += not event.aside
+            member.context = member.context if event.aside == FAILED_ATTEMPTS else event.usage.tokens
+        if member is None:
+            return
+        if isinstance(event, Compacted):
+            member.context = event.after if event.state == "done" else member.context
+        elif not isinstance(event, Progress):
+            member.clear_activity()
+            if isinstance(event, TurnEnded):
+                member.failed = (event.detail or "its turn failed") if event.stop == "failed" else ""
+        elif member.state not in {str(MemberState.IDLE), *_ENDED_STATES}:
+            member.doing, member.what, member.doing_since = event.doing, event.what[:200], event.since
+            member.stalled = event.stalled
+
+    def _apply_member(self, event: MemberChanged) -> None:
+        member = self.members.get(event.member)
+        if member is None:
+            member = self.members[event.member] = MemberActivity(event.member)
+        elif event.life < member.life or (event.life == member.life and self._is_outdated(member, event)):
+            return
+        if event.life > member.life:
+            usage, rounds = member.usage, member.rounds
+            member = self.members[event.member] = MemberActivity(event.member, usage=usage, rounds=rounds)
+        if event.turn > member.turn:
+            member.wrote_to = ()
+        state = event.state
+        if event.member == LEAD and self.opened_at and not event.turn:
+            state = str(MemberState.IDLE)  # it leads a team, and has had no turn in this process yet
+        if state != member.state or member.lost:
+            member.since = event.at
+        member.state, member.detail = state, event.detail
+        member.life, member.turn, member.lost = event.life, event.turn, False
+        member.active = max(member.active, event.at)
+        if event.model:
+            member.model, member.effort = event.model, event.effort
+        member.color = event.color or member.color
+        member.clear_activity()
+        if member.has_ended:
+            self._forget_ended()
+
+    def _apply_settings(self, event: ModeChanged | ModelChanged) -> None:
+        if event.member == LEAD and LEAD not in self.members:
+            self.members[LEAD] = MemberActivity(LEAD, str(MemberState.IDLE), since=event.at)  # it has had no turn yet
+        if (member := self._touch(event)) is not None:
+            if isinstance(event, ModelChanged):
+                member.model, member.effort = event.model, event.effort
+            else:
+                member.mode = event.mode
+
+    def _is_outdated(self, member: MemberActivity, event: MemberChanged) -> bool:
+        """Whether the event tells of a turn before the newest, or of a life that has ended."""
+        return event.turn < member.turn or (member.has_ended and event.life > 0 and event.state not in _ENDED_STATES)
+
+    def _apply_message(self, event: MessageSent) -> None:
+        member = self._touch(event)
+        reader = self.members.get(event.to)
+        if reader is not None and event.member in reader.wrote_to:
+            reader.wrote_to = tuple(name for name in reader.wrote_to if name != event.member)
+        if member is not None and not event.wire and event.to != event.member:
+            member.wrote_to = tuple(dict.fromkeys((*member.wrote_to, event.to)))
+
+    def _apply_task(self, event: TaskChanged) -> None:
+        task = event.task
+        was_open = self.open_tasks.pop(task.id, None) is not None
+        if task.status == "deleted":
+            self.completed -= not was_open and self.completed > 0
+        elif task.status == "completed":
+            self.completed += was_open
+        else:
+            reopened = not was_open and event.change not in {"created", "lost"}
+            self.completed -= reopened and self.completed > 0
+            self.open_tasks[task.id] = (task.status, task.owner or "")
+
+    def _apply_session(self, event: TeamChanged | SessionOpened | RunEnded) -> None:
+        if isinstance(event, RunEnded):
+            self.ended, self.ended_at = event.stop, event.at
+        elif isinstance(event, SessionOpened):
+            self.pid, self.opened_at, self.ended = event.pid, event.at, ""
+            self.requests.clear()
+            for member in self.members.values():
+                member.turn, member.lost = 0, not member.has_ended and member.state != SUSPENDED_STATE
+                member.clear_activity()
+        elif event.change == "deleted":
+            self._change_team("", "")
+            self.open_tasks.clear()
+            self.completed = 0
+        elif self.directory != event.directory:
+            self._change_team(event.team, event.directory)
+        else:
+            self.team = event.team
+
+    def _change_team(self, team: str, directory: str) -> None:
+        """Another team, or none: only the lead goes along."""
+        for name in [name for name in self.members if name != LEAD]:
+            self.other_usage += self.members.pop(name).usage
+        self.team, self.directory = team, directory
+
+    def _forget_ended(self) -> None:
+        if len(self.members) <= MAX_ENDED_MEMBERS:
+            return
+        gone = [name for name, member in self.members.items() if member.has_ended]
+        for name in gone[: max(0, len(gone) - MAX_ENDED_MEMBERS)]:
+            self.other_usage += self.members.pop(name).usage
+
+    # ── snapshots ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def as_json(self) -> dict[str, Any]:
+        """The state, as a snapshot of the log holds it."""
+        tasks = list(self.open_tasks.items())
+        statuses = [status for status, _ in self.open_tasks.values()]
+        return {
+            "standing": VERSION,
+            "team": self.team,
+            "directory": self.directory,
+            "pid": self.pid,
+            "opened": self.opened_at,
+            "ended": self.ended,
+            "ended_at": self.ended_at,
+            "members": [member.as_json() for member in self.members.values()],
+            "requests": {
+                id: {name: getattr(one, name) for name in _REQUEST_FIELDS} for id, one in self.requests.items()
+            },
+            "tasks": {
+                "pending": statuses.count("pending"),
+                "in_progress": statuses.count("in_progress"),
+                "completed": self.completed,
+                "open": {id: list(one) for id, one in tasks[-MAX_OPEN_TASKS:]},
+            },
+            "others": usage_to_json(self.other_usage),
+        }
+
+    @classmethod
+    def from_json(cls, n: int, data: Mapping[str, Any]) -> TeamStatus | None:
+        """The state of a snapshot; None for one of a newer version, and for one that is damaged."""
+        try:
+            if int(data["standing"]) > VERSION:
+                return None
+            tasks = cast("Mapping[str, Any]", data["tasks"])
+            members = [MemberActivity.from_json(one) for one in data["members"]]
+            return cls(
+                event_number=n,
+                team=data["team"],
+                directory=str(data["directory"]),
+                pid=int(data["pid"]),
+                opened_at=float(data["opened"]),
+                ended=str(data["ended"]),
+                ended_at=float(data["ended_at"]),
+                completed=int(tasks["completed"]),
+                members={member.name: member for member in members},
+                requests={id: RequestSummary(**one) for id, one in data["requests"].items()},
+                open_tasks={id: (str(status), str(owner)) for id, (status, owner) in tasks["open"].items()},
+                other_usage=usage_from_json(data["others"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+
+
+_REQUEST_FIELDS = tuple(item.name for item in fields(RequestSummary))

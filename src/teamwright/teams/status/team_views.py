@@ -1,0 +1,382 @@
+"""What faces may ask of the disk: teams, members, tasks and mail as frozen views; nothing is locked or changed.
+
+A file that cannot be read is shown as damaged, never raised. Knows the rooms that own the formats. Refuses to
+know how a view is printed; what a session and its log show is in `sessions` and `receipts`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import field, replace
+from pathlib import Path
+
+from teamwright.mail.inbox import read_entries
+from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError, UnknownMember
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, nearest, team_dir
+from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
+from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
+from teamwright.protocol.task import Task, TaskStatus, open_blockers
+from teamwright.protocol.values import dataclass
+from teamwright.storage.lease import lease_held
+from teamwright.storage.paths import Home, find_home
+from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
+from teamwright.teams.incarnation import LEASE, Incarnation, process_directory
+from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
+
+LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
+"""States of a team: its lead runs; its lead is gone and something is open; nothing is; another product's; deleted."""
+
+
+CRASHED = "crashed"
+"""The state of a member that failed or whose process crashed: it keeps its place until it is resumed or removed."""
+
+WAITS = "waits for its lead"
+"""The state of a member whose own process outlived its lead's."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member. `unread` and `messages` count its inbox; -1 when that cannot be read. `mode` is its own, if any."""
+
+    name: str
+    agent_type: str
+    model: str
+    state: str
+    joined_at: int = 0
+    unread: int = 0
+    messages: int = 0
+    mode: str = ""
+    place: str = ""
+    """Where it runs, as the roster has it: `in-process`, or a backend and its id there (`tmux %3`); empty of a lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task. `waits_for` are its open blockers; `damaged` says what is wrong with its file.
+
+    `unverified`: it is completed, and nobody of ours saw its own check succeed.
+    """
+
+    id: str
+    subject: str = ""
+    status: str = "pending"
+    owner: str | None = None
+    waits_for: tuple[str, ...] = ()
+    description: str = ""
+    damaged: str = ""
+    unverified: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether it is still to be done; a damaged file may be."""
+        return self.status != TaskStatus.COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class MailView:
+    """One entry of an inbox. `kind` is the type of a protocol message, empty for plain text."""
+
+    sender: str
+    text: str
+    summary: str
+    timestamp: str
+    read: bool
+    kind: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TeamView:
+    """One team. Times in milliseconds since 1970; `damaged` says which file is and why, all else is then a guess."""
+
+    name: str
+    directory: str
+    state: str
+    description: str = ""
+    created_at: int = 0
+    session: str = ""
+    lead_pid: int = 0
+    log: str = ""
+    members: tuple[MemberView, ...] = ()
+    tasks: tuple[TaskView, ...] = ()
+    damaged: str = ""
+    path: Path = field(default_factory=Path)
+
+    @property
+    def open_tasks(self) -> int:
+        """How many tasks are not completed."""
+        return sum(task.open for task in self.tasks)
+
+    @property
+    def unread(self) -> int:
+        """How many messages wait, over all members."""
+        return sum(max(member.unread, 0) for member in self.members)
+
+
+def resolve_home(root: str | None, *, unreadable: bool = False) -> Home:
+    """The home that was named, else the one of the environment, else the user's own. Nothing is made there.
+
+    Raises CannotStart (`read-only-home`) when it cannot be read, unless an `unreadable` one is wanted too.
+    """
+    home = find_home(root)
+    return home if unreadable else home.require_readable()
+
+
+# ── teams ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def team_views(home: Home) -> list[TeamView]:
+    """All teams that are on disk now, the newest first."""
+    found = [team_view(home, directory) for directory in _directories(home.shared / "teams")]
+    return sorted(found, key=lambda team: (-team.created_at, team.directory))
+
+
+def archived_teams(home: Home) -> list[TeamView]:
+    """Deleted teams that the archive still has, the newest first."""
+    entries = [name for name in _directories(home.archive) if (home.archive / name / "config.json").exists()]
+    found = [_view(home, home.archive / name, name, archived=True) for name in entries]
+    return sorted(found, key=lambda team: -_modified(team.path))
+
+
+def find_team(home: Home, name: str, *, archived: bool = False) -> TeamView:
+    """The team of that name or directory; with `archived` also the newest deleted one.
+
+    Raises TeamwrightError (`unknown-team`) naming the nearest.
+    """
+    teams = [*team_views(home), *(archived_teams(home) if archived else [])]
+    for wanted in (name, team_dir(name)):
+        for team in teams:
+            if wanted in (team.name, team.directory):
+                return team
+    known = [team.name for team in teams]
+    close = nearest(name, known)
+    raise TeamwrightError(
+        "unknown-team",
+        f"there is no team {name[:80]!r}",
+        looked_at=[("looked in", str(home.shared / "teams")), ("teams", ", ".join(known[:8]) or "none")],
+        do=[f"did you mean {close}?"] if close else ["teamwright teams"],
+    )
+
+
+def team_view(home: Home, directory: str, known: dict[str, TaskFile] | None = None) -> TeamView:
+    """The team in one directory under `teams/`. `known` are readings of its tasks, kept from one view to the next."""
+    return _view(home, home.shared / "teams" / directory, directory, known=known)
+
+
+def _view(
+    home: Home, path: Path, directory: str, *, archived: bool = False, known: dict[str, TaskFile] | None = None
+) -> TeamView:
+    config, damage = _config(path / "config.json")
+    ours, our_damage = _team_file(path / "team.json")
+    own = path / "tasks" if archived else home.shared / "tasks" / directory
+    tasks = task_views(_shared_list(home, ours) or own, known)
+    live = not archived and ours is not None and is_lead_alive(ours.lead)
+    entries = config.members if config is not None else ()
+    lives: Mapping[str, Incarnation] = ours.incarnation_records if ours is not None else {}
+    states = {m.name: "gone" if archived else _member_state(m, lives.get(m.name.lower()), live=live) for m in entries}
+    members = tuple(_member(path, member, states[member.name]) for member in entries)
+    view = TeamView(
+        name=config.name if config is not None else directory,
+        directory=directory,
+        state=FOREIGN,
+        description=(config.description or "") if config is not None else "",
+        created_at=config.created_at if config is not None else 0,
+        session=config.lead_session_id if config is not None else ours.lead.session if ours is not None else "",
+        lead_pid=ours.lead.pid if ours is not None and live else 0,
+        log=ours.log if ours is not None else "",
+        members=members,
+        tasks=tasks,
+        damaged="; ".join(word for word in (damage, our_damage) if word),
+        path=path,
+    )
+    state = ARCHIVED if archived else _state(view, ours is not None or bool(our_damage), live=live)
+    return replace(view, state=state)
+
+
+def _shared_list(home: Home, ours: TeamFile | None) -> Path | None:
+    """The list that a team uses in the place of its own."""
+    with suppress(InvalidName):
+        return home.tasks(ours.task_list) if ours is not None and ours.task_list else None
+    return None
+
+
+def _state(view: TeamView, ours: bool, *, live: bool) -> str:
+    if live:
+        return LIVE
+    if not ours:
+        return FOREIGN
+    unreadable = view.damaged or any(member.unread < 0 for member in view.members)
+    return OPEN if view.open_tasks or view.unread or unreadable else FINISHED
+
+
+def _member(team: Path, member: RosterMember, state: str) -> MemberView:
+    try:
+        entries = read_entries(team / "inboxes" / f"{inbox_stem(member.name)}.json")
+        unread, messages = sum(not entry.read and not is_contentless(entry.text) for entry in entries), len(entries)
+    except (TeamwrightError, OSError):
+        unread, messages = -1, -1
+    return MemberView(
+        name=LEAD_ALIAS if member.is_lead else member.name,
+        agent_type=member.agent_type,
+        model=member.model or "",
+        state=state,
+        joined_at=member.joined_at,
+        unread=unread,
+        messages=messages,
+        mode=member.mode or "",
+        place=_place_of(member),
+    )
+
+
+def _place_of(member: RosterMember) -> str:
+    kind = member.backend_type or ""
+    return "" if member.is_lead else kind if member.pane_id in {"", kind} else f"{kind} {member.pane_id}".strip()
+
+
+def _member_state(member: RosterMember, life: Incarnation | None, *, live: bool) -> str:
+    """What the files alone tell: a member in the lead's process lives as long as that does, another by its lease."""
+    if life is not None and life.crashed:
+        return CRASHED
+    if live:
+        return "live"
+    if life is not None and life.place is not None and lease_held(process_directory(Path(life.transcript)) / LEASE):
+        return WAITS
+    if member.is_lead or member.backend_type == "in-process" or life is not None:
+        return "not running"
+    return {True: "at work, it says", False: "idle, it says", None: "unknown"}[member.is_active]
+
+
+def _config(path: Path) -> tuple[TeamConfig | None, str]:
+    try:
+        return parse_config(path.read_bytes()), ""
+    except FileNotFoundError:
+        return None, "config.json is missing"
+    except (OSError, TeamwrightError) as problem:
+        return None, f"config.json: {_reason(problem)}"
+
+
+def _team_file(path: Path) -> tuple[TeamFile | None, str]:
+    try:
+        return read_team_file(path), ""
+    except TeamwrightError as problem:
+        return None, f"team.json: {_reason(problem)}"
+
+
+# ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tuple[TaskView, ...]:
+    """The tasks in a directory, in numeric order; other products' book-keeping is left out.
+
+    A file that is as in `known` is not read again; new readings are added there.
+    """
+    known = {} if known is None else known
+    try:
+        numbers = sorted(list_numbers(directory))
+    except StorageError as problem:
+        return (TaskView("0", damaged=_reason(problem)),)
+    read = {str(number): _read_task(directory, str(number), known) for number in numbers}
+    statuses = {id: task.status for id, task in read.items() if isinstance(task, Task)}
+    made: list[TaskView] = []
+    for id, task in read.items():
+        if isinstance(task, str):
+            made.append(TaskView(id, damaged=task))
+        elif task is not None and not task.is_internal:
+            waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, statuses))
+            said = (task.subject, str(task.status), task.owner, waits, task.description)
+            made.append(TaskView(id, *said, unverified=task.is_unverified))
+    return tuple(made)
+
+
+def _read_task(directory: Path, id: str, known: dict[str, TaskFile]) -> Task | str | None:
+    """The task, what is wrong with its file, or None for a file that is gone."""
+    path = f"{directory}/{id}.json"
+    last = known.get(path)
+    try:
+        if last is not None and last.is_stable and file_signature(path) == last.signature:
+            return last.task
+        found = read_task(path, id, last)
+    except StorageError as problem:
+        return _reason(problem)
+    if isinstance(found, DamagedTaskFile):
+        return f"{directory / id}.json is not a whole task: {found.reason}"
+    if found is None:
+        return None
+    known[path] = found
+    return found.task
+
+
+def find_tasks(home: Home, name: str) -> tuple[TaskView, ...]:
+    """The list of a team, or of a session that has none (`session-<8>`). Raises TeamwrightError (`unknown-team`)."""
+    shared = home.shared / "tasks" / name
+    known = "/" not in name and name not in {".", ".."} and os.path.isdir(shared)  # False also for a name too long
+    directory = shared if known else home.shared / "tasks" / team_dir(name)
+    try:
+        return find_team(home, name, archived=True).tasks
+    except TeamwrightError:
+        if os.path.isdir(directory):
+            return task_views(directory)
+        raise
+
+
+# ── mail ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def mail_views(team: TeamView, name: str) -> list[MailView]:
+    """The mail of a member, the oldest first; nothing is marked as read.
+
+    Raises UnknownMember naming the nearest, StorageError (`damaged-file`).
+    """
+    wanted = LEAD_ALIAS if name.lower() == LEAD else name.lower()
+    member = next((one.name for one in team.members if one.name.lower() == wanted), None)
+    stem = inbox_stem(LEAD if member == LEAD_ALIAS else member or name)
+    path = team.path / "inboxes" / f"{stem}.json"
+    if member is None and not os.path.exists(path):
+        names = [one.name for one in team.members]
+        close = nearest(name, names)
+        raise UnknownMember(
+            "unknown-member",
+            f'"{name[:80]}" is not in team {team.name}',
+            looked_at=[("members", ", ".join(names) or "none")],
+            do=[f"did you mean {close}?"] if close else [],
+        )
+    return [_mail(entry) for entry in read_entries(path)]
+
+
+def _mail(entry: InboxEntry) -> MailView:
+    known = parse_protocol(entry.text)
+    return MailView(
+        sender=LEAD_ALIAS if entry.sender == LEAD else entry.sender,
+        text=entry.text,
+        summary=entry.summary or "",
+        timestamp=entry.timestamp or "",
+        read=entry.read,
+        kind="" if known is None else known.TYPE,
+        id=entry.msg_id or "",
+    )
+
+
+# ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _directories(parent: Path) -> Iterator[str]:
+    try:
+        names = sorted(entry.name for entry in parent.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    except OSError:
+        return
+    yield from names
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _reason(problem: BaseException) -> str:
+    if isinstance(problem, TeamwrightError):
+        return problem.what
+    return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)

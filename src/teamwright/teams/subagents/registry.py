@@ -1,0 +1,438 @@
+"""All sub-agents of a session: started, waited for, moved to the background, written to, stopped, gone on with.
+
+Each runs in a task of its own, so that interrupting whoever started it touches none that is in the background. The end
+is on disk before anybody is told of it, and every end in the background is told once, to its owner. How an agent is
+made is a port; who hears a notice is another. Knows no tool and no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.command_queue import to_user_message
+from teamwright.agent.conversation import UserMessage
+from teamwright.agent.fork import fork_prompt
+from teamwright.agent.spawn_limits import SpawnLimits
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import LimitExceeded, TeamRefused, TeamwrightError
+from teamwright.protocol.events import Emit
+from teamwright.protocol.ids import run_id
+from teamwright.protocol.messages import text_block
+from teamwright.storage.started_task import start_task
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.subagents.ports import CallRef, OwnerNotifier, SubagentBuilder, SubagentSettings
+from teamwright.teams.subagents.run import SubagentRun, find_run
+from teamwright.teams.subagents.run_journal import (
+    RunJournal,
+    find_by_transcript,
+    has_prompt,
+    is_run_id,
+    last_text,
+    restore_spec,
+    stored_spec,
+)
+from teamwright.teams.subagents.run_loop import (
+    QueueSteering,
+    RunningKind,
+    queue_lost_notices,
+    record_events,
+    release_agent,
+    run_subagent,
+)
+from teamwright.teams.subagents.run_reports import (
+    OutputFile,
+    end_notice,
+    is_running_error,
+    prompt_block,
+    subagent_event,
+)
+
+SESSION_ENDED = "the session was left"
+"""Why one was stopped that ran when its session ended."""
+
+INTERRUPTED = "the agent that waited for it was interrupted"
+"""Why one was stopped in the foreground."""
+
+GRACE_S = 5.0
+"""How long a stopped sub-agent may take to wind up."""
+
+
+class Subagents:
+    """The sub-agents of one session. `session` is its directory; `teller` is set before the first one ends."""
+
+    def __init__(
+        self,
+        session: Path,
+        builder: SubagentBuilder,
+        jobs: BackgroundJobs,
+        limits: SpawnLimits,
+        emit: Emit,
+        settings: SubagentSettings,
+    ) -> None:
+        self.settings = settings
+        self.builder = builder
+        self.notifier: OwnerNotifier | None = None
+        self._jobs = jobs
+        self._limits = limits
+        self._emit = emit
+        self._scratch = session / "output"
+        self._journal = RunJournal(session)
+        self._running: dict[str, SubagentRun] = {}
+        """Those that may run: what is asked with every start does not grow with those that ended."""
+        self._starting = 0
+        self._closed = False
+
+    # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def runs(self) -> dict[str, SubagentRun]:
+        """All runs of the session, of earlier lives too, oldest first."""
+        return self._journal.runs
+
+    def running_runs(self, owner: str | None = None, *, background: bool | None = None) -> list[SubagentRun]:
+        """Those that run, of one owner if given, in the background or in the foreground if said."""
+        return [
+            run
+            for run in self._running.values()
+            if run.is_running and owner in {None, run.owner} and (background is None or run.background is background)
+        ]
+
+    def has_background_runs(self) -> bool:
+        """Whether any runs in the background: whoever waits for the end of all work waits for it."""
+        return bool(self.running_runs(background=True))
+
+    def find(self, text: str) -> SubagentRun | None:
+        """The run of that id or name; one that nothing but its transcript remembers is found by its id."""
+        found = find_run(self.runs, text)
+        if found is not None:
+            return found
+        id = text.strip()
+        return (
+            find_by_transcript(id, self.builder.transcript_path(id), self._scratch / f"{id}.output")
+            if is_run_id(id)
+            else None
+        )
+
+    def find_by_call(self, key: str) -> SubagentRun | None:
+        """The run that a call began before a kill."""
+        return next((run for run in self.runs.values() if run.key == key), None)
+
+    def unreported(self) -> list[SubagentRun]:
+        """Runs of earlier lives whose owner may not know of their end, each with what it had said."""
+        lost = self._journal.unreported()
+        for run in lost:
+            run.text = run.text or last_text(run)
+        return lost
+
+    def mark_reported(self, ids: Iterable[str]) -> None:
+        """The owners of these know of their ends, or are no more."""
+        for id in ids:
+            self._journal.record_reported(self.runs[id])
+
+    # ── beginning ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def runs_in_background(self, requested: bool) -> bool:
+        """Whether one that is asked for in this way runs in the background."""
+        return self.settings.background and (requested or self.settings.always_background)
+
+    async def start(
+        self,
+        spec: SpawnSpec,
+        owner: str,
+        call: CallRef,
+        *,
+        background: bool,
+        before_first_turn: Callable[[Agent], None] | None = None,
+    ) -> SubagentRun:
+        """Start one; `ready` is given the agent before its first turn.
+
+        Raises TeamwrightError: a limit, a kind or a model that is not there; nothing runs then.
+        """
+        spec = self.builder.resolve(spec)
+        self._check_limit()
+        id, transcript = self._new_id()
+        run = SubagentRun(
+            id,
+            owner,
+            self._scratch / f"{id}.output",
+            transcript,
+            stored_spec(spec),
+            spec.name,
+            call.tool_use_id,
+            call.key,
+        )
+        own = spec.definition is not None and spec.definition.background
+        run.background = self.settings.background and (background or own)
+        agent = await self._build_agent(spec, owner, run)
+        if before_first_turn is not None:
+            before_first_turn(agent)
+        words = fork_prompt(agent.tags, spec.prompt) if spec.fork else spec.prompt
+        agent.conversation.queue(f"prompt:{run.id}", [text_block(words)])
+        return self._start_run(run, agent)
+
+    async def resume(
+        self, run: SubagentRun, prompt: str, owner: str, call: CallRef, *, background: bool, id: str = ""
+    ) -> SubagentRun:
+        """Go on with one that has ended: all of its conversation, and the new words. Its id stays.
+
+        Without words it goes on where a kill cut it off. `id` names the words of a message: they are told once. Raises
+        as `start`, and TeamRefused for one that runs.
+        """
+        async with run.lock:
+            return await self._resume(run, prompt, owner, call, background=background, id=id)
+
+    async def _resume(
+        self, run: SubagentRun, prompt: str, owner: str, call: CallRef, *, background: bool, id: str
+    ) -> SubagentRun:
+        if run.is_running and run.task is not None:
+            raise is_running_error(run)
+        if run.task is not None:
+            await asyncio.wait({run.task})  # its former life ends what it left and tells of its end first
+        self._check_limit()
+        spec = self.builder.resolve(restore_spec(run, prompt))
+        before = run.call, run.key
+        run.call, run.key = (call.tool_use_id, call.key) if prompt else before
+        try:
+            agent = await self._build_agent(spec, owner, run, resumed=True)
+        except BaseException:
+            run.call, run.key = before
+            raise
+        talk = agent.conversation
+        if run.task is None and run.state == "killed" and run.owner == owner:
+            self.withdraw(owner, run.notice_key)  # a kill ended it, and it runs again before that was told
+        queue_lost_notices(run, talk, self._jobs, self)
+        words = prompt_block(owner if id else run.owner, run, talk.tags, prompt)
+        run.owner, run.background = owner, background
+        if prompt:
+            run.generation, run.answers_before = run.generation + 1, talk.answer_count
+            talk.queue(id or f"prompt:{call.key or run_id()}-{run.generation}", [words])
+        return self._start_run(run, agent)
+
+    def _start_run(self, run: SubagentRun, agent: Agent) -> SubagentRun:
+        """Its words are in its transcript already: from here on a kill loses none of them."""
+        for id, blocks in agent.conversation.queued.items():
+            run.queue.put("lead", blocks, id)
+        commands = run.queue.texts_in_order()
+        run.queue.remove(commands)
+        opening = to_user_message(commands) if commands else None
+        run.reset()
+        run.agent, run.transcript, run.started_ms = agent, agent.conversation.path, now_ms()
+        agent.steering = QueueSteering(run)
+        file = OutputFile(run.output_file)
+        agent.emit = record_events(run, agent, file)
+        if run.background:
+            run.released.set()
+        self.runs.pop(run.id, None)
+        self.runs[run.id] = self._running[run.id] = run
+        self._journal.record_start(run)
+        file.write_head(run)
+        self._emit(subagent_event(run))
+        run.task = start_task(self._run(run, agent, opening, file), f"sub-agent {run.id}")
+        return run
+
+    async def _build_agent(self, spec: SpawnSpec, owner: str, run: SubagentRun, *, resumed: bool = False) -> Agent:
+        """The agent of a run: counted while it is made, and let go where the session has ended meanwhile."""
+        self._starting += 1
+        try:
+            agent = await self.builder.build_subagent(spec, owner, run, resumed=resumed)
+        finally:
+            self._starting -= 1
+        if self._closed:
+            agent.conversation.close()
+            self._check_limit()
+        return agent
+
+    def _check_limit(self) -> None:
+        if self._closed:
+            raise LimitExceeded("limit", "the session has ended", note="nothing was started")
+        self._limits.check_subagents(len(self.running_runs()) + self._starting)
+
+    def _new_id(self) -> tuple[str, Path]:
+        while (id := run_id()) in self.runs or os.path.exists(path := self.builder.transcript_path(id)):
+            pass
+        return id, path
+
+    # ── a life ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run(self, run: SubagentRun, agent: Agent, opening: UserMessage | None, file: OutputFile) -> None:
+        started, begun = time.monotonic(), agent.conversation.message_count
+        outcome = "cancelled"
+        try:
+            end = await run_subagent(run, agent, opening, lambda: self._running_kind(run.id), self.settings.jobs_wait_s)
+            outcome = end.stop
+            run.record_turn_end(end)
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()  # it is heeded here: what follows is seen through
+            by_us = run.cause or self._closed
+            run.state = "killed" if by_us else "failed"
+            run.failure_reason = run.cause or (SESSION_ENDED if self._closed else "it was cancelled from inside")
+            run.text = agent.conversation.text_since(begun)
+        except Exception as problem:
+            outcome, run.state, run.error = "failed", "failed", problem
+            run.failure_reason = (
+                problem.what if isinstance(problem, TeamwrightError) else f"{type(problem).__name__}: {problem}"
+            )
+            run.text = agent.conversation.text_since(begun)
+        run.duration_ms = int((time.monotonic() - started) * 1000)
+        await self._end_run(run, agent, outcome, file)
+
+    def _running_kind(self, id: str) -> RunningKind:
+        jobs = any(job.state == "running" for job in self._jobs.list(id))
+        return "agents" if self.running_runs(id) else "jobs" if jobs else ""
+
+    async def _end_run(self, run: SubagentRun, agent: Agent, outcome: str, file: OutputFile) -> None:
+        """It has ended: that stands on disk first, then whoever waits is released, then what it left is ended."""
+        run.unread_messages = len(run.queue)
+        run.queue.remove(run.queue.texts_in_order())
+        agent.conversation.close()
+        agent.hooks.note_end(outcome, run.failure_reason, run.text)
+        file.write_end(run)
+        self._journal.record_end(run)
+        self._running.pop(run.id, None)
+        release_agent(run, agent, self._emit)
+        run.set_ended()
+        if (above := self.runs.get(run.owner)) is not None:
+            above.input_arrived.set()
+        self._emit(subagent_event(run))
+        await self._stop_children(run)
+        if self.notifier is None:
+            return
+        heard = (
+            run.result_read
+            or not run.background
+            or self._closed
+            or self.notifier.notify(run.owner, end_notice(run), run.notice_key)
+        )
+        if not heard:
+            self._journal.record_reported(run)
+        self.notifier.notify_change()
+
+    async def _stop_children(self, run: SubagentRun) -> None:
+        with suppress(ExceptionGroup, OSError):
+            await self._jobs.stop_all(run.id)
+        if self.running_runs(run.id):
+            await self.stop_all(run.id, "the agent that started it has ended")
+
+    # ── waiting ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def wait_in_foreground(self, run: SubagentRun) -> bool:
+        """Wait for the end; False when it went to the background meanwhile.
+
+        Cancelling stops one that did not, and is re-raised.
+        """
+        try:
+            async with asyncio.timeout(self.settings.background_after_s if self.settings.background else None):
+                await run.released.wait()
+        except TimeoutError:
+            self.move_to_background(run)
+        except asyncio.CancelledError:
+            if not run.background:
+                await self.stop(run, INTERRUPTED)
+            raise
+        return not run.background
+
+    def move_to_background(self, run: SubagentRun) -> bool:
+        """Let it go on in the background, nothing lost; its caller goes on at once. False: it does not run there."""
+        if run.background or not run.is_running or not self.settings.background:
+            return False
+        run.move_to_background()
+        self._journal.record_move(run)
+        self._emit(subagent_event(run))
+        return True
+
+    async def wait(self, run: SubagentRun, timeout_s: float) -> bool:
+        """Wait for the end, at most so long; whether it has ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await run.ended.wait()
+        return run.ended.is_set()
+
+    def mark_read(self, run: SubagentRun) -> None:
+        """Its owner reads the end now, in a call: a notice would tell it twice."""
+        run.result_read = True
+        self.withdraw(run.owner, run.notice_key)
+        self._journal.record_reported(run)
+
+    def withdraw(self, owner: str, key: str) -> bool:
+        """Take back a notice that its owner was not told yet; whether there was one."""
+        return self.notifier is not None and self.notifier.withdraw(owner, key)
+
+    # ── writing to one ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, run: SubagentRun, text: str, sender: str, call: CallRef) -> bool:
+        """Words for it: a running one has them in its transcript at once, one that ended goes on with them.
+
+        Returns whether it was running. Raises as `start`, StorageError.
+        """
+        id = f"prompt:{call.key or run_id()}"
+        async with run.lock:
+            agent = run.agent
+            if call.is_rerun and await asyncio.to_thread(has_prompt, run.transcript, id):
+                if run.state == "killed":
+                    await self._resume(run, "", sender, call, background=True, id="")
+                return run.is_running
+            if run.is_running and agent is not None and not run.ended.is_set():
+                words = prompt_block(sender, run, agent.tags, text)
+                agent.conversation.queue(id, [words])
+                run.queue.put("lead", (words,), id)
+                run.input_arrived.set()
+                return True
+            if not self.settings.background:
+                raise TeamRefused(
+                    "team-refused",
+                    f"{run.id} has ended, and nothing runs in the background here",
+                    do=[f'Agent with resume "{run.id}" continues it.'],
+                    note="nothing was sent",
+                )
+            await self._resume(run, text, sender, call, background=True, id=id)
+            return False
+
+    def notify_run(self, id: str, text: str, key: str) -> bool:
+        """A notice for a sub-agent: a job of its own has ended. False when it does not run."""
+        run = self.runs.get(id)
+        if run is None or not run.is_running or run.agent is None:
+            return False
+        run.queue.put_notice(run.agent.tags, text, key)
+        run.input_arrived.set()
+        return True
+
+    # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def stop(self, run: SubagentRun, cause: str) -> None:
+        """Stop it: what it had said stays, and is told in a notice if nobody waits. One that comes is stopped then."""
+        if run.is_resuming and not self._closed:
+            async with run.lock:
+                pass
+        task = run.task
+        if task is None or task.done():
+            return
+        if run.is_running and not run.ended.is_set():
+            run.cause = run.cause or cause
+            task.cancel()
+        await asyncio.wait({task}, timeout=GRACE_S)
+
+    async def stop_all(self, owner: str, cause: str) -> None:
+        """Stop all of one owner."""
+        await asyncio.gather(*(self.stop(run, cause) for run in self.running_runs(owner)))
+
+    async def end_background(self) -> None:
+        """Nothing is started any more, and what is in the background ends; the others end with those who wait."""
+        self._closed = True
+        await asyncio.gather(*(self.stop(run, SESSION_ENDED) for run in self.running_runs(background=True)))
+
+    async def close(self) -> None:
+        """End everything; nobody is told now, owners hear of it when the session goes on. May be called twice."""
+        await self.end_background()
+        tasks = [run.task for run in self.runs.values() if run.task is not None and not run.task.done()]
+        await asyncio.gather(*(self.stop(run, SESSION_ENDED) for run in self.running_runs()))
+        if tasks:
+            await asyncio.wait(tasks, timeout=GRACE_S)
+        self._journal.close()

@@ -1,0 +1,5 @@
+"""The formats that the loopback model server answers in, one module for each model API."""
+
+from teamwright.testing.wire_formats.wire_format import WireFormat, format_for_path
+
+__all__ = ["WireFormat", "format_for_path"]

@@ -1,0 +1,64 @@
+"""The form of one API on the wire, and which one a path belongs to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from urllib.parse import unquote
+
+from teamwright.protocol.values import dataclass
+from teamwright.testing.replies import ERROR_TYPES, Answer, Event
+from teamwright.testing.wire_formats import bedrock, gemini, messages, openai_chat, openai_responses
+from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+
+
+@dataclass(frozen=True, slots=True)
+class WireFormat:
+    """One API. `events` are the bytes of an answer, one event each; `ping` is a sign of life, where there is one."""
+
+    events: Callable[[Answer, AnswerRequest], Iterator[bytes]]
+    error_event: Callable[[str, str, int], bytes]
+    error_body: Callable[[int, str, str, int], Event]
+    content_type: str = "text/event-stream; charset=utf-8"
+    ping: bytes = b": still here\n\n"
+    id_header: str = "x-request-id"
+
+    def status_body(self, status: int, type: str, message: str, number: int) -> bytes:
+        """The body of an HTTP error; `type` is the usual one of the status unless given."""
+        return json.dumps(self.error_body(status, type, message, number)).encode()
+
+
+MESSAGES = WireFormat(
+    messages.events,
+    messages.error_event,
+    lambda status, type, message, number: messages.error(type or ERROR_TYPES.get(status, "api_error"), message, number),
+    ping=messages.PING,
+    id_header="request-id",
+)
+_WIRES = {
+    "/v1/messages": MESSAGES,
+    "/chat/completions": WireFormat(openai_chat.events, openai_chat.error_event, openai_chat.error_body),
+    "/responses": WireFormat(openai_responses.events, openai_responses.error_event, openai_chat.error_body),
+    ":streamGenerateContent": WireFormat(gemini.events, gemini.error_event, gemini.error_body),
+    "/converse-stream": WireFormat(
+        bedrock.events,
+        bedrock.error_event,
+        bedrock.error_body,
+        bedrock.CONTENT_TYPE,
+        ping=b"",
+        id_header="x-amzn-requestid",
+    ),
+}
+
+
+def format_for_path(path: str) -> WireFormat | None:
+    """The API that is asked at a path."""
+    return next((wire for end, wire in _WIRES.items() if path.endswith(end)), None)
+
+
+def requested_model(path: str, body: Event) -> str:
+    """The model that is asked: named in the body, or, by some, in the path."""
+    if "model" in body:
+        return str(body["model"])
+    named = path.rpartition("/models/")[2].rpartition(":")[0] or path.rpartition("/model/")[2].rpartition("/")[0]
+    return unquote(named) or "test"

@@ -1,1 +1,0 @@
-"""Tools for what runs in the background: reading it, stopping it."""

@@ -1,0 +1,87 @@
+"""The way back: contents of files by their hash beside the session, and a journal of who changed what.
+
+`<history>/<sha256>` holds one content; `<history>/edits.jsonl` one line a change, with the keys `at member path
+before after call` (`before` null for a new file; then `made`, where directories came with it). A content and its line
+are there before the file is changed, so a line whose change never happened is possible and harmless: the file still
+has `before`. What the other lines say, and who reads all this, is above (docs/formats/history.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from teamwright.agent.tool import ToolContext
+from teamwright.protocol.clock import iso_time
+from teamwright.storage.atomic import write_new
+from teamwright.storage.paths import make_private
+
+JOURNAL = "edits.jsonl"
+
+
+def digest(content: bytes) -> str:
+    """The name of a content: its SHA-256 in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def store_content(history: Path, content: bytes) -> str:
+    """Store a content unless it is there; returns its name. Raises StorageError."""
+    name = digest(content)
+    if not (history / name).exists():
+        make_private(history)
+        write_new(history / name, content)
+    return name
+
+
+def load_content(history: Path, name: str) -> bytes | None:
+    """The content of this name; None when it is missing, or is not what its name says."""
+    try:
+        content = (history / name).read_bytes()
+    except OSError:
+        return None
+    return content if digest(content) == name else None
+
+
+def record_edit(ctx: ToolContext, path: Path, before: bytes | None, after: bytes) -> None:
+    """Store both contents and append the line. Raises OSError (StorageError for contents)."""
+    history = ctx.workplace.edit_history
+    line: dict[str, object] = {
+        "at": iso_time(),
+        "member": ctx.member,
+        "path": str(path),
+        "before": None if before is None else store_content(history, before),
+        "after": store_content(history, after),
+        "call": ctx.call,
+    }
+    if before is None and (made := _topmost_missing(path)) is not None:
+        line["made"] = str(made)
+    append_line(history, line)
+
+
+def append_line(history: Path, line: Mapping[str, object]) -> None:
+    """Append a line to the journal, which is made where there is none. Raises OSError, StorageError."""
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape")
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        fd = os.open(history / JOURNAL, flags, 0o600)
+    except FileNotFoundError:
+        make_private(history)
+        fd = os.open(history / JOURNAL, flags, 0o600)
+    try:
+        # Several members' processes append: each line begins with a newline too, so a torn one spoils only itself.
+        os.write(fd, b"\n" + text + b"\n")
+    finally:
+        os.close(fd)
+
+
+def _topmost_missing(path: Path) -> Path | None:
+    """The topmost directory that has to be made for the file, if any."""
+    made = None
+    for parent in path.parents:
+        if parent.is_dir():
+            break
+        made = parent
+    return made

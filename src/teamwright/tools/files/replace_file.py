@@ -1,0 +1,132 @@
+"""One file of a person's, locked between our processes and replaced whole: what every change of it goes through.
+
+The rename is atomic and keeps mode, owner and the link that was followed; a reader sees the old file or the new.
+Refuses to know who changes what, and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Bytes of the largest file that is read or changed whole."""
+
+LOCK_TIMEOUT_S = 2.0
+"""How long another program's lock on a file is waited for."""
+
+_NO_RENAME_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor for reading. Raises OSError; a pipe or a device never blocks us and is refused as EINVAL."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return fd
+
+
+def read_all(fd: int) -> bytes:
+    """The whole content from the beginning."""
+    size = os.fstat(fd).st_size
+    pieces: list[bytes] = []
+    at = 0
+    while piece := os.pread(fd, max(65_536, size - at + 1), at):
+        pieces.append(piece)
+        at += len(piece)
+    return b"".join(pieces)
+
+
+@asynccontextmanager
+async def lock_file(real: Path) -> AsyncGenerator[int | None]:
+    """The file, open and locked against our other processes; None when there is no such file. Raises OSError."""
+    deadline = asyncio.get_running_loop().time() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            fd = open_regular(real)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            if _try_lock(fd) and _is_same_file(fd, real):
+                yield fd
+                return
+        finally:
+            os.close(fd)
+        if asyncio.get_running_loop().time() > deadline:
+            raise OSError(errno.EAGAIN, "another program has locked it")
+        await asyncio.sleep(0.005)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: the stale check alone has to do
+        return True
+    return True
+
+
+def _is_same_file(fd: int, real: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(fd), os.stat(real))
+    return False
+
+
+def write_file(real: Path, content: bytes, fd: int | None) -> None:
+    """Put the content into its place: by rename; as a new file only if there still is none.
+
+    `fd` is what `held` gave. Raises FileExistsError when a file has appeared, other OSErrors for what cannot be.
+    """
+    if fd is None:
+        real.parent.mkdir(parents=True, exist_ok=True)
+    elif not os.access(real, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only")
+    tmp = real.with_name(f".{real.name[:100]}.{secrets.token_hex(4)}.tmp")
+    try:
+        _write_temporary(tmp, content, fd)
+        if fd is not None:
+            os.replace(tmp, real)
+            return
+        os.link(tmp, real)
+    except OSError as problem:
+        if problem.errno not in _NO_RENAME_ERRORS:
+            raise
+        # A directory that takes no new names, or a file mounted by itself: the former content is kept already.
+        _write_in_place(real, content, new=fd is None)
+    finally:
+        with contextlib.suppress(OSError):
+            tmp.unlink(missing_ok=True)
+
+
+def _write_temporary(tmp: Path, content: bytes, fd: int | None) -> None:
+    # A new file gets its mode from the umask; a replacement is closed to others until it has the old mode.
+    made = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if fd is None else 0o600)
+    try:
+        with open(made, "wb", buffering=0, closefd=False) as file:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
+        if fd is not None:
+            old = os.fstat(fd)
+            with contextlib.suppress(OSError):
+                os.fchown(made, old.st_uid, old.st_gid)
+            os.fchmod(made, stat.S_IMODE(old.st_mode))
+    finally:
+        os.close(made)
+
+
+def _write_in_place(real: Path, content: bytes, *, new: bool) -> None:
+    with open(real, "xb" if new else "r+b") as file:
+        file.write(content)
+        file.truncate()

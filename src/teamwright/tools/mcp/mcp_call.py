@@ -1,0 +1,132 @@
+"""McpCall: the way to tools of servers that do not stand in an agent's prefix, by the names that servers give them.
+
+A call of a tool is that tool's call: rules, hooks and people see `mcp__server__tool`, whichever way it came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult, read_description
+from teamwright.mcp.errors import McpServerError
+from teamwright.mcp.server import McpServer
+from teamwright.mcp.servers import find_server
+from teamwright.mcp.tool_listing import tool_name
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.message_xml import escape_tags
+from teamwright.tools.long_results import fit_result
+from teamwright.tools.mcp.server_tool import ServerTool
+
+MAX_SERVER_LIST = 1_500
+"""Characters of the list of servers in the description."""
+
+
+class McpCallInput(ToolInput):
+    """Parameters of McpCall."""
+
+    server: str = Field(description="Name of the server.")
+    tool: str = Field("", description="Name of the tool.")
+    arguments: dict[str, Any] | None = Field(None, description="Input of the tool.")
+
+
+class McpCall(Tool[McpCallInput]):
+    """Made for one agent: `allowed` says which full names of tools it may have."""
+
+    name = "McpCall"
+    input_type = McpCallInput
+
+    def __init__(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], in_prefix: frozenset[str]) -> None:
+        self.rebuild: Callable[[], list[AnyTool]] = lambda: [self]
+        """Makes the tools of servers anew, this one among them, for a prefix that begins now."""
+        self._servers = tuple(servers)
+        self._allowed = allowed
+        lines = "\n".join(_line(server, in_prefix, allowed) for server in self._servers)
+        cut = lines if len(lines) <= MAX_SERVER_LIST else lines[: MAX_SERVER_LIST - 1] + "…"
+        self._text = f"{read_description(type(self))}\n{escape_tags(cut)}"
+
+    @property
+    def description(self) -> str:
+        """The `.md` with the servers as they were known when the agent was born."""
+        return self._text
+
+    def is_read_only(self, call: McpCallInput) -> bool:
+        """It calls nothing itself: it lists."""
+        return True
+
+    def summary(self, call: McpCallInput) -> str:
+        """What is looked at."""
+        return f"{call.server[:60]} {call.tool[:60]}".strip()
+
+    def target_call(self, call: McpCallInput) -> tuple[AnyTool, Mapping[str, Any]] | None:
+        """The tool that is called; none for a look at what there is."""
+        server = self._find_server(call.server)
+        if server is None or not call.tool:
+            return None
+        made = self._find_tool(server, call.tool)
+        if made is None:
+            return None
+        known = server.find_tool(made.name)
+        if call.arguments is None and (known is None or known.required_parameters):
+            return None
+        return made, call.arguments or {}
+
+    def find(self, full_name: str) -> AnyTool | None:
+        """The tool of that full name, for a call that names it though the agent's list does not."""
+        server = find_server(self._servers, full_name)
+        return self._make_tool(server, full_name) if server is not None else None
+
+    async def run(self, call: McpCallInput, ctx: ToolContext) -> ToolResult:
+        """List a server's tools, or tell what one of them takes."""
+        server = self._find_server(call.server)
+        if server is None:
+            names = [one.name for one in self._servers]
+            close = nearest(call.server, names)
+            hint = f"Did you mean {close}? " if close else ""
+            return ToolResult.error(
+                f"There is no server {call.server[:60]!r}.", f"{hint}There are: {', '.join(names)}."
+            )
+        if server.tools is None:
+            try:
+                await server.connect()
+            except McpServerError as problem:
+                what = escape_tags(server.config.mask_secrets(problem.what))
+                return ToolResult.error(f'The server "{server.name}" {what}.', "Go on without it, and say so.")
+        tools = [tool for tool in server.tools or () if self._allowed(tool.name)]
+        if not call.tool:
+            text = "\n".join(f"- {tool.one_line}" for tool in tools) or "It has no tools that you may use."
+            return ToolResult(fit_result(escape_tags(text), ctx), brief=f"{len(tools)} tools")
+        known = next((tool for tool in tools if call.tool in {tool.remote_name, tool.name}), None)
+        if known is None:
+            names = [tool.remote_name for tool in tools]
+            close = nearest(call.tool, names)
+            hint = f"Did you mean {close}? " if close else ""
+            return ToolResult.error(
+                f'The server "{server.name}" has no tool {call.tool[:60]!r} for you.',
+                f"{hint}It has: {', '.join(names[:40])}.",
+            )
+        takes = json.dumps(known.schema, ensure_ascii=False, indent=1)
+        return ToolResult(fit_result(escape_tags(f"{known.description}\n\nIt takes: {takes}"), ctx))
+
+    def _find_server(self, name: str) -> McpServer | None:
+        return next((server for server in self._servers if name in {server.name, server.config.key}), None)
+
+    def _find_tool(self, server: McpServer, tool: str) -> AnyTool | None:
+        full = tool if find_server((server,), tool) is not None else tool_name(server.config.key, tool)
+        return self._make_tool(server, full)
+
+    def _make_tool(self, server: McpServer, full_name: str) -> AnyTool | None:
+        known = server.find_tool(full_name)
+        if not self._allowed(full_name) or (known is None and server.tools is not None):
+            return None
+        return ServerTool(server, full_name, known)
+
+
+def _line(server: McpServer, in_prefix: frozenset[str], allowed: Callable[[str], bool]) -> str:
+    if server.tools is None:
+        return f"- {server.name}: has not told its tools yet"
+    rest = [tool.remote_name for tool in server.tools if tool.name not in in_prefix and allowed(tool.name)]
+    return f"- {server.name}: {', '.join(rest)}" if rest else f"- {server.name}: all its tools are in your list"

@@ -1,0 +1,168 @@
+"""A tool of a server as a tool of ours: the server's schema, rules by its name, a call through the shared server."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import mimetypes
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import ConfigDict
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.mcp.errors import McpRequestError, McpServerError, plain_line
+from teamwright.mcp.server import McpServer
+from teamwright.mcp.tool_listing import ServedTool
+from teamwright.permissions.verdict import Access
+from teamwright.protocol.images import image_problem, image_type
+from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.messages import Block, image_block, text_block
+from teamwright.tools.long_results import fit_result, save_content
+
+MAX_IMAGES = 10
+MAX_PARTS = 1_000
+
+_FILE_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
+
+
+def to_tool_result(result: Mapping[str, Any], ctx: ToolContext) -> ToolResult:
+    """The result of a call as a model reads it."""
+    texts: list[str] = []
+    images: list[Block] = []
+    content = result.get("content")
+    parts = cast("list[object]", content)[:MAX_PARTS] if isinstance(content, list) else []
+    for part in parts:
+        _add_part(cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}, texts, images, ctx)
+    if not texts and not images and (said := result.get("structuredContent")) is not None:
+        texts.append(json.dumps(said, ensure_ascii=False))
+    text = fit_result(escape_tags("\n".join(texts)), ctx)
+    is_error = result.get("isError") is True
+    if not images:
+        return ToolResult(text, is_error, brief=plain_line(text, 80) if is_error else "")
+    return ToolResult([*([text_block(text)] if text else []), *images], is_error)
+
+
+def _add_part(part: Mapping[str, Any], texts: list[str], images: list[Block], ctx: ToolContext) -> None:
+    kind = part.get("type")
+    if kind == "text":
+        texts.append(str(part.get("text", "")))
+    elif kind in {"image", "audio"}:
+        _add_binary(part.get("data"), part.get("mimeType"), str(kind), texts, images, ctx)
+    elif kind == "resource_link":
+        about = plain_line(f"{part.get('name', '')} {part.get('description', '') or ''}")
+        texts.append(f"[resource {plain_line(str(part.get('uri', '')))}] {about}".rstrip())
+    elif kind == "resource" and isinstance(part.get("resource"), dict):
+        inner = cast("Mapping[str, Any]", part["resource"])
+        texts.append(f"[resource {plain_line(str(inner.get('uri', '')))}]")
+        if isinstance(inner.get("text"), str):
+            texts.append(inner["text"])
+        else:
+            _add_binary(inner.get("blob"), inner.get("mimeType"), "content", texts, images, ctx)
+    else:
+        texts.append(f"[something of the kind {plain_line(str(kind), 40)}, which is left out]")
+
+
+def _add_binary(data: object, mime: object, what: str, texts: list[str], images: list[Block], ctx: ToolContext) -> None:
+    kind = mime if isinstance(mime, str) else ""
+    try:
+        content = base64.b64decode(data, validate=False) if isinstance(data, str) else b""
+    except (binascii.Error, ValueError):
+        content = b""
+    if not content:
+        texts.append(f"[{what} that cannot be read, which is left out]")
+        return
+    image = image_type(content) if what == "image" or kind.startswith("image/") else None
+    if image is not None and ctx.workplace.accepts_images and len(images) < MAX_IMAGES and not image_problem(content):
+        images.append(image_block(image, base64.b64encode(content).decode()))
+        return
+    guessed = mimetypes.guess_extension(kind) or ".bin"
+    ending = guessed if _FILE_SUFFIX.fullmatch(guessed) else ".bin"
+    try:
+        where = f"it is in {save_content(content, ending, ctx)}"
+    except OSError as problem:
+        where = f"it could not be kept: {problem.strerror}"
+    texts.append(f"[{what} {plain_line(kind, 60)}, {len(content):,} bytes: {where}]")
+
+
+_ANY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+
+class ServerToolInput(ToolInput):
+    """Whatever the server's schema says; the server checks it."""
+
+    model_config = ConfigDict(extra="allow", defer_build=True)
+
+
+class ServerTool(Tool[ServerToolInput]):
+    """One tool of one server. `tool` is None where the server has not told its list yet: then the call finds it."""
+
+    input_type = ServerToolInput
+
+    def __init__(self, server: McpServer, name: str, tool: ServedTool | None) -> None:
+        self._server = server
+        self._tool = tool
+        self._access = Access()
+        self.name = name
+        self.schema = _ANY_SCHEMA if tool is None else tool.schema
+
+    @property
+    def description(self) -> str:
+        """What the server says of it."""
+        return escape_tags(self._tool.description) if self._tool is not None else ""
+
+    def summary(self, call: ServerToolInput) -> str:
+        """Server, tool, and the arguments in short."""
+        wire = self._tool.remote_name if self._tool is not None else self.name.rpartition("__")[2]
+        return plain_line(f"{self._server.name}: {wire} {_json(call)}", 200)
+
+    def preview(self, call: ServerToolInput, ctx: ToolContext) -> str:
+        """The whole call, and what answers it."""
+        return f"{self.summary(call)}\nserver {self._server.config.display_text}\n{_json(call, indent=2)}"
+
+    def access(self, call: ServerToolInput, ctx: ToolContext) -> Access:
+        """Nobody knows what it touches, whatever the server says of it: rules about its name decide, else the mode."""
+        return self._access
+
+    async def run(self, call: ServerToolInput, ctx: ToolContext) -> ToolResult:
+        """Call it; the server is started if it does not run."""
+        name = self._server.name
+        try:
+            tool = self._tool or await self._find_tool()
+            if tool is None:
+                return ToolResult.error(f'The server "{name}" has no tool {self.name}.', self._known_tools_text())
+            return to_tool_result(await self._server.call_tool(tool.remote_name, call.model_extra or {}), ctx)
+        except McpRequestError as problem:
+            said = escape_tags(self._server.config.mask_secrets(problem.message))
+            return ToolResult.error(
+                fit_result(f'The server "{name}" refused the call: {said}', ctx), self._schema_text()
+            )
+        except McpServerError as problem:
+            what = escape_tags(self._server.config.mask_secrets(problem.what))
+            return ToolResult.error(f'The server "{name}" {what}.', _next_step(self._server, problem))
+
+    async def _find_tool(self) -> ServedTool | None:
+        await self._server.connect()
+        return self._server.find_tool(self.name)
+
+    def _known_tools_text(self) -> str:
+        names = [tool.remote_name for tool in self._server.tools or ()]
+        return f"It has: {', '.join(names[:40])}." if names else "It has no tools."
+
+    def _schema_text(self) -> str:
+        schema = json.dumps(self.schema, ensure_ascii=False)
+        return f"It takes: {schema}" if len(schema) < 4_000 else "Look at what its description says it takes."
+
+
+def _next_step(server: McpServer, problem: McpServerError) -> str:
+    if not problem.is_dead:
+        return "It is not known whether the call had an effect: check before you repeat it."
+    if server.can_restart:
+        return "If the call was underway, look what it did. The server is started again by your next call."
+    return "Go on without it, and say so in your answer."
+
+
+def _json(call: ServerToolInput, indent: int | None = None) -> str:
+    return json.dumps(call.model_extra or {}, ensure_ascii=False, indent=indent, default=str)

@@ -1,0 +1,50 @@
+"""EnterPlanMode: from now on the agent changes nothing but its plan. Any agent may enter by itself."""
+
+from __future__ import annotations
+
+from teamwright.agent.plan_mode import PlanExit, PlanMode
+from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
+
+_ALLOWED = "Allowed now: reading, searching, commands that only read. All that changes something is refused."
+
+_AFTER_EXIT = {
+    PlanExit.FREELY: "you go on at once",
+    PlanExit.APPROVED: "you go on when the plan was approved",
+    PlanExit.NEVER: "",
+}
+"""What happens after ExitPlanMode."""
+
+
+class EnterPlanMode(Tool[NoInput]):
+    """Enters plan mode for the agent that this was made for."""
+
+    name = "EnterPlanMode"
+
+    def __init__(self, mode: PlanMode) -> None:
+        self._mode = mode
+
+    def can_rerun(self, call: NoInput) -> bool:
+        """Who plans already goes on planning."""
+        return True
+
+    def summary(self, call: NoInput) -> str:
+        """What begins."""
+        return "begins to plan"
+
+    async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
+        """Enter; the result says what is allowed now, where the plan goes, and how to leave."""
+        was_on = self._mode.is_on
+        file = self._mode.enter()
+        if self._mode.read() == "":
+            ctx.workplace.note_seen(file, b"")
+        begins = "You are in plan mode already." if was_on else "You are in plan mode now."
+        text = f"{begins} {_ALLOWED}\n{exit_instructions(self._mode)}"
+        return ToolResult(text, brief=f"plans: {file}", facts={"plan_file": str(file)})
+
+
+def exit_instructions(mode: PlanMode) -> str:
+    """Where the plan goes and how plan mode ends, in one line."""
+    if mode.exit_rule is PlanExit.NEVER:
+        return "Your final text is your plan: the agent that started you reads it. Do not carry it out."
+    then = _AFTER_EXIT[mode.exit_rule]
+    return f"Write the plan to {mode.file}, or give it as `plan` when you call ExitPlanMode. Then {then}."

@@ -1,0 +1,171 @@
+"""A user's Python function as a tool: schema from annotations and docstring, name `python__<function>`.
+
+Sync functions run in a thread; whatever they raise is a tool error that the model reads, never a crash. A function
+that cannot be a tool is refused before anything starts, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, get_type_hints
+
+from pydantic import PydanticUserError, create_model
+from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import to_json
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool_schema import input_schema
+from teamwright.permissions.verdict import Access
+from teamwright.protocol.errors import UsageError
+from teamwright.tools.long_results import fit_result
+
+Function: TypeAlias = Callable[..., Any]
+
+PREFIX = "python__"
+"""What the name of such a tool begins with, for models and for permission rules."""
+
+
+class PythonTool(Tool[ToolInput]):
+    """One function. Permission rules name it `python__<function>`."""
+
+    def __init__(self, function: Function, name: str, input_type: type[ToolInput], text: str) -> None:
+        self._function = function
+        self._is_async = inspect.iscoroutinefunction(function)
+        self._parameters = tuple(input_type.model_fields)
+        self._text = text
+        self._access = Access()
+        self.name = f"{PREFIX}{name}"
+        self.input_type = input_type
+
+    @property
+    def description(self) -> str:
+        """The function's docstring."""
+        return self._text
+
+    def summary(self, call: ToolInput) -> str:
+        """The call as Python writes it."""
+        shown = ", ".join([f"{name}={getattr(call, name)!r}" for name in self._parameters])
+        return f"{self.name.removeprefix(PREFIX)}({shown})"
+
+    def access(self, call: ToolInput, ctx: ToolContext) -> Access:
+        """Nobody knows what it touches: rules about its name decide, else the mode."""
+        return self._access
+
+    async def run(self, call: ToolInput, ctx: ToolContext) -> ToolResult:
+        """Call it with the validated arguments."""
+        arguments = {name: getattr(call, name) for name in self._parameters}
+        try:
+            value = await self._call(arguments)
+        except (Exception, SystemExit) as problem:
+            # SystemExit too: a function that calls a command line's entry must not end the program.
+            said = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+            return ToolResult.error(f"{self.name} raised {fit_result(said, ctx)}")
+        if not isinstance(value, ToolResult):
+            return ToolResult(fit_result(_as_text(value), ctx))
+        content = fit_result(value.content, ctx) if isinstance(value.content, str) else value.content
+        return ToolResult(content, value.is_error, value.brief, value.ends_turn, value.facts)
+
+    async def _call(self, arguments: dict[str, Any]) -> Any:
+        value: Any
+        if self._is_async:
+            value = await self._function(**arguments)
+        else:
+            value, problem = await asyncio.to_thread(_call_in_thread, self._function, arguments)
+            if problem is not None:
+                raise problem
+        return await value if inspect.isawaitable(value) else value
+
+
+def python_tools(functions: Sequence[Function]) -> list[PythonTool]:
+    """The functions as tools. Raises UsageError for one that cannot be a tool, and for two of one name."""
+    made: dict[str, PythonTool] = {}
+    for function in functions:
+        tool = python_tool(function)
+        if tool.name in made:
+            raise _refused_error(function, "another tool has the same name", "give one of the two another name")
+        made[tool.name] = tool
+    return list(made.values())
+
+
+def python_tool(function: Function) -> PythonTool:
+    """The function as a tool. Raises UsageError, with the reason, when it cannot be one."""
+    name = getattr(function, "__name__", "")
+    if not callable(function) or inspect.isclass(function) or not name.isidentifier():
+        raise _refused_error(function, "a tool is a function with a name", "def open_ticket(title: str) -> str: …")
+    text = inspect.getdoc(function)
+    if not text:
+        raise _refused_error(
+            function, "it has no docstring, which is all that the model reads of it", "add a docstring"
+        )
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except Exception as problem:
+        do = "define what it names at the top of the module" if isinstance(problem, NameError) else ""
+        raise _refused_error(function, f"its annotations cannot be read: {problem}", do) from problem
+    fields = {p.name: _field(function, p, hints) for p in inspect.signature(function).parameters.values()}
+    return PythonTool(function, name, _input_type(function, name, fields), text)
+
+
+def _field(function: Function, parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[Any, Any]:
+    if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
+        raise _refused_error(
+            function, f"parameter {parameter.name!r} cannot be given by name", "only plain parameters work"
+        )
+    if parameter.name not in hints and parameter.name in ("self", "cls"):
+        raise _refused_error(function, "it is a method of no object", f"tools=[tracker.{function.__name__}]")
+    if parameter.name not in hints:
+        raise _refused_error(function, f"parameter {parameter.name!r} has no annotation", f"{parameter.name}: str")
+    return hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default
+
+
+def _input_type(function: Function, name: str, fields: dict[str, Any]) -> type[ToolInput]:
+    """The input with its schema built now: later it would be a failure in the middle of a start."""
+    odd = [field for field in fields if field[0] == "_" or (field.startswith("model_") and hasattr(ToolInput, field))]
+    if odd:
+        raise _refused_error(
+            function, f"parameter {odd[0]!r} has a name that is taken", f"call it {odd[0].strip('_')}_value"
+        )
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            made = create_model(f"{name}_input", __base__=ToolInput, **fields)
+            input_schema(made)
+    except (PydanticUserError, PydanticSchemaGenerationError, TypeError, ValueError) as problem:
+        first = str(problem).split("\n", 1)[0].split(". ", 1)[0]
+        raise _refused_error(function, f"JSON cannot hold what it takes: {first}") from problem
+    return made
+
+
+def _refused_error(function: object, why: str, do: str = "") -> UsageError:
+    name = getattr(function, "__qualname__", "") or repr(function)[:60]
+    code = getattr(function, "__code__", None)
+    where = [("defined at", f"{code.co_filename}:{code.co_firstlineno}")] if code is not None else []
+    return UsageError(
+        "usage",
+        f"{name} cannot be a tool: {why}",
+        looked_at=where,
+        do=[do] if do else [],
+        note="nothing was started",
+    )
+
+
+def _call_in_thread(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
+    """In the thread: the value or what was raised, as a value, because a future cannot hold a StopIteration."""
+    try:
+        return function(**arguments), None
+    except BaseException as problem:
+        return None, problem
+
+
+def _as_text(value: Any) -> str:
+    """Text as it is, anything else as JSON; models, dataclasses and dates have one, the rest its `str`."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "(nothing was returned)"
+    try:
+        return to_json(value, fallback=str, inf_nan_mode="strings").decode()
+    except ValueError:
+        return str(value)

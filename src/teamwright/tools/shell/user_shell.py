@@ -1,0 +1,68 @@
+"""Which shell commands run in: the user's own where it is bash or zsh, else bash, else sh.
+
+Knows names and files of shells. Does not start one, and does not know what it would read at its start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from functools import cache
+
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.values import dataclass
+
+STARTUP_SHELLS = ("bash", "zsh")
+"""Shells whose startup files are read for commands."""
+
+_KNOWN_SHELLS = (*STARTUP_SHELLS, "sh", "dash")
+
+
+@dataclass(frozen=True, slots=True)
+class UserShell:
+    """A shell: its absolute path, its kind (`bash`, `zsh`, `sh` or `dash`), and why it is this one, for people."""
+
+    path: str
+    kind: str
+    reason: str
+
+
+@cache
+def plain_shell() -> str:
+    """The shell of hooks, checks and of commands that are proven to only read: bash if there is one, else sh."""
+    return shutil.which("bash") or "/bin/sh"
+
+
+def user_shell(setting: str, env: Mapping[str, str]) -> UserShell:
+    """The shell that the setting `bash.shell` names, else `$SHELL` of this environment, else bash, else sh.
+
+    Raises CannotStart (`bad-settings`) for a name that is no shell which works here.
+    """
+    if setting:
+        return _named_shell(setting)
+    own = env.get("SHELL", "")
+    kind = os.path.basename(own)
+    if kind in STARTUP_SHELLS and os.path.isabs(own) and os.access(own, os.X_OK):
+        return UserShell(own, kind, "your $SHELL")
+    reason = f"$SHELL is {own}, which is neither bash nor zsh" if own else "there is no $SHELL"
+    path = plain_shell()
+    return UserShell(path, os.path.basename(path), reason)
+
+
+def _named_shell(setting: str) -> UserShell:
+    wanted = os.path.expanduser(setting)
+    path = shutil.which(wanted) if "/" not in wanted or os.path.isabs(wanted) else None
+    kind = os.path.basename(wanted)
+    if path is None or not os.path.isabs(path) or kind not in _KNOWN_SHELLS:
+        reason = (
+            f"it is none of {', '.join(_KNOWN_SHELLS)}" if kind not in _KNOWN_SHELLS else "there is no such program"
+        )
+        raise CannotStart(
+            "bad-settings",
+            f"bash.shell names a shell that cannot be used: {setting[:200]!r}",
+            looked_at=[("reason", reason)],
+            do=["name bash, zsh, sh, or the whole path of one", "leave it out: then it is your $SHELL"],
+            note="nothing was started",
+        )
+    return UserShell(path, kind, "the setting bash.shell")

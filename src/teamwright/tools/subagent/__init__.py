@@ -1,0 +1,1 @@
+"""Tools that start, continue, read and stop sub-agents and background commands."""

@@ -1,0 +1,64 @@
+"""What an id of the background means: a sub-agent, a shell command, in this life of the session or an earlier one.
+
+Whoever started it may look and stop; the lead may with all. Knows both books; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.job_journal import Job
+from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.subagents.run import SubagentRun
+
+
+def find_subagent(subagents: Subagents, text: str, caller: str) -> SubagentRun:
+    """The sub-agent of that id or name. Raises UsageError with the nearest, TeamRefused for another's."""
+    run = subagents.find(text)
+    if run is None:
+        raise unknown_id_error(
+            text, "sub-agent", [*subagents.runs, *(one.name for one in subagents.runs.values() if one.name)]
+        )
+    return _require_own(run, run.owner, run.id, caller)
+
+
+def find_background_task(subagents: Subagents, jobs: BackgroundJobs, text: str, caller: str) -> SubagentRun | Job:
+    """The sub-agent or the command of that id. Raises as `find_subagent`."""
+    wanted = text.strip()
+    run = subagents.find(wanted)
+    if run is not None:
+        return _require_own(run, run.owner, run.id, caller)
+    job = jobs.find(wanted)
+    if job is not None:
+        return _require_own(job, job.owner, job.id, caller)
+    raise unknown_id_error(text, "background task", [*subagents.runs, *(one.id for one in jobs.list())])
+
+
+BackgroundTask = TypeVar("BackgroundTask", SubagentRun, Job)
+
+
+def _require_own(task: BackgroundTask, owner: str, id: str, caller: str) -> BackgroundTask:
+    if caller not in {owner, LEAD} and owner:
+        whose = LEAD_ALIAS if owner == LEAD else owner
+        raise TeamRefused("team-refused", f"{id} belongs to {whose}", do=["Ask its owner."], note="nothing was done")
+    return task
+
+
+def unknown_id_error(text: str, what: str, ids: Iterable[str]) -> UsageError:
+    """The error for an id that never was."""
+    known = list(ids)
+    close = nearest(text, known)
+    hint = f"Did you mean {close}?" if close else ""
+    if text.strip(" #").isdecimal():
+        hint = "A number is a task of the list: TaskGet and TaskUpdate are for it."
+    return UsageError(
+        "usage",
+        f"there is no {what} {text[:60]!r} in this session",
+        looked_at=[("known", ", ".join(known[-12:]) or "none")],
+        do=[hint] if hint else (),
+        note="nothing was done",
+    )

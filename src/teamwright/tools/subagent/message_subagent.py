@@ -1,0 +1,64 @@
+"""SendMessage where there are no members: words to a sub-agent. With members their tool does this too.
+
+A running one has the words in its transcript at once, and reads them before its next step; one that has ended goes on
+with them, in the background. Knows the book of sub-agents; knows no member.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.errors import UsageError
+from teamwright.teams.subagents.ports import CallRef
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.subagents.run import SubagentRun
+from teamwright.tools.caller import json_result
+from teamwright.tools.subagent.background_lookup import find_subagent
+
+
+class MessageSubagentInput(ToolInput):
+    """Parameters of SendMessage to a sub-agent."""
+
+    to: str = Field(min_length=1, description="Id or name of a sub-agent.")
+    message: str = Field(min_length=1, description="Text.")
+    summary: str | None = Field(None, description="Summary in 5 to 10 words.")
+
+
+class MessageSubagent(Tool[MessageSubagentInput]):
+    """Writes to sub-agents for the agent of this name."""
+
+    name = "SendMessage"
+    input_type = MessageSubagentInput
+
+    def __init__(self, caller: str, subagents: Subagents) -> None:
+        self._caller = caller
+        self._agents = subagents
+
+    def can_rerun(self, call: MessageSubagentInput) -> bool:
+        """What a call sends is sent once."""
+        return True
+
+    def summary(self, call: MessageSubagentInput) -> str:
+        """To whom, and what about."""
+        return f"→ {call.to}: {call.summary or call.message[:60]}"
+
+    async def run(self, call: MessageSubagentInput, ctx: ToolContext) -> ToolResult:
+        """Send it, or say why not; nothing is sent then."""
+        run = find_subagent(self._agents, call.to, self._caller)
+        return await send_to_subagent(self._agents, run, call.message, self._caller, ctx)
+
+
+async def send_to_subagent(
+    subagents: Subagents, run: SubagentRun, text: str, sender: str, ctx: ToolContext
+) -> ToolResult:
+    """Words for a sub-agent. Raises UsageError for none, TeamwrightError when it cannot go on."""
+    if not text.strip():
+        raise UsageError("usage", "a message needs words", note="nothing was sent")
+    call = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun)
+    if await subagents.send(run, text, sender, call):
+        said, outcome = f"{run.id} reads it before its next step.", "queued_next_round"
+    else:
+        said, outcome = f"{run.id} continues in the background. You are notified when it ends.", "resumed"
+    body = {"success": True, "message": said, "outcome": outcome, "agentId": run.id, "outputFile": str(run.output_file)}
+    return json_result(body, f"→ {run.id}")

@@ -1,0 +1,285 @@
+"""Agent where there are no teams: a sub-agent that answers once. What both Agent tools share is here.
+
+Knows the book of sub-agents, and how an answer reads. Refuses to know members.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from teamwright.agent.agent_type import FORK_TYPE
+from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult, read_description
+from teamwright.models.effort import parse_optional_effort
+from teamwright.permissions.verdict import Access
+from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import member_name
+from teamwright.protocol.messages import text_block
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.subagents.ports import CallRef
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.subagents.run import SubagentRun
+from teamwright.teams.subagents.run_reports import (
+    background_facts,
+    is_running_error,
+    may_continue,
+    result_facts,
+    usage_text,
+)
+from teamwright.tools.subagent.background_lookup import find_subagent
+
+_FIXED_AT_START = ("subagent_type", "model", "effort", "mode", "max_turns", "budget_tokens", "name")
+"""Parameters that an agent has from its birth: one that goes on keeps what it has."""
+
+
+_FIXED_BY_CALLER = ("model", "mode", "effort")
+"""Parameters that a fork cannot be given: it is its caller in all of these."""
+
+TYPE_OR_FORK = "An agent type of the list above; default: a fork of you."
+
+
+class SubagentInput(ToolInput):
+    """Parameters of a sub-agent."""
+
+    description: str = Field(description="Job in 3 to 5 words.")
+    prompt: str = Field(description="Whole job.")
+    subagent_type: str | None = Field("general-purpose", description="An agent type of the list above.")
+    model: str | None = Field(None, description="Model; default: yours.")
+    effort: str | None = Field(None, description="Thinking effort: low, medium, high, xhigh, max; default: yours.")
+    mode: Literal["default", "acceptEdits", "bypassPermissions", "delegate", "dontAsk", "plan"] | None = Field(
+        None, description="Permission mode, never wider than yours."
+    )
+    max_turns: int | None = Field(None, gt=0, description="Limit of model calls.")
+    budget_tokens: int | None = Field(None, gt=0, description="Limit of tokens, input and output.")
+    run_in_background: bool | None = Field(None, description="Immediate return, and a notice at the end.")
+    resume: str | None = Field(None, description="agentId of a sub-agent that has ended.")
+
+    @property
+    def is_fork(self) -> bool:
+        """Whether it asks for a fork of its caller."""
+        return False
+
+    @property
+    def agent_type(self) -> str:
+        """The kind of agent that it asks for."""
+        return FORK_TYPE.name if self.is_fork else self.subagent_type or "general-purpose"
+
+    def spec(self, name: str = "") -> SpawnSpec:
+        """What is to be started. Raises UsageError for what a fork cannot be given."""
+        if self.is_fork:
+            _refuse_fork_parameters(self)
+        return SpawnSpec(
+            prompt=self.prompt,
+            description=self.description,
+            name=name,
+            agent_type=self.agent_type,
+            fork=self.is_fork,
+            model=self.model,
+            effort=parse_optional_effort(self.effort),
+            mode=self.mode,
+            max_turns=self.max_turns,
+            budget=NO_CAPS if self.budget_tokens is None else Budget(tokens=self.budget_tokens),
+        )
+
+    def access(self) -> Access:
+        """`Agent(type)` rules look at the type; starting one touches nothing by itself."""
+        return Access(subject=self.agent_type, harmless=True)
+
+
+class NamedSubagentInput(SubagentInput):
+    """Parameters of a sub-agent where there are no members: a name is its own."""
+
+    name: str | None = Field(None, description="Name for SendMessage, besides the agentId.")
+
+
+class ForkingSubagentInput(NamedSubagentInput):
+    """The same where a call that names neither a kind nor an agent makes a fork."""
+
+    subagent_type: str | None = Field(None, description=TYPE_OR_FORK)
+
+    @property
+    def is_fork(self) -> bool:
+        """See SubagentInput.forks."""
+        return not (self.subagent_type or self.name or self.resume)
+
+
+class SubagentTool(Tool[NamedSubagentInput]):
+    """Starts sub-agents for the agent of this name."""
+
+    name = "Agent"
+    aliases = ("Task",)
+    input_type = NamedSubagentInput
+
+    def __init__(self, caller: str, subagents: Subagents, types: str = "", *, allow_names: bool = True) -> None:
+        """`named`: whether its sub-agents may have names; those of a sub-agent have ids alone."""
+        self._caller = caller
+        self._agents = subagents
+        self._types = types
+        self.hidden_parameters = subagents.settings.hidden_parameters | (
+            {} if allow_names else {"name": "a sub-agent of yours has an id alone"}
+        )
+        if subagents.settings.fork:
+            self.input_type = ForkingSubagentInput
+
+    @property
+    def description(self) -> str:
+        """What the model is told, with the kinds of agents that there are besides the built-in ones."""
+        return tool_description(type(self), self._types, forks=self._agents.settings.fork)
+
+    def can_rerun(self, call: NamedSubagentInput) -> bool:
+        """A call that a kill cut off finds its sub-agent again, and goes on with it."""
+        return True
+
+    def summary(self, call: NamedSubagentInput) -> str:
+        """What is started."""
+        return f"{call.resume or call.agent_type}: {call.description}"
+
+    def access(self, call: NamedSubagentInput, ctx: ToolContext) -> Access:
+        """See SubagentInput.access."""
+        return call.access()
+
+    def is_read_only(self, call: NamedSubagentInput) -> bool:
+        """Several agents of one answer start together."""
+        return True
+
+    async def run(self, call: NamedSubagentInput, ctx: ToolContext) -> ToolResult:
+        """The sub-agent's answer with its id and usage, or that it runs in the background."""
+        spec = call.spec(member_name(call.name) if call.name else "")
+        return await run_subagent(self._agents, call, spec, self._caller, ctx)
+
+
+def tool_description(tool: type[AnyTool], types: str, *, forks: bool) -> str:
+    """The text beside the tool, and what there is to say of forks and of kinds of agents."""
+    return "\n".join(part for part in (read_description(tool), _fork_text() if forks else "", types) if part)
+
+
+@cache
+def _fork_text() -> str:
+    return Path(__file__).with_name("fork.md").read_text(encoding="utf-8").strip()
+
+
+def _refuse_fork_parameters(call: SubagentInput) -> None:
+    """Raises UsageError for what a fork has of its caller."""
+    given = [name for name in _FIXED_BY_CALLER if getattr(call, name) is not None]
+    if given:
+        raise UsageError(
+            "usage",
+            f"a fork has its caller's settings: {', '.join(given)} cannot be given",
+            do=["Leave that out, or name a subagent_type."],
+            note="nothing was started",
+        )
+
+
+async def run_subagent(
+    subagents: Subagents, call: SubagentInput, spec: SpawnSpec, caller: str, ctx: ToolContext
+) -> ToolResult:
+    """Run a sub-agent to its end, or see it off into the background; what its caller's model reads of it.
+
+    Raises TeamwrightError when it cannot start.
+    """
+    if not call.prompt.strip():
+        return _type_described(subagents, call, spec)
+    background = bool(call.run_in_background) or subagents.settings.fork
+    if spec.fork:
+        spec = replace(spec, cwd=ctx.workplace.cwd)
+    if not call.resume:
+        return await run_spec(subagents, spec, caller, ctx, background=background)
+    origin, background = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun), subagents.runs_in_background(background)
+    run = await _find_interrupted(subagents, caller, origin)
+    if run is None:
+        run = await subagents.resume(
+            _find_resumed(subagents, call, caller), call.prompt, caller, origin, background=background
+        )
+    return await _wait_or_report(subagents, run, call.prompt, ctx)
+
+
+def _type_described(agents: Subagents, call: SubagentInput, spec: SpawnSpec) -> ToolResult:
+    """Return the whole description of the type that the call names. Raises UsageError where it names none."""
+    named = call.subagent_type and "subagent_type" in call.model_fields_set and not call.resume
+    kind = agents.builder.resolve(spec).definition if named else None
+    if kind is None:
+        raise UsageError(
+            "usage", "the prompt is empty", do=["Put the whole job into prompt."], note="nothing was started"
+        )
+    about = kind.description or "It has no description."
+    text = f"Agent type {kind.name} ({kind.tools_in_words}): {about}\nNothing was started: the prompt is empty."
+    return ToolResult(text, brief=f"the agent type {kind.name}")
+
+
+async def run_spec(
+    subagents: Subagents, spec: SpawnSpec, caller: str, ctx: ToolContext, *, background: bool = False
+) -> ToolResult:
+    """A new sub-agent: what its caller's model reads of it. Raises TeamwrightError when it cannot start."""
+    origin, background = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun), subagents.runs_in_background(background)
+    run = await _find_interrupted(subagents, caller, origin) or await subagents.start(
+        spec, caller, origin, background=background
+    )
+    return await _wait_or_report(subagents, run, spec.prompt, ctx)
+
+
+async def _wait_or_report(subagents: Subagents, run: SubagentRun, prompt: str, ctx: ToolContext) -> ToolResult:
+    waits = not run.background
+    if waits and await subagents.wait_in_foreground(run):
+        return _final_result(run, prompt)
+    can_read = ctx.may_call("Read", Access(reads=(run.output_file,)))
+    return _started_result(run, prompt, was_foreground=waits, can_read=can_read)
+
+
+async def _find_interrupted(subagents: Subagents, caller: str, call: CallRef) -> SubagentRun | None:
+    """The sub-agent of a call that a kill cut off: in the foreground it goes on where it was. None: there is none."""
+    run = subagents.find_by_call(call.key) if call.is_rerun else None
+    if run is None or run.background or run.state != "killed":
+        return run
+    return await subagents.resume(run, "", caller, call, background=False)
+
+
+def _find_resumed(subagents: Subagents, call: SubagentInput, caller: str) -> SubagentRun:
+    """The sub-agent that is to go on. Raises UsageError, TeamRefused."""
+    given = [name for name in _FIXED_AT_START if name in call.model_fields_set and getattr(call, name) is not None]
+    if given:
+        raise UsageError(
+            "usage",
+            f"a resumed agent keeps its settings: {', '.join(given)} cannot be given with resume",
+            do=["Leave that out, or start a new one without resume."],
+            note="nothing was started",
+        )
+    run = find_subagent(subagents, call.resume or "", caller)
+    if run.is_running:
+        raise is_running_error(run)
+    return run
+
+
+def _started_result(run: SubagentRun, prompt: str, *, was_foreground: bool, can_read: bool) -> ToolResult:
+    how = "continues in the background" if was_foreground else "runs in the background"
+    file, says = (f"output_file: {run.output_file}\n", "The file has its text so far. ") if can_read else ("", "")
+    text = (
+        f"The sub-agent {how}.\nagentId: {run.id}\n{file}"
+        f"You are notified when it ends: continue with other work, or end your turn. {says}"
+        f'SendMessage with to "{run.id}" gives it more instructions; TaskStop ends it.'
+    )
+    made = background_facts(run, prompt, can_read=can_read)
+    return ToolResult(text, brief=f"{run.id} in the background", facts=made)
+
+
+def _final_result(run: SubagentRun, prompt: str) -> ToolResult:
+    if run.error is not None and not run.text:
+        raise run.error
+    about = f"agentId: {run.id}\n<usage>{usage_text(run)}</usage>"
+    made = result_facts(run, prompt)
+    if run.state == "completed":
+        return ToolResult([text_block(run.text or "(no text)"), text_block(about)], brief="answered", facts=made)
+    if not run.text:
+        again = f'Call Agent once more with resume "{run.id}" to continue it, or do the job yourself.'
+        do = (
+            again
+            if may_continue(run)
+            else "Another try would end in the same way. Do the job yourself, or report why not."
+        )
+        return ToolResult.error(f"The sub-agent {run.id} failed: {run.failure_reason}.", do)
+    note = f"The sub-agent did not finish: {run.failure_reason}. This is what it had said:"
+    return ToolResult([text_block(note), text_block(run.text), text_block(about)], brief=run.failure_reason, facts=made)

@@ -1,0 +1,100 @@
+"""TaskStop: ends a background sub-agent or shell command, and for the lead a member."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pydantic import Field, model_validator
+
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.job_journal import Job
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
+from teamwright.teams.shutdown import kill
+from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.subagents.run import SubagentRun
+from teamwright.tools.caller import Caller, json_result
+from teamwright.tools.subagent.background_lookup import find_background_task
+
+
+class TaskStopInput(ToolInput):
+    """Parameters of TaskStop; the older `shell_id` is taken too."""
+
+    task_id: str = Field(min_length=1, description="Id of the sub-agent or command; or a teammate's name.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_name(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and "shell_id" in raw and "task_id" not in raw:
+            given = cast("dict[str, Any]", raw)
+            return {("task_id" if key == "shell_id" else key): value for key, value in given.items()}
+        return cast("Any", raw)
+
+
+class TaskStop(Tool[TaskStopInput]):
+    """Ends background tasks for its caller."""
+
+    name = "TaskStop"
+    aliases = ("KillShell",)
+    input_type = TaskStopInput
+
+    def __init__(self, caller: Caller, subagents: Subagents, jobs: BackgroundJobs) -> None:
+        self._caller = caller
+        self._agents = subagents
+        self._jobs = jobs
+
+    def summary(self, call: TaskStopInput) -> str:
+        """What is stopped."""
+        return call.task_id
+
+    async def run(self, call: TaskStopInput, ctx: ToolContext) -> ToolResult:
+        """Stop it; its processes are gone when this returns. Whoever started it is told, with what there is."""
+        wanted = call.task_id.strip()
+        if wanted.lower() in {LEAD, LEAD_ALIAS}:
+            raise _lead_refused_error()
+        team = self._caller.team
+        if self._agents.find(wanted) is None:
+            mate = team.find(parse_recipient(wanted, team.names) if "@" in wanted else wanted)
+            if mate is not None:
+                return await self._stop_member(mate.name)
+        found = find_background_task(self._agents, self._jobs, wanted, self._caller.name)
+        if found.state != "running" and not (isinstance(found, SubagentRun) and found.is_resuming):
+            return ToolResult.error(
+                f"{found.id} is not running (status: {found.state}).", "TaskOutput shows what it gave. Go on."
+            )
+        if isinstance(found, SubagentRun):
+            await self._agents.stop(found, f"stopped by {_display_name(self._caller.name)}")
+            return _stopped_result(found.id, "local_agent", found.description)
+        await self._jobs.stop(found.id)
+        return _stopped_result(found.id, "local_bash", _command(found))
+
+    async def _stop_member(self, name: str) -> ToolResult:
+        if not self._caller.is_lead:
+            raise TeamRefused(
+                "team-refused",
+                "only the lead ends a member",
+                do=["Write to lead if a member should stop."],
+                note="nothing was stopped",
+            )
+        mate = self._caller.team.find(name)
+        if mate is not None:
+            await kill(self._caller.team, mate, "stopped by the lead")
+        return _stopped_result(name, "teammate", name)
+
+
+def _lead_refused_error() -> TeamRefused:
+    return TeamRefused("team-refused", "the lead ends with its session", note="nothing was stopped")
+
+
+def _display_name(name: str) -> str:
+    return "the lead" if name == LEAD else name
+
+
+def _command(job: Job) -> str:
+    return job.description or job.command
+
+
+def _stopped_result(id: str, kind: str, what: str) -> ToolResult:
+    body = {"message": f"Stopped {id} ({what}).", "task_id": id, "task_type": kind, "command": what}
+    return json_result(body, f"stopped {id}")

@@ -1,0 +1,80 @@
+"""TaskGet: all that is known of one task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.task import CALL, Task
+from teamwright.tasks.task_rules import RUNTIME_KEYS
+from teamwright.tools.tasks.task_port import TaskPort
+
+
+class TaskGetInput(ToolInput):
+    """Parameters as observed."""
+
+    taskId: str = Field(description="Number of the task.")
+
+
+class TaskGet(Tool[TaskGetInput]):
+    """Shows a task."""
+
+    name = "TaskGet"
+    input_type = TaskGetInput
+
+    def __init__(self, port: TaskPort) -> None:
+        self._port = port
+
+    def is_read_only(self, call: TaskGetInput) -> bool:
+        """Always."""
+        return True
+
+    def summary(self, call: TaskGetInput) -> str:
+        """The number."""
+        return f"task #{call.taskId}"
+
+    async def run(self, call: TaskGetInput, ctx: ToolContext) -> ToolResult:
+        """Show it, or say that there is none."""
+        tasks = self._port.tasks
+        task = await tasks.get(call.taskId)
+        if task is None:
+            return ToolResult.error(f"There is no task #{call.taskId.strip().removeprefix('#')}.", "Call TaskList.")
+        waits = tasks.store.open_blockers(task)
+        unverified = tasks.is_unverified(task)
+        return ToolResult(
+            task_text(task, waits, unverified=unverified),
+            brief=f"#{task.id} {task.subject}",
+            facts={"task": task.to_json()},
+        )
+
+
+def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
+    """A task in full. `waits`: its blockers that are still open; `unverified`: nobody saw its check succeed."""
+    note = " (unverified: its check was not seen to succeed)" if unverified else ""
+    lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}{note}"]
+    if task.owner:
+        lines.append(f"Owner: {task.owner}")
+    if task.draft is not None and task.owner is None and task.draft.is_open(now_ms()):
+        creator = LEAD_ALIAS if task.draft.by == LEAD else task.draft.by
+        lines.append(f"Draft: {creator} is still describing it; idle teammates do not claim it yet.")
+    lines.append(f"Description: {task.description}")
+    if waits:
+        lines.append(f"Waits for: {number_list(waits)}")
+    if task.blocked_by:
+        lines.append(f"Blocked by: {number_list(task.blocked_by)}")
+    if task.blocks:
+        lines.append(f"Blocks: {number_list(task.blocks)}")
+    metadata = {key: value for key, value in (task.metadata or {}).items() if key not in {CALL, *RUNTIME_KEYS}}
+    if metadata:
+        lines.append(f"Metadata: {json.dumps(metadata, ensure_ascii=False)}")
+    return "\n".join(lines)
+
+
+def number_list(ids: Sequence[str]) -> str:
+    """Ids as people and models write them: `#1, #2`."""
+    return ", ".join(f"#{id}" for id in ids)

@@ -1,0 +1,148 @@
+"""TaskUpdate: status, owner, texts, order and deletion of a task."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.verdict import Access
+from teamwright.tasks.task_list import TaskUpdateResult
+from teamwright.tasks.task_rules import DELETED, TaskWishes
+from teamwright.tools.tasks.task_create import check_access, check_preview, require_budget
+from teamwright.tools.tasks.task_get import number_list
+from teamwright.tools.tasks.task_port import TaskPort, TaskReview
+
+NEXT_STEP_TEXT = "Call TaskList now: take the next free task, or see what your work has freed for others."
+"""What a member is told when it has completed a task."""
+
+VALUE_MOST = 80
+"""Characters of a new value that the answer repeats."""
+
+
+class TaskUpdateInput(ToolInput):
+    """Parameters as observed."""
+
+    taskId: str = Field(description="Number of the task.")
+    subject: str | None = Field(None, description="New subject.")
+    description: str | None = Field(None, description="New description.")
+    activeForm: str | None = Field(None, description="New activity.")
+    owner: str | None = Field(None, description="Name of a member; empty: no owner.")
+    status: Literal["pending", "in_progress", "completed", "deleted"] | None = Field(None, description="New status.")
+    ready: bool = Field(False, description="Permission to claim it before your turn ends.")
+    addBlocks: list[str] = Field([], description="Numbers of tasks that wait for this one.")
+    addBlockedBy: list[str] = Field([], description="Numbers of tasks that this one waits for.")
+    metadata: dict[str, Any] | None = Field(None, description="Keys to set; null removes a key.")
+
+
+class TaskUpdate(Tool[TaskUpdateInput]):
+    """Changes a task."""
+
+    name = "TaskUpdate"
+    input_type = TaskUpdateInput
+
+    def __init__(self, port: TaskPort, watch: TaskReview | None = None) -> None:
+        self._port = port
+        self._watch = watch
+
+    def can_rerun(self, call: TaskUpdateInput) -> bool:
+        """What a task is already it does not become again, and its owner is told once."""
+        return True
+
+    def summary(self, call: TaskUpdateInput) -> str:
+        """The number and what it becomes."""
+        parts = [call.status] if call.status else []
+        parts += [f"owner {call.owner}"] if call.owner else []
+        return f"task #{call.taskId}" + (f": {', '.join(parts)}" if parts else "")
+
+    def preview(self, call: TaskUpdateInput, ctx: ToolContext) -> str:
+        """The check, if it sets one: that is what is asked about."""
+        return check_preview(call.metadata) or self.summary(call)
+
+    def access(self, call: TaskUpdateInput, ctx: ToolContext) -> Access:
+        """A check is a command like any other."""
+        return check_access(call.metadata, ctx)
+
+    async def run(self, call: TaskUpdateInput, ctx: ToolContext) -> ToolResult:
+        """Change it, tell a new owner, and say what changed."""
+        me, lead = self._port.caller_identity()
+        require_budget(call.metadata, lead=lead)
+        await self._port.require_owner(call.owner, id=call.taskId)
+        if (refused := await self._review_completion(call)) is not None:
+            return refused
+        wish = build_wish(call)
+        wish["seen_from"] = ctx.workplace.cwd
+        change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish)
+        await self._port.notify_owners(change, ctx.key, is_rerun=ctx.is_rerun and bool(call.owner))
+        told = change_text(change)
+        brief = told.split("\n", 1)[0]
+        if "status" in change.changed and change.task.status == "completed" and not lead:
+            told += f"\n\n{NEXT_STEP_TEXT}"
+        return ToolResult(told, brief=brief, facts={"task": change.task.to_json(), "changed": list(change.changed)})
+
+    async def _review_completion(self, call: TaskUpdateInput) -> ToolResult | None:
+        """What is said to a completion that somebody who looks at tasks does not want."""
+        if call.status != "completed" or self._watch is None:
+            return None
+        task = await self._port.tasks.get(call.taskId)
+        if task is None or task.status == "completed":
+            return None
+        said = await self._watch.review_completion(task)
+        if not said.refusal:
+            return None
+        what = f"Task #{task.id} is not completed: {said.refusal}"
+        made = ToolResult.error(what, "See to that, then complete it again.")
+        return replace(made, ends_turn=said.ends_turn)
+
+
+def build_wish(call: TaskUpdateInput) -> TaskWishes:
+    """What the call asks for; what it leaves out, or fills with nothing as weak models do, stays.
+
+    An empty owner means nobody, but not for a task that is being started or completed.
+    """
+    wish: TaskWishes = {}
+    if call.subject:
+        wish["subject"] = call.subject
+    if call.description:
+        wish["description"] = call.description
+    if call.activeForm:
+        wish["active_form"] = call.activeForm
+    if call.owner or (call.owner is not None and call.status in {None, "pending"}):
+        wish["owner"] = call.owner
+    if call.status is not None:
+        wish["status"] = call.status
+    if call.metadata is not None:
+        wish["metadata"] = call.metadata
+    if call.ready:
+        wish["ready"] = True
+    if call.addBlocks:
+        wish["add_blocks"] = call.addBlocks
+    if call.addBlockedBy:
+        wish["add_blocked_by"] = call.addBlockedBy
+    return wish
+
+
+def _value(change: TaskUpdateResult, name: str) -> str:
+    """A field that changed, with its new value as the task file has it."""
+    fields = change.task.to_json()
+    if name not in fields and name not in {"owner", "activeForm", "metadata"}:
+        return name
+    value = fields.get(name) or "none"
+    flat = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
+    return f"{name} = {flat}" if len(flat) <= VALUE_MOST else f"{name} = {flat[:VALUE_MOST]}…"
+
+
+def change_text(change: TaskUpdateResult) -> str:
+    """What changed, in a line or two."""
+    if not change.changed:
+        return f"Task #{change.task.id} is that way already; nothing changed."
+    if change.changed == (DELETED,):
+        told = f"Task #{change.task.id} deleted"
+    else:
+        told = f"Task #{change.task.id} updated: {', '.join(_value(change, name) for name in change.changed)}"
+    if change.unblocked:
+        told += f"\nNo longer waiting: {number_list([task.id for task in change.unblocked])}"
+    return told

@@ -1,0 +1,89 @@
+"""AskUserQuestion: a question that only a person can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.verdict import Approver, Question
+
+
+class QuestionOption(ToolInput):
+    """Answer."""
+
+    label: str = Field(description="Answer in a few words.")
+    description: str | None = Field(None, description="Effect of the answer.")
+
+
+class UserQuestion(ToolInput):
+    """Question with answers."""
+
+    question: str = Field(description="Question in a sentence.")
+    header: str | None = Field(None, description="Title of one or two words.")
+    options: list[QuestionOption | str] = Field(
+        default_factory=list[QuestionOption | str], description="2 to 4 short answers."
+    )
+    multiSelect: bool = Field(False, description="Several answers.")
+
+
+class AskUserInput(ToolInput):
+    """One to four questions."""
+
+    questions: list[UserQuestion] = Field(min_length=1, max_length=4, description="1 to 4 questions.")
+
+
+class AskUserQuestion(Tool[AskUserInput]):
+    """Asks the user; says so when no user can answer."""
+
+    name = "AskUserQuestion"
+    input_type = AskUserInput
+
+    def __init__(
+        self,
+        member: str,
+        asker: Approver,
+        mark_blocked: Callable[[str | None], None] | None = None,
+        *,
+        offered: bool = True,
+    ) -> None:
+        """`offered`: a user can answer. Otherwise only an older conversation names the tool."""
+        self.is_offered = offered
+        self._member = member
+        self._asker = asker
+        self._mark_blocked = mark_blocked
+
+    def summary(self, call: AskUserInput) -> str:
+        """The first question."""
+        return f"asks: {call.questions[0].question}"
+
+    async def run(self, call: AskUserInput, ctx: ToolContext) -> ToolResult:
+        """Ask one after the other; an unanswered one ends the call with advice."""
+        answers: list[str] = []
+        for one in call.questions:
+            labels = tuple(option if isinstance(option, str) else option.label for option in one.options)
+            question = Question(
+                self._member,
+                self.name,
+                "question",
+                one.question,
+                "",
+                options=labels,
+                input=one.model_dump(exclude_none=True),
+                owner=self._member,
+                tool_use_id=ctx.tool_use_id,
+                description=one.header or "",
+            )
+            if self._mark_blocked is not None:
+                self._mark_blocked("an answer of the user")
+            try:
+                answer = await self._asker.ask(question)
+            finally:
+                if self._mark_blocked is not None:
+                    self._mark_blocked(None)
+            if not answer.allowed:
+                why = answer.text or "No user is present to answer."
+                return ToolResult(f"{why}\nDecide yourself, and state in your answer what you assumed.", brief=why)
+            answers.append(f"{one.question}\n→ {answer.text}")
+        return ToolResult("The user answered:\n" + "\n".join(answers), brief=answers[0])

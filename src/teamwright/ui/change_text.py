@@ -1,0 +1,126 @@
+"""What changed, and what an undo does, as lines for all faces: each a style of `paint` and a text. Pure.
+
+The text is as it was written: whoever shows it makes it fit for a screen first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import TypeAlias
+
+from teamwright.edit_history.current_content import display_path
+from teamwright.edit_history.file_changes import EditShare, FileChange
+from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoResult
+from teamwright.edit_history.undo_plan import UndoPlan
+from teamwright.protocol.values import dataclass
+from teamwright.ui.terminal.paint import DIFF_STYLES
+
+StyledLine: TypeAlias = tuple[str, str]
+"""A style, empty for none, and a text."""
+
+_UNDO_WORDS: Mapping[Did, str] = {"restored": "restored", "removed": "removed", "already": "as it was", "kept": "left"}
+
+
+@dataclass(slots=True)
+class ChangeTotals:
+    """What all files come to that were counted."""
+
+    files: int = 0
+    added: int = 0
+    removed: int = 0
+    edits: dict[str, int] = field(default_factory=dict[str, int])
+
+    def add(self, change: FileChange) -> FileChange:
+        """Add one; it is given back."""
+        self.files += 1
+        self.added += change.added or 0
+        self.removed += change.removed or 0
+        for share in change.members:
+            self.edits[_editor_name(share)] = self.edits.get(_editor_name(share), 0) + share.edits
+        return change
+
+    def __str__(self) -> str:
+        who = ", ".join(f"{name} {_edits(count)}" for name, count in self.edits.items())
+        return f"{_files(self.files)}, +{self.added} -{self.removed}; {who}"
+
+
+def change_lines(change: FileChange) -> Iterator[StyledLine]:
+    """A file: who changed it and how much, what is to be said of it, its diff."""
+    state = "" if change.state == "changed" else f" ({change.state})"
+    yield "bold", f"{change.path}{state}  {line_counts(change)}  {editor_names(change.members)}"
+    yield from (("yellow", f"  {note}") for note in change_notes(change))
+    lines = change.diff.removesuffix("\n").split("\n") if change.diff else []
+    yield from (("bold", line) for line in lines[:2])
+    yield from ((DIFF_STYLES.get(line[:1], ""), line) for line in lines[2:])
+
+
+def change_notes(change: FileChange) -> list[str]:
+    """What is to be said of a file beside its diff."""
+    between = "something else changed it between two of the edits" if change.between else ""
+    return [note for note in (change.note, between, change.since) if note]
+
+
+def line_counts(change: FileChange) -> str:
+    """Lines added and removed."""
+    return "+? -?" if change.added is None else f"+{change.added} -{change.removed}"
+
+
+def editor_names(shares: Sequence[EditShare]) -> str:
+    """Who changed a file, with the number of edits of each."""
+    return ", ".join(f"{_editor_name(share)} {_edits(share.edits)}" for share in shares)
+
+
+def _editor_name(share: EditShare) -> str:
+    return f"{share.name} (of {share.of})" if share.of else share.name
+
+
+def summary_notes(unchanged: int, cut_off: str, damaged: int) -> list[str]:
+    """What is to be said beside all files."""
+    lines = [f"{_files(unchanged)} edited and as before again"] if unchanged else []
+    lines += [f"an undo that began at {cut_off} was cut off: undo again to complete it"] if cut_off else []
+    lines += [f"{damaged} line{'' if damaged == 1 else 's'} of the journal cannot be read"] if damaged else []
+    return [*lines, COMMANDS_STAY]
+
+
+# ── undo ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def plan_rows(plan: UndoPlan, cwd: str) -> list[tuple[str, str, str]]:
+    """What an undo would do, a file a row: the act, the path, whose edits."""
+    rows = [(_planned_act(step.after, already=step.already), step.path, step.members) for step in plan.steps]
+    why = {one.path: one.why for one in plan.refused}
+    rows += [("leave", path, (why[path],) if path in why else ()) for path in plan.left]
+    return [(act, display_path(path, cwd), ", ".join(words)) for act, path, words in rows]
+
+
+def _planned_act(after: str | None, *, already: bool) -> str:
+    return "as it is" if already else "remove" if after is None else "restore"
+
+
+def undone_lines(undone: UndoResult) -> list[str]:
+    """What an undo did."""
+    prompt = f' of "{undone.prompt}"' if undone.prompt else ""
+    head = "completed an undo that was cut off; its edits were those" if undone.completed else "took back the edits"
+    files = list(map(_undone_line, undone.files)) or ["no file was left to take back"]
+    return [f"{head}{prompt}", *(f"  {line}" for line in files), COMMANDS_STAY]
+
+
+def _undone_line(file: UndoneFile) -> str:
+    beside = ", ".join(file.members) or file.why
+    return f"{_UNDO_WORDS[file.did]:<9}  {file.path}" + (f"  ({beside})" if beside else "")
+
+
+def stat_rows(changes: Iterable[FileChange]) -> Iterator[tuple[str, str, str, str]]:
+    """A row a file: path, lines, who, what is to be said of it."""
+    for change in changes:
+        state = () if change.state == "changed" else (change.state,)
+        yield change.path, line_counts(change), editor_names(change.members), "; ".join((*state, *change_notes(change)))
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def _edits(count: int) -> str:
+    return f"{count} edit{'' if count == 1 else 's'}"

@@ -1,0 +1,24 @@
+"""What `--agents` and `--plugin-dir` say, for a run and for a look.
+
+Knows the flags; what a definition may say is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from teamwright.config.agent_types.definition_files import parse_agents_flag
+from teamwright.ui.cli.run_location import RunLocation
+
+
+def parse_agents(where: RunLocation, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The definitions that `--agents` gave, as JSON or as `@FILE`. Raises UsageError."""
+    text = flags.get("agents")
+    return parse_agents_flag(text, where.cwd) if text is not None else {}
+
+
+def parse_plugin_dirs(where: RunLocation, flags: Mapping[str, Any]) -> tuple[Path, ...]:
+    """The directories that `--plugin-dir` named."""
+    return tuple(where.resolve(given) for given in flags.get("plugin_dir") or ())

@@ -1,1 +1,0 @@
-"""`teamwright agents`: the kinds of agents that there are here."""

@@ -1,0 +1,87 @@
+"""`teamwright check`: every asset of this directory, and what becomes of it. Exit 1 when one is broken."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import click
+
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.agent_flags import parse_agents, parse_plugin_dirs
+from teamwright.ui.cli.flags import agent_flags
+from teamwright.ui.cli.output import WIDTH, display_width, json_flag, one_line, pad, say, say_json
+from teamwright.ui.cli.run_location import run_location
+from teamwright.views.asset_check.asset import GROUPS, Asset, display_path
+from teamwright.views.asset_check.asset_list import Assets, list_assets
+from teamwright.views.asset_check.check_subject import AssetQuery
+
+STATE_WIDTH = 12
+"""Columns of the state, and of what goes on in a further line."""
+
+
+@click.command(params=agent_flags())
+@json_flag
+@click.pass_context
+def check(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
+    """Every file here that a run looks at: used, ignored and why, waiting for trust, or broken with its line.
+
+    Instructions, settings, agents, skills, commands, hooks, MCP servers, the team file. Runs nothing, contacts nobody.
+    """
+    place = run_location(ctx)
+    given = parse_agents(place, flags)
+    asked = AssetQuery(
+        resolve_home(place.home), place.cwd, os.environ, place.settings, given, parse_plugin_dirs(place, flags)
+    )
+    found = list_assets(asked)
+    if as_json:
+        counts = found.counts
+        head = {"ok": not counts["broken"], "root": found.root, "trusted": found.trusted, "counts": counts}
+        say_json({**head, "assets": found.assets})
+    else:
+        _show(found, Path(os.path.realpath(place.cwd)))
+    return 1 if found.counts["broken"] else 0
+
+
+def _show(found: Assets, cwd: Path) -> None:
+    for group in GROUPS:
+        mine = [asset for asset in found.assets if asset.group == group]
+        if mine:
+            say(group)
+        for asset in mine:
+            _line(asset, cwd)
+    if found.assets:
+        say()
+    counts = found.counts
+    say(
+        ", ".join(
+            f"{count} {state}" if state != "needs trust" else _waiting_text(count) for state, count in counts.items()
+        )
+    )
+    if counts["needs trust"]:
+        say("What waits takes effect after: teamwright trust")
+
+
+def _waiting_text(count: int) -> str:
+    return f"{count} {'needs' if count == 1 else 'need'} trust"
+
+
+def _line(asset: Asset, cwd: Path) -> None:
+    """State, file and line, name, why: on one line where they fit; else what is too long goes on below, never cut."""
+    where = display_path(asset.file, cwd) if asset.file.startswith("/") else asset.file
+    where += f":{asset.line}" if asset.line else ""
+    name = "" if where.split(":")[0].endswith(asset.name) else one_line(asset.name)
+    why = one_line(asset.why.replace(f"{cwd}{os.sep}", "").replace(f"{Path.home()}{os.sep}", "~/"))
+    what = f"{name} {why}" if why.startswith("is ") else ": ".join(part for part in (name, why) if part)
+    head = f"  {pad(asset.state, STATE_WIDTH)} {one_line(where)}"
+    if not what:
+        say(head)
+    elif display_width(head) + 2 + display_width(what) <= WIDTH:
+        say(f"{head}  {what}")
+    else:
+        say(head)
+        indent = " " * (STATE_WIDTH + 5)
+        for part in textwrap.wrap(what, WIDTH - len(indent), break_on_hyphens=False):
+            say(indent + part)

@@ -1,0 +1,88 @@
+"""The commands by name: where each lives, and its line of help.
+
+`--help` is made from this table alone, so that no command's module loads before it is called. Imports nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class CommandRow(NamedTuple):
+    """One command: `module:function`, the section of the help it stands in, one line for the list."""
+
+    target: str
+    section: str
+    help: str
+
+
+WORK, LOOK, SET_UP = "Work", "Look", "Set up"
+
+COMMANDS: dict[str, CommandRow] = {
+    "demo": CommandRow(
+        "teamwright.ui.demo.demo_command:demo", WORK, "A team reads this repository and reports; needs no model."
+    ),
+    "resume": CommandRow("teamwright.ui.cli.resume:resume", WORK, "Continue a team and its members, or a session."),
+    "send": CommandRow("teamwright.ui.cli.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
+    "stop": CommandRow("teamwright.ui.cli.stop:stop", WORK, "End a member, or a team, which can be resumed."),
+    "undo": CommandRow("teamwright.ui.cli.undo:undo", WORK, "Take back the edits of the last prompt, file by file."),
+    "requests": CommandRow(
+        "teamwright.ui.cli.requests:requests", WORK, "What waits for you; `allow` and `deny` answer it."
+    ),
+    "sessions": CommandRow(
+        "teamwright.ui.cli.sessions:sessions", LOOK, "Sessions of this directory; `rm` removes one."
+    ),
+    "status": CommandRow(
+        "teamwright.ui.cli.status:status", LOOK, "Who does what, what is open, what it cost; --watch."
+    ),
+    "audit": CommandRow("teamwright.ui.cli.audit:audit", LOOK, "What of a team is lost, doubled or left behind."),
+    "teams": CommandRow(
+        "teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `show`, `adopt` and `rm` for one of them."
+    ),
+    "tasks": CommandRow("teamwright.ui.cli.tasks:tasks", LOOK, "The task list of a team."),
+    "inbox": CommandRow(
+        "teamwright.ui.cli.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."
+    ),
+    "log": CommandRow("teamwright.ui.cli.log:log", LOOK, "What happened in a team or a session."),
+    "cost": CommandRow("teamwright.ui.cli.cost:cost", LOOK, "What a team used: by member, task and model; --since."),
+    "diff": CommandRow("teamwright.ui.cli.diff:diff", LOOK, "What changed in files, and which member did it; --stat."),
+    "agents": CommandRow(
+        "teamwright.ui.cli.agents:agents",
+        LOOK,
+        "Agent types: source, tools, model, description; `show` for one.",
+    ),
+    "permissions": CommandRow(
+        "teamwright.ui.cli.permission_check:permissions",
+        LOOK,
+        "Rules in force and their files; `check 'CALL'`: a verdict.",
+    ),
+    "doctor": CommandRow("teamwright.ui.cli.doctor:doctor", SET_UP, "What is found, which model is used, and why."),
+    "models": CommandRow("teamwright.ui.cli.models:models", SET_UP, "Providers, aliases, prices, what is listed."),
+    "check": CommandRow(
+        "teamwright.ui.cli.check:check", SET_UP, "Every asset here: used, ignored, broken, with file and line."
+    ),
+    "config": CommandRow("teamwright.ui.cli.config:config", SET_UP, "Settings, each with its file; `set` changes one."),
+    "trust": CommandRow("teamwright.ui.cli.trust:trust", SET_UP, "Whether this repository's entries may take effect."),
+    "completion": CommandRow(
+        "teamwright.ui.cli.completion.completer:completion",
+        SET_UP,
+        "The script that lets a shell complete our commands.",
+    ),
+    "help": CommandRow("teamwright.ui.cli.about:help_command", SET_UP, "This help, or the help of one command."),
+    "version": CommandRow("teamwright.ui.cli.about:version_command", SET_UP, "Print the version."),
+}
+
+_KEYS = ("there is no login: the key of a model service comes from the environment", "teamwright doctor")
+_SESSION = ("no session is open here: /quit leaves one", "teamwright status")
+_UPDATE = ("the program does not update itself: use the tool that installed it", "teamwright version")
+
+ABSENT: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("login", "logout", "auth", "setup-token"), _KEYS),
+    **dict.fromkeys(("exit", "quit"), _SESSION),
+    **dict.fromkeys(("update", "upgrade", "install", "uninstall"), _UPDATE),
+    "mcp": ("MCP servers are entries of .mcp.json or of --mcp-config", "teamwright check"),
+    "plugin": ("a plugin is a directory that --plugin-dir names", "teamwright check"),
+    "init": ("no set-up is needed: instructions are in AGENTS.md, settings in files", "teamwright check"),
+    "setup": ("no set-up is needed: doctor shows what is found", "teamwright doctor"),
+}
+"""Commands of similar programs that this one does not have: the reason, and the command that helps instead."""

@@ -1,0 +1,340 @@
+"""How each shell asks and is answered: click's classes for a shell, over the commands as data.
+
+The script of a shell hands over the line up to the cursor; the answer is a word a line, with its kind before it and,
+where the shell shows it, what is said of it behind it. Whatever goes wrong, nothing is printed. Knows `command_shape`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
+
+from teamwright.ui.cli.command_table import COMMANDS
+from teamwright.ui.cli.completion.command_shape import Complete, Shape, build_command, read_shapes
+from teamwright.ui.cli.flags import FORMATS, PERMISSION_MODES, to_kebab
+from teamwright.ui.cli.root import WORDS_KEY, Root
+
+Items: TypeAlias = "list[CompletionItem[str]]"
+Suggestion: TypeAlias = "tuple[str, str]"
+"""A word and what is said of it; nothing need be said."""
+
+
+class WordContext(NamedTuple):
+    """Where names are looked up, by the flags of the place that stand before the word."""
+
+    cwd: Path
+    home: Any
+    words: Sequence[str]
+    """All whole words before."""
+
+
+WordSource: TypeAlias = Callable[[WordContext], "Iterator[Suggestion] | list[Suggestion]"]
+
+FILES, DIRS = "file", "dir"
+"""Words that the shell itself completes."""
+
+SHELL_NAMES = ("bash", "zsh", "fish")
+
+
+def _fixed_words(*texts: str) -> WordSource:
+    return lambda _where: [(text, "") for text in texts]
+
+
+def _teams(context: WordContext) -> Iterator[Suggestion]:
+    return ((team.name, "team") for team in _names_module().teams(context.home))
+
+
+def _addresses(context: WordContext) -> Iterator[Suggestion]:
+    for team in _names_module().teams(context.home):
+        yield from ((f"{member}@{team.name}", "") for member in team.members)
+
+
+def _members(context: WordContext) -> Iterator[Suggestion]:
+    """Members of the team that was named, else of every team."""
+    known = list(_names_module().teams(context.home))
+    named = [team for team in known if team.name in context.words]
+    for team in named or known:
+        yield from ((member, team.name) for member in team.members)
+
+
+def _sessions(context: WordContext) -> list[Suggestion]:
+    return _names_module().sessions(context.home, context.cwd)
+
+
+def _requests(context: WordContext) -> Iterator[Suggestion]:
+    return _names_module().requests(context.home)
+
+
+def _task_lists(context: WordContext) -> Iterator[Suggestion]:
+    return ((name, "task list") for name in _names_module().task_lists(context.home))
+
+
+def _settings(_context: WordContext) -> list[Suggestion]:
+    return _tables_module().setting_names()
+
+
+def _combine(first: WordSource, second: WordSource) -> WordSource:
+    return lambda where: chain(first(where), second(where))
+
+
+def _names_module() -> Any:
+    from teamwright.views import names_on_disk
+
+    return names_on_disk
+
+
+def _tables_module() -> Any:
+    from teamwright.views import completion_values
+
+    return completion_values
+
+
+BY_COMMAND: dict[tuple[str, str], WordSource] = {
+    ("teams show", "name"): _teams,
+    ("teams rm", "name"): _teams,
+    ("sessions rm", "name"): _sessions,
+    ("teams adopt", "name"): _teams,
+    ("tasks", "team"): _combine(_teams, _task_lists),
+    ("requests allow", "id"): _requests,
+    ("requests deny", "id"): _requests,
+    ("agents show", "name"): lambda where: _tables_module().agent_type_names(where.home, where.cwd),
+    ("models", "provider"): lambda where: _tables_module().provider_names(where.home),
+    ("permissions check", "member"): _combine(_teams, _addresses),
+    ("completion", "shell"): _fixed_words(*SHELL_NAMES),
+    ("config get", "key"): _settings,
+    ("config set", "key"): _settings,
+    ("config set", "value"): lambda where: _tables_module().setting_values(where.home, where.words[-1]),
+    ("config unset", "key"): _settings,
+}
+BY_NAME: dict[str, WordSource] = {
+    "model": lambda where: _tables_module().model_names(where.home),
+    "effort": lambda _where: _tables_module().effort_levels(),
+    "permission_mode": _fixed_words(*PERMISSION_MODES),
+    "mode": _fixed_words(*PERMISSION_MODES),
+    "plan_approval": _fixed_words("lead", "human", "auto"),
+    "backend": lambda where: _tables_module().backend_names(where.home),
+    "task_list": _task_lists,
+    "resume": _combine(_teams, _sessions),
+    "member": _members,
+    "output_format": _fixed_words(*FORMATS),
+    "always": _fixed_words("session", "local", "project", "user"),
+}
+BY_VALUE: dict[str, WordSource] = {
+    "TEAM": _teams,
+    "NAME@TEAM": _addresses,
+    "TEAM or NAME@TEAM": _combine(_teams, _addresses),
+    "TEAM or SESSION": _combine(_teams, _sessions),
+    "SESSION or TEAM": _combine(_teams, _sessions),
+}
+SHELL_VALUES = {"DIR": DIRS, "FILE": FILES, "PATH": FILES}
+"""What values are called that the shell completes itself."""
+
+
+def complete_value(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """What may stand in the place of a parameter: the words that begin so."""
+    value = (param.metavar or "").strip("[]")
+    if value in SHELL_VALUES:
+        return [CompletionItem(incomplete, type=SHELL_VALUES[value])]
+    path = ctx.command_path.partition(" ")[2]
+    kind: object = param.type
+    choices = cast("click.Choice[str]", kind).choices if isinstance(kind, click.Choice) else ()
+    row = BY_COMMAND.get((path, param.name or "")) or BY_NAME.get(param.name or "") or BY_VALUE.get(value)
+    source = _fixed_words(*map(str, choices)) if choices else row
+    if source is None:
+        return [CompletionItem(incomplete, type=FILES)] if value == "JSON" else []
+    words = dict[str, str]()
+    for word, about in source(_word_context(ctx)):
+        if word.startswith(incomplete) and word.isprintable():
+            words.setdefault(word, about if about.isprintable() else "")
+    return [CompletionItem(word, help=about or None) for word, about in words.items()]
+
+
+def _word_context(ctx: click.Context) -> WordContext:
+    said: dict[str, Any] = {}
+    at: click.Context | None = ctx
+    while at is not None:
+        said = {**{name: value for name, value in at.params.items() if value}, **said}
+        at = at.parent
+    cwd = Path(os.path.normpath(Path.cwd() / os.path.expanduser(str(said.get("cwd") or ""))))
+    home = said.get("home")
+    return WordContext(
+        cwd, _tables_module().home_named(str(home) if home else None), cast("Sequence[str]", ctx.obj or ())
+    )
+
+
+def complete_command(incomplete: str) -> Items:
+    """The commands that begin so, with their lines of help."""
+    return [CompletionItem(name, help=row.help) for name, row in COMMANDS.items() if name.startswith(incomplete)]
+
+
+PROGRAM = "teamwright"
+
+SHELL_VARIABLE, LINE_VARIABLE, WORD_VARIABLE = "_TEAMWRIGHT_COMPLETE", "_TEAMWRIGHT_LINE", "_TEAMWRIGHT_WORD"
+"""Variables of a question: the shell, the line up to the cursor, and for bash the part that it will replace."""
+
+
+class ParsingRoot(Root):
+    """The root over commands that only parse."""
+
+    def __init__(self, shapes: dict[str, Shape], complete: Complete) -> None:
+        self._shapes, self._complete = shapes, complete
+        made = build_command(PROGRAM, shapes[PROGRAM], complete)
+        settings = {**made.context_settings, "allow_interspersed_args": False}
+        super().__init__(PROGRAM, params=made.params, invoke_without_command=True, context_settings=settings)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command's shape; a real one only where no shape was written."""
+        shape = self._shapes.get(cmd_name)
+        if shape is None:
+            return super().get_command(ctx, cmd_name)
+        return build_command(cmd_name, shape, self._complete, hidden_options=_location_options())
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Flags behind a dash; else commands, where no prompt was begun."""
+        if incomplete[:1] == "-":
+            return click.Command.shell_complete(self, ctx, incomplete)
+        prompt = ctx.meta.get(WORDS_KEY) or ctx.params.get("headless")
+        return [] if prompt else complete_command(incomplete)
+
+
+def _location_options() -> tuple[click.Option, ...]:
+    """Where to look for names_on_disk, understood behind a command too."""
+    rows = (["cwd", "-C"], ["home", "--home"], ["settings", "--settings"])
+    return (
+        *(
+            click.Option(row, hidden=True, shell_complete=complete_value, metavar=_LOCATION_METAVARS[row[0]])
+            for row in rows
+        ),
+        _DEBUG,
+    )
+
+
+_LOCATION_METAVARS = {"cwd": "DIR", "home": "DIR", "settings": "FILE"}
+_DEBUG = click.Option(["--debug"], is_flag=True, hidden=True)
+
+
+class _Shell(ShellComplete):
+    """What the shells have in common. `source` is the file beside this one."""
+
+    source_template: ClassVar[str] = ""
+
+    def __init__(self) -> None:
+        super().__init__(ParsingRoot(read_shapes(), complete_value), {}, PROGRAM, SHELL_VARIABLE)
+
+    def source(self) -> str:
+        """The script for the shell."""
+        return shell_script(self.name)
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The whole words before the cursor and the one that is being typed."""
+        line = os.environ.get(LINE_VARIABLE, "")
+        words = split_arg_string(line)
+        complete = not line or (line[-1].isspace() and not line.endswith("\\ ") and not _is_inside_quotes(line))
+        last = "" if complete or len(words) < 2 else words.pop()
+        return [_to_kebab_flag(word) for word in words[1:]], last
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        """The words that fit, in the spelling that was begun."""
+        self.ctx_args["obj"] = args
+        name, equals, value = incomplete.partition("=")
+        if equals and name.startswith("--"):
+            found = super().get_completions([*args, to_kebab(name)], value)
+            return [_replace_value(item, f"{name}={item.value}") for item in found]
+        found = super().get_completions(args, _to_kebab_flag(incomplete))
+        if incomplete.startswith("--") and _to_kebab_flag(incomplete) != incomplete:
+            return [_replace_value(item, _to_camel_flag(item.value)) for item in found]
+        return found
+
+    def format_completion(self, item: CompletionItem[Any]) -> str:
+        """A line: the kind, the word, what is said of it."""
+        kind = "open" if item.type == "plain" and item.value.endswith("/") else "word" if item.type == "plain" else ""
+        return "\t".join([kind or item.type, item.value, *([item.help] if item.help else [])])
+
+
+class BashCompletion(_Shell):
+    """bash replaces only what stands behind its own word breaks (`=`, `:`, `@`); it shows nothing beside a word."""
+
+    name = "bash"
+
+    def format_completion(self, item: CompletionItem[Any]) -> str:
+        """A line with the part of the word that bash will put into the line."""
+        typed, rest = self.get_completion_args()[1], os.environ.get(WORD_VARIABLE, "")
+        kept = len(typed) - len(rest) if typed.endswith(rest) else 0
+        if item.type == "plain" and not _is_inside_quotes(os.environ.get(LINE_VARIABLE, "")):
+            return super().format_completion(CompletionItem(_BASH_SPECIAL.sub(r"\\\g<0>", item.value[kept:])))
+        return super().format_completion(CompletionItem(item.value[kept:] if item.type == "plain" else "", item.type))
+
+
+class ZshCompletion(_Shell):
+    """zsh quotes by itself, and shows what is said of a word."""
+
+    name = "zsh"
+
+
+class FishCompletion(_Shell):
+    """fish does so too."""
+
+    name = "fish"
+
+
+SHELLS: dict[str, type[_Shell]] = {"bash": BashCompletion, "zsh": ZshCompletion, "fish": FishCompletion}
+
+
+_BASH_SPECIAL = re.compile(r"[^\w@%+=:,./~-]")
+"""What bash would take for something else than itself."""
+
+
+def shell_script(shell: str) -> str:
+    """The script for a shell, to be read by it."""
+    return Path(__file__).with_name(f"script.{shell}").read_text("utf-8")
+
+
+def print_completions(shell: str) -> int:
+    """Print the words that fit. Always 0, and nothing at all when something is wrong."""
+    try:
+        text = SHELLS[shell]().complete()
+        sys.stdout.write(text + "\n" if text else "")
+        sys.stdout.flush()
+    except (Exception, SystemExit):
+        return 0
+    return 0
+
+
+def _replace_value(item: CompletionItem[str], value: str) -> CompletionItem[str]:
+    return CompletionItem(value, item.type, item.help) if item.type == "plain" else item
+
+
+def _to_kebab_flag(word: str) -> str:
+    """A long flag in the spelling of our own."""
+    name, equals, value = word.partition("=")
+    return to_kebab(name) + equals + value if word.startswith("--") else word
+
+
+def _to_camel_flag(flag: str) -> str:
+    first, *others = flag.removeprefix("--").split("-")
+    return "--" + first + "".join(part.capitalize() for part in others)
+
+
+def _is_inside_quotes(line: str) -> bool:
+    """Whether the line ends inside quotes."""
+    quote = ""
+    for place, char in enumerate(line):
+        if char in "'\"" and quote in ("", char) and (place == 0 or line[place - 1] != "\\" or quote == "'"):
+            quote = "" if quote else char
+    return bool(quote)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(SHELLS)), metavar="SHELL")
+def completion(shell: str) -> int:
+    """Print the completion script for bash, zsh or fish. A line in the shell's own file reads it at each start."""
+    sys.stdout.write(shell_script(shell))
+    return 0

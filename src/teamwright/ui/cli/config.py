@@ -1,0 +1,174 @@
+"""`teamwright config`: settings with the file of each, one of them changed, where they lie, what they may be.
+
+Knows views; reads and writes through `app`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from teamwright.config.edit_settings import SettingChange, SettingTarget, Target, set_value, unset_value
+from teamwright.config.setting_values import DEFAULT, SettingsQuery, SettingValue, files, values, values_of
+from teamwright.config.settings_schema import json_schema
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.output import WIDTH, cut, json_flag, one_line, pad, say, say_json
+from teamwright.ui.cli.run_location import run_location
+
+USED_MOST = 5
+"""Values of a list that `set` prints."""
+
+KEY_WIDTH = 30
+"""Columns of a key in the list."""
+
+
+@click.group()
+def config() -> None:
+    """Settings: each with the file it comes from. Changes your own, or this repository's; never the other product's."""
+
+
+@config.command("list")
+@click.option("--all", "every", is_flag=True, help="Also keys that are not set, with their defaults.")
+@json_flag
+@click.pass_context
+def list_command(ctx: click.Context, /, every: bool, as_json: bool) -> int:
+    """Every value that holds here, and its file. Secrets are masked."""
+    found = values(_query(ctx), defaults=every)
+    if as_json:
+        say_json(found)
+        return 0
+    held = [value for value in found if value.state == "used" and value.key]
+    for file in dict.fromkeys(value.file for value in sorted(held, key=lambda value: value.file == DEFAULT)):
+        say(one_line(file) if file != DEFAULT else "defaults")
+        for value in held:
+            if value.file == file:
+                say(_line(value))
+    if not held:
+        say("No file sets anything here. Every key with its default: teamwright config list --all")
+    left = sum(value.state != "used" for value in found)
+    if left:
+        say()
+        verb = "value has" if left == 1 else "values have"
+        say(f"{left} more {verb} no effect; which, and why: teamwright check")
+    return 0
+
+
+@config.command("get")
+@click.argument("key")
+@json_flag
+@click.pass_context
+def get_command(ctx: click.Context, /, key: str, as_json: bool) -> int:
+    """The value of KEY that holds here: a line for each, where there are several. Without one: its default."""
+    found = values_of(_query(ctx), key)
+    if as_json:
+        say_json(found)
+        return 0
+    for value in found:
+        if value.file == DEFAULT and value.value is None:
+            continue
+        name = f"{value.name}=" if value.name and value.name != value.value else ""
+        say(one_line(f"{name}{_shown_value(value.value)}"))
+    return 0
+
+
+def _target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for flag, text in (
+        ("--local", "This checkout's file, .teamwright/settings.local.json, kept out of git."),
+        ("--project", "This repository's file, .teamwright/settings.json."),
+        ("--user", "Your own file, settings.json in the home; so it is without a flag."),
+    ):
+        command = click.option(flag, is_flag=True, help=text)(command)
+    return command
+
+
+@config.command("set")
+@click.argument("key")
+@click.argument("value")
+@_target_options
+@click.pass_context
+def set_command(ctx: click.Context, /, key: str, value: str, **targets: bool) -> int:
+    """Set KEY to VALUE: true, 3, a text, or JSON. `env.NAME` sets one variable. Checked before it is written."""
+    _say_result(set_value(_target_change(ctx, targets), key, value), "was so already; nothing was changed")
+    _say_used(_query(ctx), key)
+    return 0
+
+
+def _say_used(asked: SettingsQuery, key: str) -> None:
+    """Print the value that a run here uses now, and the file that says it: a nearer file may say another one."""
+    try:
+        found = values_of(asked, key)
+    except TeamwrightError as problem:
+        say(f"The value in use here cannot be read: {one_line(problem.what)}")
+        return
+    for value in found[:USED_MOST]:
+        name = f" {value.name}" if value.name and value.name != value.value else ""
+        say(cut(one_line(f"used here: {value.key}{name} = {_shown_value(value.value)} ({value.file})"), 4 * WIDTH))
+
+
+@config.command("unset")
+@click.argument("key")
+@_target_options
+@click.pass_context
+def unset_command(ctx: click.Context, /, key: str, **targets: bool) -> int:
+    """Take KEY out of a file; whatever is farther holds then, or its default."""
+    _say_result(unset_value(_target_change(ctx, targets), key), "was not set there; nothing was changed")
+    return 0
+
+
+@config.command("path")
+@json_flag
+@click.pass_context
+def path_command(ctx: click.Context, /, as_json: bool) -> int:
+    """The settings files that are looked at here, the farthest first: of single values the last holds."""
+    found = files(_query(ctx))
+    if as_json:
+        say_json(found)
+        return 0
+    for view in found:
+        say(f"{'  ' if view.exists else '- '}{one_line(view.file)}")
+        say(f"    {view.owner}{'' if view.exists else '; not there'}")
+    return 0
+
+
+@config.command("schema")
+def schema_command() -> int:
+    """The JSON Schema of a settings file, for editors."""
+    say_json(json_schema())
+    return 0
+
+
+def _query(ctx: click.Context) -> SettingsQuery:
+    place = run_location(ctx)
+    return SettingsQuery(resolve_home(place.home), place.cwd, place.settings)
+
+
+def _target_change(ctx: click.Context, targets: dict[str, bool]) -> SettingTarget:
+    named: list[Target] = [target for target in ("user", "project", "local") if targets[target]]
+    if len(named) > 1:
+        raise UsageError("usage", "--user, --project and --local exclude each other", note="nothing was changed")
+    place = run_location(ctx)
+    return SettingTarget(resolve_home(place.home), place.cwd, named[0] if named else "user")
+
+
+def _say_result(done: SettingChange, otherwise: str) -> None:
+    if not done.changed:
+        say(f"{one_line(done.key)} {otherwise}: {one_line(done.file)}")
+        return
+    say(f"{one_line(done.key)} was changed in {one_line(done.file)}")
+    if done.waits:
+        say("It takes effect once this repository is trusted: teamwright trust")
+
+
+def _shown_value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _line(value: SettingValue) -> str:
+    """Key and value on one line; what is longer than the line is cut, and is whole in the JSON."""
+    plain = value.name and value.name == value.value
+    key = value.key if plain or not value.name else f"{value.key} {value.name}"
+    return cut(f"  {pad(one_line(key), KEY_WIDTH)}  {one_line(_shown_value(value.value))}".rstrip(), WIDTH)

@@ -1,0 +1,78 @@
+"""`teamwright diff`: what a session changed in files, and which member did it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+
+import click
+
+from teamwright.edit_history.history_location import find_history
+from teamwright.edit_history.queries import SessionChanges, edit_of_call, session_changes
+from teamwright.protocol.errors import UsageError
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.change_text import ChangeTotals, StyledLine, change_lines, stat_rows, summary_notes
+from teamwright.ui.cli.output import clean, format_iso, json_flag, say, say_json, say_painted, say_table
+from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.terminal.paint import make_paint
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[SESSION or TEAM]")
+@click.option("--member", metavar="NAME", help="Only this member's edits, with those of its sub-agents.")
+@click.option("--call", "call_id", metavar="ID", help="Only what one tool call changed, e.g. c7.")
+@click.option("--stat", is_flag=True, help="A line a file.")
+@json_flag
+@click.pass_context
+def diff(ctx: click.Context, /, name: str | None, member: str | None, call_id: str | None, **how: bool) -> int:
+    """What a session changed since it began, and which member did it. The newest session here by default.
+
+    Shell commands are not covered: `git diff` has what they changed too.
+    """
+    if call_id is not None and (member is not None or how["stat"]):
+        raise UsageError("usage", "--call goes with --json alone", note="nothing was shown")
+    place = run_location(ctx)
+    where = find_history(resolve_home(place.home), place.cwd, name)
+    if call_id is not None:
+        change = edit_of_call(where, call_id)
+        say_json(change) if how["as_json"] else _print(change_lines(change))
+        return 0
+    found = session_changes(where, member)
+    if how["as_json"]:
+        _say_json(found, stat=how["stat"])
+    else:
+        _show(found, stat=how["stat"])
+    return 0
+
+
+def _say_json(found: SessionChanges, *, stat: bool) -> None:
+    files = [replace(change, diff="") if stat else change for change in found.files]
+    where = found.place
+    about = {"session": where.session, "team": where.team, "cwd": where.cwd, "member": found.member}
+    say_json({**about, "files": files, "again": found.again, "cut_off": found.cut_off, "damaged": found.damaged})
+
+
+def _show(found: SessionChanges, *, stat: bool) -> None:
+    sums = ChangeTotals()
+    files = (sums.add(change) for change in found.files)
+    if stat:
+        if rows := list(stat_rows(files)):
+            say_table(("file", "lines", "who", ""), rows)
+            say()
+    else:
+        for change in files:
+            _print(change_lines(change))
+            say()
+    whose = f"{clean(found.member)} in " if found.member else ""
+    say(clean(str(sums)) if sums.files else f"Nothing is changed by {whose}session {found.place.session[:8]}.")
+    for line in summary_notes(found.again, format_iso(found.cut_off) if found.cut_off else "", found.damaged):
+        say(clean(line))
+
+
+def _print(lines: Iterable[StyledLine]) -> None:
+    """Lines in their colours, where there are any."""
+    paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
+    for style, text in lines:
+        say_painted(paint(style, clean(text)))

@@ -1,0 +1,44 @@
+"""`teamwright inbox NAME@TEAM`: a member's mail. Looking marks nothing as read."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import parse_agent_id
+from teamwright.teams.status.team_views import MailView, find_team, mail_views
+from teamwright.ui.cli.output import WIDTH, clean, cut, format_iso, json_flag, one_line, say, say_json
+from teamwright.ui.cli.run_location import open_home, run_location
+
+
+@click.command()
+@click.argument("address", metavar="NAME@TEAM")
+@click.option("--unread", "only_unread", is_flag=True, help="Only what was not read yet.")
+@json_flag
+@click.pass_context
+def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool) -> int:
+    """The mail of a member, the oldest first. `lead@TEAM` is the lead. Nothing is marked as read."""
+    name, team = parse_agent_id(address)
+    if not name or not team:
+        raise UsageError("usage", f"{address!r} is no address", do=["teamwright inbox lead@TEAM", "teamwright teams"])
+    view = find_team(open_home(run_location(ctx), team), team, archived=True)
+    mail = [one for one in mail_views(view, name) if not (only_unread and one.read)]
+    if as_json:
+        say_json(mail)
+        return 0
+    if not mail:
+        say("No mail." if not only_unread else "No unread mail.")
+    for one in mail:
+        _show(one)
+    return 0
+
+
+def _show(mail: MailView) -> None:
+    head = (format_iso(mail.timestamp), mail.sender, "" if mail.read else "unread", mail.kind)
+    say(cut("  ".join(one_line(part) for part in head if part), WIDTH))
+    for line in clean(mail.text).splitlines():
+        for part in textwrap.wrap(line, WIDTH - 4) or [""]:
+            say(f"    {part}".rstrip())
+    say()

@@ -1,1 +1,0 @@
-"""Commands that tell what was: what happened, and what it cost."""

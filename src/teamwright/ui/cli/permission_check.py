@@ -1,0 +1,79 @@
+"""`teamwright permissions`: the rules in force; `permissions check CALL`: the verdict on a call, and its reason.
+
+Knows what a check found; decides nothing.
+"""
+
+from __future__ import annotations
+
+import click
+
+from teamwright.protocol.errors import UsageError
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.output import json_flag, one_line, say, say_facts, say_json, say_table
+from teamwright.ui.cli.permission_rules import show_rules
+from teamwright.ui.cli.run_location import run_location
+from teamwright.views.permission_check import CallerDescription, CallVerdict, PartVerdict, check_call
+from teamwright.views.permission_rules import rules_view
+
+
+@click.group(invoke_without_command=True)
+@json_flag
+@click.pass_context
+def permissions(ctx: click.Context, /, as_json: bool) -> int:
+    """Rules in force with the file of each, the mode, the directories, and how to change them."""
+    if ctx.invoked_subcommand is not None:
+        if as_json:
+            raise UsageError("usage", "--json is written behind check", do=["teamwright permissions check … --json"])
+        return 0
+    place = run_location(ctx)
+    found = rules_view(resolve_home(place.home), place.cwd, place.settings)
+    if as_json:
+        say_json(found)
+    else:
+        show_rules(found, place.home)
+    return 0
+
+
+@permissions.command("check")
+@click.argument("call")
+@click.option("--member", metavar="NAME[@TEAM]", help="As that member of a team on disk would be judged.")
+@click.option("--mode", metavar="MODE", help="In this permission mode.")
+@json_flag
+@click.pass_context
+def check_command(ctx: click.Context, /, call: str, member: str | None, mode: str | None, as_json: bool) -> int:
+    """Would CALL run? `Bash(git push)`, `Edit(src/x.py)`, `Agent(Explore)`. Nothing is run, nobody is asked."""
+    if member is not None and mode is not None:
+        raise UsageError("usage", "--member and --mode exclude each other", note="nothing was run")
+    place = run_location(ctx)
+    found = check_call(call, CallerDescription(resolve_home(place.home), place.cwd, mode, member, place.settings))
+    if as_json:
+        say_json(found)
+    else:
+        _show(found)
+    return 0
+
+
+def _show(found: CallVerdict) -> None:
+    say(f"{found.verdict.upper()}  {one_line(found.call, 70)}")
+    say(one_line(found.reason))
+    say()
+    say_facts(
+        [
+            ("said by", one_line(found.rule)),
+            ("mode", f"{found.mode} ({one_line(found.mode_from)})"),
+            ("directory", one_line(found.cwd)),
+            ('"always"', f"would keep {one_line(found.always)}" if found.always else ""),
+            *(("may grant", one_line(words)) for words in found.grants),
+        ]
+    )
+    if len(found.parts) > 1:
+        say()
+        rows = [(one_line(part.what), part.verdict, one_line(part.rule)) for part in found.parts]
+        say_table(("part", "verdict", "said by"), rows)
+    if len(found.chain) > 1:
+        say()
+        say_table(("who", "mode", "verdict", "said by"), [_row(link) for link in found.chain])
+
+
+def _row(link: PartVerdict) -> tuple[str, str, str, str]:
+    return one_line(link.what), link.mode, link.verdict, one_line(link.rule)

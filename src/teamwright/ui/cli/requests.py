@@ -1,0 +1,353 @@
+"""`teamwright requests`: what waits for a person in any team or session of this user; `allow` and `deny` answer it.
+
+A request is shown as its own terminal shows it. Knows requests through `app`; what an answer does is decided where
+somebody asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, cast
+
+import click
+
+from teamwright.approvals import AnswerOutcome, OpenRequest, answer_request, match_requests, open_requests
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.values import dataclass
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.flags import parse_seconds
+from teamwright.ui.cli.output import format_age, json_flag, one_line, say, say_json, to_plain
+from teamwright.ui.cli.run_location import RunLocation, run_location
+from teamwright.ui.event_text import answer_command, answer_text, deny_command, display_name, request_subject
+from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.request_prompt import (
+    RULE_DESTINATIONS,
+    choose_options,
+    request_lines,
+    rule_update,
+    suggested_grants,
+)
+from teamwright.views.pending_requests import wait_for_request, waiting_requests
+
+UNCHANGED = "nothing was changed"
+
+MAX_INPUT = 10_000_000
+"""Bytes of `--input` that are read at most."""
+
+
+def to_event(request: OpenRequest) -> RequestOpened:
+    """The request as the surfaces of its own process see it."""
+    return RequestOpened(
+        member=request.asker,
+        at=request.opened_at,
+        request=request.id,
+        kind=request.kind,
+        tool=request.tool,
+        what=request.what,
+        rule=request.rule,
+        always=request.always,
+        input=request.input,
+        options=request.options,
+        owner=request.owner,
+        deadline=request.deadline,
+        suggestions=request.suggestions,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AllowFlags:
+    """What the flags of `allow` say."""
+
+    always: str | None
+    keys: tuple[str, ...]
+    source: str | None
+    answer: str | None
+
+    def answer_question(self, request: OpenRequest) -> RequestAnswer:
+        """The answer to a question. Raises UsageError without one, and for what only calls have."""
+        for flag, given in (("--always", self.always), ("--grant", self.keys), ("--input", self.source)):
+            if given:
+                raise _refused_error(f"{flag} is for calls, and this is a question", request)
+        if not (self.answer or "").strip():
+            options = ", ".join(f"{number} {one_line(label)}" for number, label in enumerate(request.options, 1))
+            raise _refused_error("a question needs an answer", request, [("options", options[:300])] if options else [])
+        return RequestAnswer(verdict="allow", text=choose_options(request.options, (self.answer or "").strip()))
+
+    def answer_call(self, where: RunLocation, request: OpenRequest) -> RequestAnswer:
+        """A yes to a call or a plan, with what is granted. Raises UsageError for what is not offered."""
+        if self.answer is not None:
+            raise _refused_error("--answer is for questions, and this is none", request)
+        if self.source is not None and request.kind != "permission":
+            raise _refused_error("--input is for calls, and this is none", request)
+        event = to_event(request)
+        offers = {offer.key: offer.update for offer in suggested_grants(event)}
+        for key in self.keys:
+            if key not in offers:
+                raise _refused_error(
+                    f"--grant {key!r} is not offered", request, [("offered", ", ".join(offers) or "none")]
+                )
+        updates = [offers[key] for key in dict.fromkeys(self.keys)]
+        if self.always is not None:
+            if not request.always or request.kind != "permission":
+                raise _refused_error("nothing could be kept for this one", request)
+            if self.always != "session":
+                updates.append(_stored_rule(request, event, self.always))
+        given = None if self.source is None else read_input(where, self.source)
+        return RequestAnswer(verdict="allow", always=self.always == "session", input=given, updates=tuple(updates))
+
+
+def read_input(where: RunLocation, source: str) -> Mapping[str, Any]:
+    """The JSON object in a file, or on stdin for `-`. Raises UsageError."""
+    try:
+        if source == "-":
+            content = sys.stdin.buffer.read(MAX_INPUT + 1)
+        else:
+            with open(where.resolve(source), "rb") as file:
+                content = file.read(MAX_INPUT + 1)
+        if len(content) > MAX_INPUT:
+            raise UsageError("usage", f"--input has more than {MAX_INPUT:,} bytes", note=UNCHANGED)
+        value: object = json.loads(content)
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+        raise UsageError("usage", f"--input {source!r} cannot be read: {why}", note=UNCHANGED) from problem
+    except (ValueError, RecursionError) as problem:
+        raise UsageError("usage", f"--input is not JSON: {one_line(str(problem), 100)}", note=UNCHANGED) from problem
+    if not isinstance(value, dict):
+        raise UsageError(
+            "usage", "--input is not a JSON object", do=['{"command": "git push --dry-run"}'], note=UNCHANGED
+        )
+    return cast("dict[str, Any]", value)
+
+
+def find_open_request(root: str | None, id: str) -> OpenRequest | None:
+    """The open request that is meant, to know its kind and what it offers. Raises UsageError when there are several."""
+    found = match_requests(resolve_home(root), id)
+    if len(found) > 1:
+        raise _ambiguous_error(id, [one.id for one in found])
+    return found[0] if found else None
+
+
+def _stored_rule(request: OpenRequest, event: RequestOpened, always: str) -> Mapping[str, Any]:
+    if always not in RULE_DESTINATIONS:
+        close = nearest(always, RULE_DESTINATIONS)
+        do = [f"did you mean {close}?"] if close else [f"--always {place}" for place in RULE_DESTINATIONS]
+        raise UsageError("usage", f"--always {always!r} is no place", do=do, note=UNCHANGED)
+    update = rule_update(event, always)
+    if update is None:
+        raise _refused_error("the rule can be kept for its session only", request)
+    return update
+
+
+def submit_answer(root: str | None, id: str, answer: RequestAnswer) -> OpenRequest:
+    """Answer it; the request that is answered now. Raises TeamwrightError when the answer does not count."""
+    outcome = answer_request(resolve_home(root), id, answer)
+    if not outcome.counts or outcome.request is None:
+        raise _rejected_error(id, outcome)
+    return outcome.request
+
+
+def request_summary(request: OpenRequest) -> str:
+    """Who asks for what, on one line."""
+    return f"{one_line(display_name(request.asker))}: {request_subject(request.kind, request.tool, request.what)}"
+
+
+def _rejected_error(id: str, outcome: AnswerOutcome) -> TeamwrightError:
+    """Why an answer did not count."""
+    request = outcome.request
+    if outcome.kind == "several":
+        return _ambiguous_error(id, outcome.near)
+    if outcome.kind == "unknown":
+        shown = one_line(id, 80)
+        return UsageError(
+            "unknown-request",
+            f'no request "{shown}" waits for an answer',
+            do=[f"did you mean {outcome.near[0]}?"] if outcome.near else ["teamwright requests"],
+            note=UNCHANGED,
+        )
+    asked = [("it asked", one_line(request_summary(request), 200))] if request is not None else []
+    name, do = request.id if request is not None else one_line(id, 80), list[str]()
+    if outcome.kind == "gone":
+        what = f"{name} is no longer open: the process that asked is gone"
+        do = [request.resume] if request is not None else []
+    elif outcome.kind == "expired":
+        what = f"the time of {name} was up before, and it was denied"
+    else:
+        said = answer_text(RequestClosed(member="", request=name, verdict=outcome.verdict, by=outcome.by))
+        what = f"{name} was answered before: {said}" + (f" ({one_line(outcome.text, 100)})" if outcome.text else "")
+    return TeamwrightError("request-closed", what, looked_at=asked, do=do, note="your answer changed nothing")
+
+
+def _ambiguous_error(id: str, ids: Sequence[str]) -> UsageError:
+    known = ", ".join(ids[:4]) + (" …" if len(ids) > 4 else "")
+    return UsageError(
+        "usage", f"{len(ids)} requests begin with {one_line(id, 40)!r}", looked_at=[("open", known)], note=UNCHANGED
+    )
+
+
+def _refused_error(what: str, request: OpenRequest, facts: Sequence[tuple[str, str]] = ()) -> UsageError:
+    asked = ("it asks", one_line(request_summary(request), 200))
+    return UsageError("usage", what, looked_at=[asked, *facts], do=["teamwright requests"], note=UNCHANGED)
+
+
+ANSWER_COMMANDS = frozenset({"allow", "deny"})
+"""The commands below this one."""
+
+
+class _OptionalWait(click.Group):
+    """A group whose `--wait` may stand without a number."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See click: a time may follow, a command is none."""
+        return super().parse_args(
+            ctx, _join_value(args, "--wait", lambda word: word[0] != "-" and word not in ANSWER_COMMANDS, "")
+        )
+
+
+class _OptionalDestination(click.Command):
+    """A command whose `--always` may stand without a place: what follows it is the request's id then."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See click: a place may follow, an id is none."""
+        return super().parse_args(ctx, _join_value(args, "--always", RULE_DESTINATIONS.__contains__, "session"))
+
+
+@click.group(cls=_OptionalWait, invoke_without_command=True)
+@click.option("--wait", is_flag=False, flag_value="", metavar="[TIME]", help="Wait for a request; at most TIME.")
+@json_flag
+@click.pass_context
+def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
+    """What waits for you, in all teams and sessions: who asks, the whole command or diff, and what you may answer."""
+    if ctx.invoked_subcommand is not None:
+        if wait is not None:
+            raise UsageError("usage", f"--wait does not go with {ctx.invoked_subcommand}", note=UNCHANGED)
+        return 0
+    root = run_location(ctx).home
+    found = waiting_requests(resolve_home(root)) if wait is None else _wait_for_request(root, wait)
+    if as_json:
+        say_json([_to_json(one) for one in found])
+        return 0
+    for number, one in enumerate(found):
+        for line in [*([""] if number else []), *display_lines(one)]:
+            say(line)
+    if not found:
+        say("No request is open.")
+    if wait is None:
+        _say_orphaned(root)
+    return 0
+
+
+@requests.command(cls=_OptionalDestination)
+@click.argument("id")
+@click.option(
+    "--always",
+    is_flag=False,
+    flag_value="session",
+    metavar="[PLACE]",
+    help="Keep the rule: session (if nothing is said), local, project or user.",
+)
+@click.option("--grant", "keys", multiple=True, metavar="KEY", help="Grant a suggestion too, by its key.")
+@click.option("--input", "source", metavar="FILE", help="Run this JSON object in the place of the input; - is stdin.")
+@click.option("--answer", metavar="TEXT", help="The answer to a question: words, or the number of an option.")
+@json_flag
+@click.pass_context
+def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
+    """Let it run, answer a question, approve a plan. ID may be a beginning, also of the last part alone."""
+    place = run_location(ctx)
+    request = find_open_request(place.home, id)
+    given = AllowFlags(**how)
+    answer = RequestAnswer(verdict="allow", text=given.answer or "")
+    if request is not None:
+        answer = given.answer_question(request) if request.kind == "question" else given.answer_call(place, request)
+    return _report_answer(
+        submit_answer(place.home, id if request is None else request.id, answer), "allow", as_json=as_json
+    )
+
+
+@requests.command()
+@click.argument("id")
+@click.option("--reason", metavar="TEXT", default="", help="Reason for the agent; for a plan, the changes it needs.")
+@json_flag
+@click.pass_context
+def deny(ctx: click.Context, /, id: str, reason: str, as_json: bool) -> int:
+    """Refuse it, with a reason. A plan goes back with the reason as feedback."""
+    root = run_location(ctx).home
+    request = find_open_request(root, id)
+    answer = RequestAnswer(verdict="deny", text=reason)
+    return _report_answer(submit_answer(root, id if request is None else request.id, answer), "deny", as_json=as_json)
+
+
+def _report_answer(request: OpenRequest, verdict: str, *, as_json: bool) -> int:
+    """Say what was answered."""
+    if as_json:
+        say_json({"id": request.id, "verdict": verdict})
+    else:
+        say(f"{'allowed' if verdict == 'allow' else 'denied'}: {request_summary(request)}")
+    return 0
+
+
+# ── what waits, as lines ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def display_lines(request: OpenRequest) -> list[str]:
+    """The request as its terminal shows it, and the commands that answer it."""
+    event = to_event(request)
+    where = f"team {request.team}" if request.team else f"session {request.session[:8]}"
+    facts = [
+        ("from", f"{one_line(where)}, {format_age(request.opened_at)}"),
+        *([("also", "its lead was asked, and may answer")] if request.target != "user" else []),
+        *((f"grant {offer.key}", offer.text) for offer in suggested_grants(event)),
+        ("yes", answer_command(request.id, request.kind)),
+        ("no", deny_command(request.id)),
+    ]
+    return [one_line(request.id), *request_lines(event, Narrator()), *(f"  {label:<7} {text}" for label, text in facts)]
+
+
+def _to_json(request: OpenRequest) -> dict[str, Any]:
+    left_out = {"box", "lives", "resume"}
+    return {
+        field.name: to_plain(getattr(request, field.name)) for field in fields(request) if field.name not in left_out
+    }
+
+
+def _say_orphaned(root: str | None) -> None:
+    """Requests of processes that are gone: nobody waits now, but somebody will ask again."""
+    left = [one for one in open_requests(resolve_home(root)) if not one.lives]
+    for resume in dict.fromkeys(one.resume for one in left):
+        count = sum(one.resume == resume for one in left)
+        say(f"{count} more {'was' if count == 1 else 'were'} left open by a process that is gone: {resume}")
+
+
+def _wait_for_request(root: str | None, wait: str) -> list[OpenRequest]:
+    limit = parse_seconds(wait) if wait else None
+    if wait and limit is None:
+        raise UsageError("usage", f"--wait {wait!r} is not a time span", do=["write 90, 90s, 10m or 1h"])
+
+    async def until() -> list[OpenRequest]:
+        async with asyncio.timeout(limit):
+            return await wait_for_request(resolve_home(root))
+
+    try:
+        return asyncio.run(until())
+    except TimeoutError:
+        raise TeamwrightError("failed", f"no request came within {wait}", do=["teamwright status"]) from None
+
+
+def _join_value(args: list[str], flag: str, is_value: Callable[[str], object], default: str) -> list[str]:
+    """The arguments with the flag joined to what follows, where that can be its value; else to this one."""
+    out: list[str] = []
+    for at, arg in enumerate(args):
+        if arg == "--":
+            return out + args[at:]
+        if out[-1:] == [flag]:
+            out[-1] = f"{flag}={arg if is_value(arg) else default}"
+            if is_value(arg):
+                continue
+        out.append(arg)
+    return [*out[:-1], f"{flag}={default}"] if out[-1:] == [flag] else out

@@ -1,0 +1,76 @@
+"""Where a command looks: the directory, the home, the settings, as the flags before or behind it said.
+
+One value read from the click context. Knows click; opens nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.values import dataclass
+from teamwright.ui.cli.flags import LOCATION_KEY
+from teamwright.ui.cli.output import note
+
+if TYPE_CHECKING:
+    from teamwright.teams.status.team_views import Home
+
+
+@dataclass(frozen=True, slots=True)
+class RunLocation:
+    """`cwd` is absolute. `home` and `settings` are None when the flags did not name them."""
+
+    cwd: Path
+    home: str | None = None
+    settings: Path | None = None
+    debug: bool = False
+
+    def resolve(self, value: str) -> Path:
+        """A path of the command line: relative ones begin at `cwd`."""
+        return self.cwd / os.path.expanduser(value)
+
+
+def run_location(ctx: click.Context) -> RunLocation:
+    """The place of a command. Raises UsageError for a directory that is not there."""
+    said = cast("dict[str, Any]", ctx.meta.get(LOCATION_KEY, {}))
+    here = _current_directory()
+    cwd = Path(os.path.normpath(here / os.path.expanduser(said.get("cwd", ""))))
+    if not os.path.isdir(cwd):
+        raise UsageError(
+            "usage", f"there is no directory {cwd}", looked_at=[("flag", "-C")], note="nothing was started"
+        )
+    settings = said.get("settings")
+    return RunLocation(
+        cwd=cwd,
+        home=os.path.join(cwd, os.path.expanduser(said["home"])) if said.get("home") else None,
+        settings=cwd / os.path.expanduser(settings) if settings is not None else None,
+        debug=bool(said.get("debug")),
+    )
+
+
+def open_home(where: RunLocation, word: str | None = None) -> Home:
+    """The home of a command about teams. Damaged files of teams without a lead are rebuilt first; stderr says so.
+
+    `word` is the team's name, a member's address or the id of a session: teams that it cannot name are left alone.
+
+    Raises CannotStart (`read-only-home`) for a home that cannot be read.
+    """
+    from teamwright.session.recovery import open_recovered_home
+
+    home, rebuilt = open_recovered_home(where.home, word or "")
+    for sentence in rebuilt:
+        note(f"teamwright: {sentence}")
+    return home
+
+
+def _current_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise CannotStart(
+            "failed", "the directory that this was started in is gone", do=["cd to another one"]
+        ) from None

@@ -1,0 +1,93 @@
+"""Which session is meant: the newest here, one by its team or its id, or one that the user picks from a list.
+
+Knows sessions through `app`; asks on a terminal, else the error lists what there is.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_sessions import SessionView, latest_session
+from teamwright.session.lookup.saved_teams import find_session_to_resume
+from teamwright.session.session_list import listed_sessions
+from teamwright.ui.cli.output import one_line
+from teamwright.ui.cli.run_location import RunLocation, open_home
+from teamwright.ui.terminal.session_picker import pick, session_rows
+from teamwright.views.cost_line import duration
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSession:
+    """A session that is to go on, by its whole id."""
+
+    id: str
+    cwd: Path
+
+    def run_location(self, current: RunLocation) -> RunLocation:
+        """The place to go on in: the session's own directory. Raises TeamwrightError when that is gone."""
+        if self.cwd == current.cwd:
+            return current
+        if not self.cwd.is_dir():
+            raise TeamwrightError(
+                "unknown-session",
+                f"the directory of session {self.id[:8]} is gone",
+                looked_at=[("directory", str(self.cwd))],
+                note="nothing was started",
+            )
+        return RunLocation(self.cwd, current.home, current.settings, current.debug)
+
+
+def choose_latest(where: RunLocation) -> ChosenSession:
+    """The newest session of this directory. Raises TeamwrightError (`unknown-session`)."""
+    return _from_view(latest_session(open_home(where), where.cwd), where)
+
+
+def choose_by_name(where: RunLocation, word: str, *, headless: bool) -> ChosenSession:
+    """The session that led the team of that name, else the one whose id begins so.
+
+    Raises TeamwrightError (`unknown-session`, `session-busy` for a team that is led now, `team-refused` for another
+    product's). Words where a name should be are most likely a prompt: the error says where that goes.
+    """
+    try:
+        return _from_view(find_session_to_resume(open_home(where, word), where.cwd, word), where)
+    except TeamwrightError as problem:
+        if problem.slug == "unknown-session" and len(word.split()) > 1:
+            said = f"{' -p' if headless else ''} {quote(one_line(word, 60))}"
+            newest = f"the newest session: teamwright -c{said}"
+            problem.do = (newest, f"another: teamwright resume ID{said}", *problem.do)
+        raise
+
+
+def choose_session(where: RunLocation, *, ask: bool) -> ChosenSession:
+    """The session that the user picks. Off a terminal the error lists them. Raises click.Abort when they leave."""
+    rows = listed_sessions(open_home(where), where.cwd)
+    if not rows:
+        return choose_latest(where)
+    if not ask:
+        raise TeamwrightError(
+            "usage",
+            "which session? No user is present to choose",
+            looked_at=[(row.view.id[:8], one_line(row.view.prompt, 56)) for row in rows[:7]],
+            do=[f'teamwright resume {rows[0].view.id[:8]} -p "…"', 'teamwright -c -p "…" takes the newest'],
+            note="nothing was started",
+        )
+    picked = pick(lambda width: session_rows(rows, width), len(rows))
+    if picked is None:
+        raise click.Abort
+    return _from_view(rows[picked].view, where)
+
+
+def session_row(view: SessionView) -> tuple[str, str, str]:
+    """A session in three cells: the short id, how long ago, the prompt that began it."""
+    state = f"runs, pid {view.pid}" if view.pid else f"{duration(max(time.time() - view.changed_at, 0))} ago"
+    return view.id[:8], state, f"damaged: {view.damaged}" if view.damaged else view.prompt or "(no prompt)"
+
+
+def _from_view(view: SessionView, where: RunLocation) -> ChosenSession:
+    return ChosenSession(view.id, Path(view.cwd) if view.cwd else where.cwd)

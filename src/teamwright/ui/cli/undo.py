@@ -1,0 +1,68 @@
+"""`teamwright undo`: the edits of a session's last prompt are taken back, all or none."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from teamwright.config.trust.person_check import require_person
+from teamwright.edit_history.history_location import HistoryLocation, find_history
+from teamwright.edit_history.queries import preview_undo, undo_on_disk
+from teamwright.edit_history.undo import COMMANDS_STAY
+from teamwright.edit_history.undo_plan import UndoPlan
+from teamwright.protocol.errors import UsageError
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.change_text import plan_rows, undone_lines
+from teamwright.ui.cli.output import clean, format_iso, json_flag, say, say_facts, say_json, say_table
+from teamwright.ui.cli.run_location import run_location
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[SESSION or TEAM]")
+@click.option("--member", metavar="NAME", help="Only this member's edits, with those of its sub-agents.")
+@click.option("--except", "excluded", metavar="PATH", multiple=True, help="Leave this file as it is; may be repeated.")
+@click.option("--force", is_flag=True, help="Also while members' own processes live.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_flag
+@click.pass_context
+def undo(ctx: click.Context, /, name: str | None, member: str | None, excluded: tuple[str, ...], **how: bool) -> int:
+    """Take back the edits of the last prompt that changed files. Again: one prompt further back.
+
+    Shell commands are not covered. While a session runs, type /undo there.
+    """
+    require_person(resolve_home(run_location(ctx).home), "takes edits back")
+    place = run_location(ctx)
+    where = find_history(resolve_home(place.home), place.cwd, name)
+    agreed = None if how["yes"] else _confirm(where, preview_undo(where, member, excluded))
+    if agreed is None and not how["yes"]:
+        say("Nothing was changed.")
+        return 0
+    undone = asyncio.run(undo_on_disk(where, member, excluded, force=how["force"], agreed=agreed))
+    if how["as_json"]:
+        say_json(undone)
+        return 0
+    for line in undone_lines(undone):
+        say(clean(line))
+    return 0
+
+
+def _confirm(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
+    """The plan, if the person says yes to it. Raises UsageError when nobody is here to say so."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        count = len(plan.steps)
+        raise UsageError(
+            "usage",
+            "no user is present to confirm",
+            looked_at=[("session", where.session), ("would do", f"take back {count} file{'' if count == 1 else 's'}")],
+            do=["add --yes"],
+            note="nothing was changed",
+        )
+    said = f'"{plan.prompt.text}"' if plan.prompt.text else ""
+    say_facts([("session", where.session), ("team", where.team), ("prompt", said)], label=8)
+    say_facts([("said", format_iso(plan.prompt.at) if plan.prompt.at else "")], label=8)
+    say()
+    say_table(("", "file", "edits of"), plan_rows(plan, where.cwd))
+    say()
+    return plan if click.confirm(f"Take this back? ({COMMANDS_STAY})") else None

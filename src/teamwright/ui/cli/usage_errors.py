@@ -1,0 +1,77 @@
+"""What click does not understand, in the form of our own errors, with the nearest thing that exists.
+
+Knows click and the table of commands.
+"""
+
+from __future__ import annotations
+
+import re
+
+import click
+from click.exceptions import NoSuchOption
+
+from teamwright.protocol.errors import UsageError
+from teamwright.ui.cli.command_table import COMMANDS
+
+_INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
+_RANGE = re.compile(r"(\S+) is not in the range x>=(\d+)$")
+
+_NEWEST_FLAGS = {("teamwright resume", "-c"), ("teamwright resume", "--continue")}
+"""Flags that somebody gives to the command when they want the newest session, which needs no command."""
+
+
+def usage_error(problem: click.ClickException) -> UsageError:
+    """The error to show for a command line that click refused."""
+    ctx = problem.ctx if isinstance(problem, click.UsageError) else None
+    command = ctx.command_path if ctx is not None else "teamwright"
+    if isinstance(problem, NoSuchOption):
+        close = _near(problem.option_name, _flags(ctx))
+        what = f"{problem.option_name} is not a flag of {command}"
+        if (command, problem.option_name) in _NEWEST_FLAGS:
+            return UsageError("usage", what, do=['teamwright -c [-p] "…"'], note="nothing was started")
+    else:
+        close, what = None, _sentence(problem.format_message())
+    looked_at = [("nearest", close)] if close else []
+    return UsageError("usage", what, looked_at=looked_at, do=[f"{command} --help"], note="nothing was started")
+
+
+def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
+    """The error for several words where one prompt was expected: a prompt without quotes, or a misspelt command.
+
+    `command` is what stands before the prompt, where the first of the words could not be one.
+    """
+    close = None if command else nearest_command(words[0])
+    quoted = " ".join(words).replace('"', "'")
+    return UsageError(
+        "usage",
+        f"{'' if command else f'{words[0]!r} is not a command, and '}a prompt is one argument: put it in quotes",
+        looked_at=[("nearest", close)] if close else [],
+        do=[
+            *([f"teamwright {close} {' '.join(words[1:])}"] if close else []),
+            f'{command or "teamwright"} "{quoted[:200]}"',
+        ],
+        note="nothing was started",
+    )
+
+
+def nearest_command(word: str) -> str | None:
+    """The command that a misspelt word may stand for."""
+    return _near(word, list(COMMANDS))
+
+
+def _flags(ctx: click.Context | None) -> list[str]:
+    params = ctx.command.get_params(ctx) if ctx is not None else []
+    shown = [param for param in params if not getattr(param, "hidden", False)]
+    return [name for param in shown for name in param.opts if name.startswith("--")]
+
+
+def _near(word: str, known: list[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.6)), None)
+
+
+def _sentence(message: str) -> str:
+    line = _INTEGER.sub(r"\1 is not a whole number", " ".join(message.split()).rstrip("."))
+    line = _RANGE.sub(r"\1 is less than \2", line)
+    return line[:1].lower() + line[1:] if line[:2].istitle() else line

@@ -1,0 +1,74 @@
+"""The process of a demo run, which may be killed at any moment: `python -m teamwright.ui.demo.demo_process`.
+
+Reads on stdin what to do (a JSON object), goes on with the session when it is there and begins it when not. Says
+nothing: whoever watches follows the session's log. Used by `kill`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.messages import text_block
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_sessions import find_session
+from teamwright.session.open import open_session
+from teamwright.session.repository import Repository
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.demo.demo_session import SCRIPTED_PROMPT, demo_options, demo_team_name
+from teamwright.ui.printable import clean
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSpec:
+    """What a life is told: the repository (its top, name and commit), the state root, the session's id, the pace."""
+
+    top: str
+    name: str
+    commit: str
+    home: str | None
+    session: str
+    pace_ms: int
+
+    def encode(self) -> bytes:
+        """As it goes to the process."""
+        return json.dumps(asdict(self)).encode()
+
+
+async def run_process(spec: DemoSpec) -> int:
+    """Begin the session, or go on with it, until the team is done; the exit code of its result."""
+    place = Repository(Path(spec.top), spec.name, spec.commit)
+    resumes = _session_exists(spec, place)
+    options = demo_options(place, home=spec.home, pace_ms=spec.pace_ms, session=spec.session, resumes=resumes)
+    async with open_session(options) as session:
+        if back := str(session.resumed):
+            session.log.emit(Notice(member=LEAD, text=f"resumed: {back}"))
+        begun = bool(session.lead.agent.conversation.items)
+        if not begun and not session.team.exists:
+            await session.archive_team(demo_team_name(place))
+        prompt = SCRIPTED_PROMPT.replace("{team}", demo_team_name(place))
+        result = await session.end_members(await session.run([] if begun else [text_block(prompt)]))
+    if result.error is not None:
+        sys.stderr.write(clean(result.error.render()) + "\n")
+    return result.exit_code
+
+
+def _session_exists(spec: DemoSpec, repository: Repository) -> bool:
+    try:
+        return bool(find_session(resolve_home(spec.home), repository.top, spec.session))
+    except TeamwrightError:
+        return False
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(asyncio.run(run_process(DemoSpec(**json.load(sys.stdin)))))
+    except TeamwrightError as problem:
+        sys.stderr.write(clean(problem.render()) + "\n")
+        sys.exit(problem.exit_code)

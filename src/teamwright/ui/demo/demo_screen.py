@@ -1,0 +1,216 @@
+"""Where the demo is shown: a line an event with its time, and on a terminal the panel below them.
+
+A stream that fails is written to no more; whoever runs the demo is told once. Off a terminal, on a dumb one and in a
+window that is too small the same lines come without the panel.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any, TextIO, cast
+
+from teamwright.protocol.events import (
+    LimitReached,
+    MemberChanged,
+    MessageSent,
+    Notice,
+    TaskChanged,
+    TeamEvent,
+    ToolCalled,
+)
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.ui.demo.team_panel import WIDTH, TeamPanel, fit, is_contentless, number_list
+from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
+from teamwright.ui.event_text import display_name
+
+ABOUT_WIDTH = 20
+"""Columns for what a command is for."""
+
+_MISHAPS = {"failed": "failed: ", "denied": "refused: "}
+_TASKS = {"created": "adds #{0} {1}", "claimed": "claims #{0}", "completed": "✓ #{0}", "released": "gives #{0} back"}
+_ENDED_STATES = frozenset({"completed", "failed", "crashed", "killed"})
+
+
+def demo_line(event: TeamEvent, board: TeamPanel, *, new: bool = False) -> str | None:
+    """The line. `new`: the event is the first of its member."""
+    match event:
+        case ToolCalled():
+            return _call(event)
+        case TaskChanged():
+            return _task(event, board)
+        case MessageSent(wire="idle_notification") if not is_contentless(event):
+            return f"→ {display_name(event.to)}   {one_line(event.summary)}"
+        case MemberChanged() if event.member != LEAD:
+            return _member(event, new=new)
+        case LimitReached() if event.detail:
+            return event.detail
+        case Notice(level="warning"):
+            return one_line(event.text)
+        case _:
+            return None
+
+
+def lay_out(prefix: str, text: str) -> str:
+    """The line within 80 columns; a receipt at its end is never cut."""
+    text = clean(text).replace("\n", " ")
+    body, bracket, receipt = text.rpartition(" [c")
+    if not (bracket and receipt.endswith("]")):
+        return prefix + cut(text, WIDTH - cell_width(prefix))
+    tail = f" [c{receipt}"
+    width = WIDTH - cell_width(prefix) - cell_width(tail)
+    return prefix + pad(cut(body, width), width) + tail
+
+
+def _call(event: ToolCalled) -> str | None:
+    mishap = _MISHAPS.get(event.outcome, "")
+    match event.tool:
+        case "Bash":
+            return _command(event, mishap)
+        case "SendMessage" if not mishap:
+            return _message(event)
+        case "TaskUpdate" if event.input.get("addBlockedBy") and not mishap:
+            waits_for = [str(one) for one in cast("Sequence[object]", event.input["addBlockedBy"])]
+            return f"#{one_line(str(event.input.get('taskId', '')))} waits for {number_list(waits_for)}"
+        case "TeamCreate" if not mishap:
+            return f"creates the team {one_line(str(event.input.get('team_name', '')))}"
+        case "TeamDelete" if not mishap:
+            return "deletes the team"
+        case "Agent" if event.input.get("name") and not mishap:
+            return None  # whoever joins says so
+        case "Read" | "Glob" | "Grep" | "Agent":
+            return f"{event.tool} {fit(event.summary, ABOUT_WIDTH)} {mishap}{_first_line(event)} [{event.call}]"
+        case _:
+            return f"{event.tool} {one_line(event.summary)} ({mishap}{_first_line(event)})" if mishap else None
+
+
+def _command(event: ToolCalled, mishap: str) -> str:
+    """What a command was for, and the first line that it printed; the command itself is behind the receipt."""
+    first = _first_line(event)
+    said = mishap + (first.partition(": ")[2] or first)
+    return f"Bash {fit(str(event.input.get('description') or event.summary), ABOUT_WIDTH)} {said} [{event.call}]"
+
+
+def _first_line(event: ToolCalled) -> str:
+    return one_line(next((line for line in event.output.splitlines() if line.strip()), ""))
+
+
+def _message(event: ToolCalled) -> str | None:
+    """What somebody wrote, or asked, or answered; that somebody agrees to stop is told by the end itself."""
+    to = one_line(str(event.input.get("to") or event.input.get("recipient") or ""))
+    body = event.input.get("message")
+    if not isinstance(body, dict):
+        about = event.input.get("summary") or body or event.input.get("content") or ""
+        return f"→ {'all' if to == '*' else display_name(to)}   {one_line(str(about))}"
+    asked = cast("Mapping[str, Any]", body)
+    if asked.get("type") == "shutdown_request":
+        return f"shutdown? → {display_name(to)}"
+    if asked.get("type") == "shutdown_response" and not asked.get("approve"):
+        return one_line(str(asked.get("reason") or "not yet"))
+    return None
+
+
+def _task(event: TaskChanged, board: TeamPanel) -> str | None:
+    task = event.task
+    if event.change == "lost":
+        return f"#{task.id} went to another member: {one_line(event.detail)}"
+    if event.change not in _TASKS:
+        return None
+    said = _TASKS[event.change].format(task.id, one_line(task.subject))
+    if event.change == "completed" and (free := board.tasks_freed_by(task.id)):
+        said += f"   {number_list(free)} {'is' if len(free) == 1 else 'are'} free now"
+    return said
+
+
+def _member(event: MemberChanged, *, new: bool) -> str | None:
+    if event.state in _ENDED_STATES:
+        return f"ended: {one_line(event.detail)}" if event.detail else "ended"
+    return "joins the team" if new else None
+
+
+_MIN_ROWS_ABOVE = 3
+"""Rows that must be left above the panel."""
+
+
+def can_redraw(out: TextIO) -> bool:
+    """Whether the stream is a terminal whose cursor can be moved."""
+    return out.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
+
+
+@dataclass(slots=True)
+class DemoScreen:
+    """Prints lines, and keeps the panel below them. `failed` is why the stream took no more, once it did not."""
+
+    out: TextIO
+    panel: bool
+    on_failure: Callable[[], object] | None = None
+    failed: OSError | None = None
+    team_panel: TeamPanel = field(default_factory=TeamPanel)
+    started: float = field(default_factory=time.monotonic)
+    _drawn: int = 0
+
+    def show_event(self, event: TeamEvent) -> None:
+        """Show an event."""
+        new = event.member not in self.team_panel.members
+        self.team_panel.note(event)
+        said = demo_line(event, self.team_panel, new=new)
+        if said is not None:
+            at = time.monotonic() - self.started
+            self.show_line(lay_out(f"{at:5.1f}  {display_name(event.member)[:10]:<10} ", said))
+        elif self.panel:
+            self._redraw([])
+
+    def show_mark(self, sign: str, text: str) -> None:
+        """A line of its own for what happened to the whole program."""
+        at = time.monotonic() - self.started
+        self.show_line(lay_out(f"{at:5.1f}  {sign} ", text))
+
+    def show_line(self, text: str) -> None:
+        """One line above the panel."""
+        self._redraw([text])
+
+    def close(self) -> None:
+        """Take the panel away; what comes now comes without it."""
+        if self._drawn:
+            self._write(self._erase_sequence())
+        self.panel, self._drawn = False, 0
+
+    def _redraw(self, lines: list[str]) -> None:
+        erased = self._erase_sequence()
+        below = self._panel_lines()
+        self._drawn = len(below)
+        self._write(erased + "".join(line.rstrip() + "\n" for line in [*lines, *below]))
+
+    def _panel_lines(self) -> list[str]:
+        """The panel, if there is room for it now."""
+        if not self.panel:
+            return []
+        columns, rows = self._size()
+        made = self.team_panel.lines()
+        return made if columns >= WIDTH and rows >= len(made) + _MIN_ROWS_ABOVE else []
+
+    def _erase_sequence(self) -> str:
+        """What takes the panel away. In a window that is too narrow now it is not where it was drawn: it stays."""
+        if not self._drawn or self._size()[0] < WIDTH:
+            return ""
+        return f"\r\x1b[{self._drawn}A\x1b[J"
+
+    def _size(self) -> tuple[int, int]:
+        try:
+            return os.get_terminal_size(self.out.fileno())
+        except (OSError, ValueError):
+            return 0, 0
+
+    def _write(self, text: str) -> None:
+        if self.failed is not None:
+            return
+        try:
+            self.out.write(text)
+            self.out.flush()
+        except OSError as problem:
+            self.failed, self.panel, self._drawn = problem, False, 0
+            if self.on_failure is not None:
+                self.on_failure()

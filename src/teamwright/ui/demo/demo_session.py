@@ -1,0 +1,69 @@
+"""The session of the demo: which options make it read, and only read.
+
+Knows `app`; does not know how it is shown.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from teamwright.protocol.budget import Budget
+from teamwright.session.options import Options
+from teamwright.session.repository import Repository
+from teamwright.ui.demo.demo_text import CAP_USD
+from teamwright.ui.demo.rules import READING_RULES
+from teamwright.ui.display_text import cut, one_line
+
+SCRIPTED_PROMPT = "Show what a team can find out about this repository. The team is called {team}."
+
+LIVE_PROMPT = """\
+Find out with a team of three which files a newcomer should read first in this repository, and why.
+
+Make a team called {team} with the teammates surveyor, historian and tester, and these tasks:
+1. Files and languages: text files, lines, languages.
+2. Files changed most: source files by changes in the last year (counted back from HEAD), and how large they are.
+3. Tests and untested changes: test files and cases; how often source changed without a test.
+4. Tests of the five files changed most (after 2 and 3): commits, how many without a test, which test changes with it.
+5. TODO markers: TODO and FIXME markers, the oldest first (after 1).
+6. What to read first: join 4 and 5 yourself.
+
+Read only: use git, grep, awk and the reading tools. Run nothing of the repository. Name or rate no person.
+End with a report of at most 25 lines of 80 columns: for each number say which command gave it.
+"""
+
+
+_DENIED_TOOLS = ("Write", "Edit", "NotebookEdit", "WebFetch")
+
+
+def demo_options(
+    repository: Repository,
+    *,
+    home: str | None,
+    pace_ms: int,
+    model: str | None = None,
+    session: str | None = None,
+    resumes: bool = False,
+) -> Options:
+    """A session over this repository: scripted unless a model is named, with a session's id to begin or to resume."""
+    script = resources.files("teamwright.ui.demo") / "demo.toml"
+    return Options(
+        cwd=repository.top,
+        home=home,
+        model=model or f"scripted:{script}",
+        permission_mode="dontAsk",
+        allowed_tools=() if model else READING_RULES,
+        disallowed_tools=_DENIED_TOOLS,
+        only_allowed=True,
+        hooks=False,
+        teams=True,
+        budget=Budget(usd=CAP_USD if model else None),
+        given={"repo": cut(one_line(repository.name), 50), "team": demo_team_name(repository)},
+        pace_s=pace_ms / 1000,
+        session_id=None if resumes else session,
+        resume=session if resumes else None,
+    )
+
+
+def demo_team_name(repository: Repository) -> str:
+    """A name that a team may have, whatever the directory is called."""
+    return f"demo-{''.join(char if char.isprintable() else '-' for char in repository.name)[:80]}"

@@ -1,0 +1,114 @@
+"""What the demo says before and after a run: what is real, what was left as it was, how to check and go on.
+
+Pure: the wish, the repository and the result in, lines of at most 80 columns out.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from teamwright.protocol.values import dataclass
+from teamwright.session.repository import Repository
+from teamwright.session.result import Result
+from teamwright.ui.demo.team_panel import WIDTH
+from teamwright.ui.display_text import clean, cut, one_line
+from teamwright.views.run_report import CallCollector, cited
+
+CAP_USD = 1.00
+"""What a demo with a real model may cost at most."""
+
+KILL_LINE = "The whole program is killed with SIGKILL three times, and resumed."
+"""What --kill does."""
+
+ASK_LINE = "A sub-agent will need a call that is not allowed: it waits {0:g} s for a yes."
+ASK_DENY_LINE = "A sub-agent will need a call that is not allowed: the policy denies it."
+"""What --ask does."""
+
+_MAX_PATHS = 5
+"""Paths that are named when a tree is not what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What was asked for on the command line. `directory` is where the repository is looked for.
+
+    `ask` is wait or deny; `within` how long a request waits then, in seconds.
+    """
+
+    directory: Path
+    pace: int | None = None
+    report: Path | None = None
+    model: str | None = None
+    yes: bool = False
+    output_format: str = "text"
+    home: str | None = None
+    kill: bool = False
+    ask: str | None = None
+    within: float | None = None
+    backend: str | None = None
+    panes: bool = False
+
+
+def head_lines(options: DemoOptions, repository: Repository, pace_ms: int, *, sample: bool) -> list[str]:
+    """What this is. The first line says whether a script or a model speaks."""
+    if options.model:
+        kind = f"the model {options.model}, for at most {CAP_USD:.2f} USD"
+    else:
+        kind = f"scripted model, no key, no network, replies {f'paced {pace_ms} ms' if pace_ms else 'at once'}"
+    lines = [f"teamwright demo: {kind}"]
+    if sample:
+        lines.append(f"not in a git repository: {one_line(str(options.directory))}")
+        lines.append("so here is the sample project that comes with teamwright:")
+    lines += [
+        f"{one_line(repository.name)} @ {repository.commit or '(no commit yet)'}",
+        "real: git, shell, task list, inboxes, permissions. Nothing is written here.",
+    ]
+    return [*(cut(line, WIDTH) for line in lines), ""]
+
+
+def tail_lines(result: Result, calls: CallCollector, changed: list[str] | None) -> list[str]:
+    """The report, what it took, and what became of the tree."""
+    made = [call for call in calls.calls.values() if call.tool == "TaskCreate" and call.outcome == "done"]
+    numbers = (
+        count_text(len(result.members), "agent"),
+        count_text(len(made), "task"),
+        f"{count_text(result.messages_sent, 'message')}, {result.messages_seen} seen",
+        count_text(len(calls.calls), "tool call"),
+        f"{result.duration_ms / 1000:.1f} s",
+    )
+    return ["", *clean(result.text).splitlines(), "", " · ".join(numbers), *tree_lines(changed)]
+
+
+def tree_lines(changed: list[str] | None) -> list[str]:
+    """What became of the tree, with the first paths that are not what they were."""
+    return [_tree_text(changed), *(f"  {cut(one_line(path), WIDTH - 2)}" for path in (changed or [])[:_MAX_PATHS])]
+
+
+def next_lines(options: DemoOptions, team: str, result: Result, calls: CallCollector) -> list[str]:
+    """What to type next: a receipt, once more, with a real model."""
+    receipts = cited(result.text) or [call.call for call in calls.calls.values() if call.tool == "Bash"]
+    made = any(call.tool == "TeamCreate" and call.outcome == "done" for call in calls.calls.values())
+    log = f"teamwright log {shlex.quote(team) if made else result.session_id[:8]}"
+    lines = [f"receipt   {log} --call {receipts[min(1, len(receipts) - 1)]}" if receipts else f"log       {log}"]
+    if options.report is not None:
+        lines.append(f"report    {options.report}")
+    if not options.model:
+        lines.append("again     teamwright demo --pace 0")
+        lines.append(f"yours     teamwright demo --model sonnet   (a real model, capped at {CAP_USD:.2f} USD)")
+    return [clean(line) for line in lines]
+
+
+def count_text(number: int, word: str, more: str = "") -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{number:,} {word if number == 1 else more or word + 's'}"
+
+
+def _tree_text(changed: Sequence[str] | None) -> str:
+    """What the comparison of all files before and after found."""
+    if changed is None:
+        return "the tree is too large to be compared with what it was"
+    if not changed:
+        return "0 bytes written here: every file, .git included, is what it was"
+    return f"{count_text(len(changed), 'file')} changed during the run, by another program: this run can only read"

@@ -1,0 +1,251 @@
+"""`demo --kill`: the demo in processes that are killed with SIGKILL and resumed, and then an audit from the files.
+
+The lines come from the session's log, as any other terminal could show them; what is said at the end comes from the
+files alone, and from a run that nobody killed. Knows `app`; the processes are `life`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import field
+from pathlib import Path
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChanged, TeamEvent, ToolCalled
+from teamwright.protocol.messages import text_block
+from teamwright.protocol.values import dataclass
+from teamwright.session.open import open_session
+from teamwright.session.repository import Repository
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.demo.demo_process import DemoSpec
+from teamwright.ui.demo.demo_screen import DemoScreen
+from teamwright.ui.demo.demo_session import SCRIPTED_PROMPT, demo_options, demo_team_name
+from teamwright.ui.event_text import display_name
+from teamwright.views.audit.audit import Audit, audit
+from teamwright.views.follow import follow_log
+
+KILLS = 3
+FIRST_KILL_EVENT, LAST_KILL_EVENT, MIN_EVENTS_APART = 15, 45, 12
+"""A life is killed at random, so many events of the log after it began; a whole run has about 200."""
+
+_MID_WRITE_S = 0.03
+"""A kill comes up to so long after its event: in the middle of whatever is done then."""
+
+_STOP_S = 10.0
+_NUMBER = re.compile(r"\d[\d,.]*")
+_RECEIPT = re.compile(r"\[[cm]\d+\]|\bm\d+\b")
+
+
+@dataclass(slots=True)
+class KillDemoResult:
+    """What came of it: the report, the audit, and how many numbers it has; `same` as without a kill."""
+
+    text: str = ""
+    kills: int = 0
+    audit: Audit | None = None
+    numbers: int = 0
+    same_numbers: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was lost, doubled or left, and the report is the same."""
+        return self.same_numbers and self.audit is not None and self.audit.clean
+
+
+@dataclass(slots=True)
+class _Run:
+    """The run as it goes: where its log is, when it is killed next, what was seen last."""
+
+    spec: DemoSpec
+    screen: DemoScreen
+    log: Path
+    kills_left: int
+    result: KillDemoResult = field(default_factory=KillDemoResult)
+    last: str = "it had just begun"
+    last_event: int = 0
+    change: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, number: int, event: TeamEvent) -> None:
+        """Take an event of the log in, and show it."""
+        self.last_event = number
+        self.last = _describe_event(event) or self.last
+        if isinstance(event, RunEnded):
+            self.result.text = event.text
+        if isinstance(event, Notice) and event.text.startswith("resumed"):
+            self.screen.show_mark("✓", event.text)
+        else:
+            self.screen.show_event(event)
+        self.change.set()
+
+
+async def run_kill_demo(repository: Repository, home: str | None, pace_ms: int, screen: DemoScreen) -> KillDemoResult:
+    """The demo, killed and resumed until it is done; then the audit and a run without a kill.
+
+    Raises TeamwrightError when a life fails by itself.
+    """
+    session = str(uuid.uuid4())
+    life = DemoSpec(str(repository.top), repository.name, repository.commit, home, session, pace_ms)
+    log = resolve_home(home).session(repository.top, session) / "events.jsonl"
+    run = _Run(life, screen, log, KILLS)
+    following = asyncio.create_task(_follow(run))
+    try:
+        while not await _run_until_killed(run):
+            pass
+        await _wait_for_last_events(run)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    run.result.audit = await asyncio.to_thread(
+        audit, resolve_home(home), demo_team_name(repository), running={os.getpid()}
+    )
+    undisturbed = await _report_without_kill(repository)
+    run.result.numbers = len(report_numbers(run.result.text))
+    run.result.same_numbers = report_numbers(run.result.text) == report_numbers(undisturbed)
+    return run.result
+
+
+def report_numbers(text: str) -> list[str]:
+    """The numbers of a report, in order; without those of receipts, which count the calls of a run."""
+    return _NUMBER.findall(_RECEIPT.sub("", text))
+
+
+def audit_lines(done: KillDemoResult) -> list[str]:
+    """The audit and the comparison, for people."""
+    assert done.audit is not None
+    same = f"the same {done.numbers} numbers" if done.same_numbers else "NOT the same numbers as without a kill"
+    return [
+        "",
+        "audit, from the files alone",
+        *done.audit.report(("report", same)),
+    ]
+
+
+async def _follow(run: _Run) -> None:
+    async with aclosing(follow_log(run.log, 0)) as events:
+        async for item in events:
+            if isinstance(item, tuple):
+                run.note(*item)
+
+
+async def _run_until_killed(run: _Run) -> bool:
+    """One process: until it is killed (False) or has seen the team through (True)."""
+    async with _demo_process(run.spec) as process:
+        ends, kills = asyncio.create_task(process.wait()), run.result.kills
+        try:
+            begins = FIRST_KILL_EVENT if not run.last_event else run.last_event + MIN_EVENTS_APART
+            if run.kills_left and await _wait_for_event(
+                run, random.randint(begins, begins + LAST_KILL_EVENT - FIRST_KILL_EVENT), ends
+            ):
+                await _kill(run, process)
+            await ends
+        finally:
+            ends.cancel()
+        if process.returncode == -signal.SIGKILL and run.result.kills > kills:
+            run.screen.show_mark("✗", f"SIGKILL  the whole process, after {run.last}")
+            return False
+        if process.returncode != 0:
+            await _raise_failure(process)
+        return True
+
+
+async def _kill(run: _Run, process: asyncio.subprocess.Process) -> None:
+    run.kills_left -= 1
+    await asyncio.sleep(random.uniform(0, _MID_WRITE_S))
+    with suppress(ProcessLookupError):
+        process.kill()
+        run.result.kills += 1
+
+
+async def _wait_for_event(run: _Run, number: int, ends: asyncio.Task[int]) -> bool:
+    """Wait until the log has so many events. False: the process ended before that."""
+    while run.last_event < number and not ends.done():
+        run.change.clear()
+        changing = asyncio.create_task(run.change.wait())
+        await asyncio.wait({changing, ends}, return_when=asyncio.FIRST_COMPLETED)
+        changing.cancel()
+    return run.last_event >= number
+
+
+async def _raise_failure(process: asyncio.subprocess.Process) -> None:
+    said = (await process.stderr.read()).decode(errors="replace") if process.stderr is not None else ""
+    raise TeamwrightError(
+        "model-failed",
+        "the demo failed without being killed",
+        looked_at=[("exit code", str(process.returncode)), ("it said", said.strip()[-300:] or "nothing")],
+        do=["teamwright demo"],
+    )
+
+
+@asynccontextmanager
+async def _demo_process(spec: DemoSpec) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+    """The process of a life, in a session of its own so that Ctrl-C reaches it through us; it ends with the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "teamwright.ui.demo.demo_process",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        cwd=spec.top,
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write(spec.encode())
+        process.stdin.close()
+        yield process
+    finally:
+        await _end_process(process)
+
+
+async def _end_process(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+async def _wait_for_last_events(run: _Run) -> None:
+    """The last process has ended: its last events are in the file, and shown in a moment."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_STOP_S):
+            while not run.result.text:
+                run.change.clear()
+                await run.change.wait()
+
+
+async def _report_without_kill(repository: Repository) -> str:
+    """The report of the same demo that nobody kills, in a state root of its own."""
+    with tempfile.TemporaryDirectory(prefix="teamwright-") as home:
+        async with open_session(demo_options(repository, home=home, pace_ms=0)) as session:
+            prompt = SCRIPTED_PROMPT.replace("{team}", demo_team_name(repository))
+            return (await session.end_members(await session.run([text_block(prompt)]))).text
+
+
+def _describe_event(event: TeamEvent) -> str:
+    """What was going on, for the line of a kill."""
+    who = display_name(event.member)
+    match event:
+        case ToolCalled():
+            return f"{event.tool} of {who} ended"
+        case TaskChanged():
+            return f"#{event.task.id} was {event.change} by {who}"
+        case MemberChanged(state="working"):
+            return f"{who} went to work"
+        case _:
+            return ""

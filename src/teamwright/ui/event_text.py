@@ -1,0 +1,153 @@
+"""Progress of a run on stderr: one plain line an event. Pure: an event in, a line or nothing out."""
+
+from __future__ import annotations
+
+import shlex
+
+from teamwright.protocol.events import (
+    Compacted,
+    LimitReached,
+    MemberChanged,
+    MessageSent,
+    ModeChanged,
+    ModelChanged,
+    Notice,
+    RequestClosed,
+    RequestOpened,
+    TaskChanged,
+    TeamEvent,
+    ToolCalled,
+)
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.ui.display_text import one_line
+
+
+def compaction_text(event: Compacted) -> str:
+    """What happens to a conversation, or happened."""
+    if event.trigger == "clear":
+        return f"begins with an empty conversation: {event.before:,} tokens became about {event.after:,}"
+    match event.state:
+        case "begun":
+            return f"compacts its conversation ({event.before:,} tokens)"
+        case "done":
+            return f"continues from a summary: {event.before:,} tokens became about {event.after:,}"
+        case _:
+            return f"was not compacted, nothing changed: {event.detail}"
+
+
+_ANSWERED_BY = {
+    "terminal": "at its terminal",
+    "another terminal": "from another terminal",
+    "program": "by the program",
+    "hook": "by a hook",
+    "lead": "by the lead",
+    "policy": "by policy",
+    "deadline": "at its deadline",
+}
+"""Who answered a request, in words."""
+
+_MIN_ID_CHARS = 5
+"""Letters that the last part of an id has at least, to stand for the whole."""
+
+
+def request_subject(kind: str, tool: str, what: str) -> str:
+    """What is asked, on one line: the tool and the first line of its command, or of the question or plan."""
+    first = one_line(what.strip().split("\n", 1)[0])
+    return first if kind == "question" else f"{one_line(tool)} {first}".strip()
+
+
+def short_id(request: str) -> str:
+    """The part of a request's id that is enough to name it."""
+    tail = request.rpartition("-")[2]
+    return tail if len(tail) >= _MIN_ID_CHARS else request
+
+
+def answer_command(request: str, kind: str) -> str:
+    """What is typed in any terminal to say yes."""
+    answer = " --answer TEXT" if kind == "question" else ""
+    return f"teamwright requests allow {shlex.quote(short_id(one_line(request)))}{answer}"
+
+
+def deny_command(request: str) -> str:
+    """What is typed in any terminal to say no."""
+    return f"teamwright requests deny {shlex.quote(short_id(one_line(request)))} --reason TEXT"
+
+
+def request_text(event: RequestOpened) -> str:
+    """Who asks for what, without the name."""
+    asked = request_subject(event.kind, event.tool, event.what)
+    return f"asks for approval: {asked}" if event.kind == "plan" else f"asks: {asked}"
+
+
+def answer_text(event: RequestClosed) -> str:
+    """What became of a request, and who said so."""
+    if event.by == "cancelled":
+        return "no longer asks"
+    verdict = {"allow": "allowed", "deny": "denied"}.get(event.verdict, event.verdict)
+    return f"{verdict} {_ANSWERED_BY.get(event.by) or f'by {one_line(event.by)}'}"
+
+
+_CHANGES = {"created": "+", "claimed": "▸", "completed": "✓", "released": "·", "deleted": "✗", "assigned": "→"}
+_HIDDEN_PROTOCOL = frozenset({"mode_changed", "permission_request", "permission_response"})
+"""Protocol messages that another line tells already."""
+
+_QUIET_STATES = frozenset({"working", "pending", "stopping"})
+
+
+def display_name(name: str) -> str:
+    """A member's name as people read it."""
+    return LEAD_ALIAS if name == LEAD else name
+
+
+def event_line(event: TeamEvent) -> str | None:
+    """The line for an event, without a time; None for what would only be noise."""
+    who = display_name(event.member)
+    match event:
+        case ToolCalled(outcome=outcome):
+            mark = {"failed": "  (failed)", "denied": "  (refused)"}.get(outcome, "")
+            return f"{who:<12} {event.tool} {_flatten(event.summary)}{mark}  [{event.call}]"
+        case MessageSent():
+            if event.wire in _HIDDEN_PROTOCOL or (event.wire == "idle_notification" and event.summary == "idle"):
+                return None
+            return f"{who:<12} → {display_name(event.to)}: {_flatten(event.summary)}"
+        case TaskChanged(change=change):
+            owner = f" ({event.task.owner})" if change == "assigned" else ""
+            return f"{who:<12} {_CHANGES.get(change, change)} #{event.task.id} {_flatten(event.task.subject)}{owner}"
+        case MemberChanged(state=state):
+            if state in _QUIET_STATES or event.member == LEAD:
+                return f"{who:<12} {event.detail}" if event.detail and event.member == LEAD else None
+            return f"{who:<12} {state}" + (f": {_flatten(event.detail)}" if event.detail else "")
+        case RequestOpened() | RequestClosed():
+            return f"{who:<12} {_request_text(event)}"
+        case LimitReached() | ModeChanged() | ModelChanged() | Notice() | Compacted():
+            return f"{who:<12} {_notice_text(event)}"
+        case _:
+            return None
+
+
+def _notice_text(event: LimitReached | ModeChanged | ModelChanged | Notice | Compacted) -> str:
+    match event:
+        case Compacted():
+            return compaction_text(event)
+        case LimitReached():
+            return f"limit: {event.detail}"
+        case ModeChanged():
+            return f"is in mode {event.mode} now"
+        case ModelChanged():
+            return f"runs on {event.model} now"
+        case Notice():
+            return event.text
+
+
+def _request_text(event: RequestOpened | RequestClosed) -> str:
+    from teamwright.ui.event_text import answer_text, request_text, short_id  # only a run in which somebody asks pays
+
+    if isinstance(event, RequestOpened):
+        return f"{_flatten(request_text(event))}  [{short_id(event.request)}]"
+    reason = f": {_flatten(event.reason)}" if event.reason else ""
+    return f"{answer_text(event)}{reason}  [{short_id(event.request)}]"
+
+
+def _flatten(text: str, width: int = 90) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"

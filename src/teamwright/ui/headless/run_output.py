@@ -1,0 +1,170 @@
+"""Where the words of a headless run go: stdout for the answer or the JSON alone, stderr for all else.
+
+A reader of stdout that leaves ends the run; what cannot be written there fails it. Knows results and events;
+knows no session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from datetime import datetime
+from typing import Any, TextIO
+
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.events import Notice, RequestClosed, RequestOpened, TeamEvent
+from teamwright.protocol.values import dataclass
+from teamwright.session.result import Result
+from teamwright.ui.event_text import display_name, event_line
+from teamwright.ui.headless.json_output import event_object, result_object
+from teamwright.ui.printable import clean, json_text
+from teamwright.views.cost_line import cost_line
+from teamwright.views.run_report import CallCollector
+
+_MAX_OPEN_TASKS = 10
+"""Open tasks that are listed at the end of a run."""
+
+_END_TEXT = {"killed": "has ended", "failed": "failed", "crashed": "crashed"}
+
+_REQUEST_WIDTH = 200
+"""Columns of what is asked, on stderr: `teamwright requests` shows all of it."""
+
+
+@dataclass(slots=True)
+class RunOutput:
+    """The two streams of a run. `on_lost` is called once, when stdout takes no more; `lost` says why."""
+
+    format: str
+    progress: bool
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+    calls: CallCollector = field(default_factory=CallCollector)
+    on_write_error: Callable[[], object] | None = None
+    write_error: OSError | None = None
+    is_answered: bool = False
+    """Whether the answer to the last prompt is out already."""
+
+    def json_line(self, body: dict[str, Any]) -> None:
+        """One JSON object on a line of stdout."""
+        self._write(json_text(body) + "\n")
+
+    def note(self, line: str) -> None:
+        """One line on stderr; when nobody takes it, nobody needs it."""
+        with contextlib.suppress(OSError):
+            self.err.write(clean(line) + "\n")
+            self.err.flush()
+
+    def show_event(self, event: TeamEvent, session_id: str) -> None:
+        """Show an event in the way that was asked for."""
+        self.calls.add_event(event)
+        if self.format == "stream-json":
+            body = event_object(event, session_id)
+            if body is not None:
+                self.json_line(body)
+        if isinstance(event, RequestOpened):
+            self.note(_request_lines(event))
+        elif (self.progress or _is_always_shown(event)) and (line := event_line(event)) is not None:
+            self.note(line)
+
+    def write_answer(self, result: Result) -> None:
+        """The answer to a prompt, in the format that was asked for."""
+        self.is_answered = True
+        if self.format != "text":
+            self.json_line(result_object(result))
+        elif result.text:
+            text = result.text.rstrip("\n")
+            self._write((clean(text) if self.out.isatty() else text) + "\n")
+
+    def write_ending(self, result: Result) -> None:
+        """The answer, what went wrong, what it cost, how to go on. Raises StorageError when it cannot be written."""
+        if not self.is_answered:
+            self.write_answer(result)
+        for line in _ending_lines(result, reader_left=isinstance(self.write_error, BrokenPipeError)):
+            self.note(line)
+        for line in _refused_lines(self.calls.refused(result)):
+            self.note(line)
+        self.note(cost_line(result))
+        if self.write_error is not None and not isinstance(self.write_error, BrokenPipeError):
+            raise StorageError(
+                "disk-full",
+                f"stdout could not be written: {self.write_error.strerror or self.write_error}",
+                do=["make room where stdout goes", result.resume_command],
+                note="the session has all of it",
+            )
+
+    def _write(self, text: str) -> None:
+        if self.write_error is not None:
+            return
+        try:
+            self.out.write(text)
+            self.out.flush()
+        except OSError as problem:
+            self.write_error = problem
+            _discard_buffer(self.out)
+            if self.on_write_error is not None:
+                self.on_write_error()
+
+
+def _is_always_shown(event: TeamEvent) -> bool:
+    """Whether it is told without --verbose too: a warning is nobody's progress, and in CI nobody asked for any."""
+    return isinstance(event, RequestClosed) or (isinstance(event, Notice) and event.level == "warning")
+
+
+def _request_lines(request: RequestOpened) -> str:
+    """Somebody waits, and nobody is at this terminal: how it is answered from another one, and until when."""
+    from teamwright.ui.display_text import cut, one_line
+    from teamwright.ui.event_text import answer_command, request_text  # only a run in which somebody asks pays
+
+    until = datetime.fromtimestamp(request.deadline).strftime(" (until %H:%M:%S)") if request.deadline else ""
+    asked = cut(f"{display_name(one_line(request.member))} {request_text(request)}", _REQUEST_WIDTH)
+    return f"teamwright: {asked}\n  answer it with: {answer_command(request.request, request.kind)}{until}"
+
+
+def _ending_lines(result: Result, *, reader_left: bool) -> list[str]:
+    lines: list[str] = []
+    if result.error is not None:
+        lines.append(result.error.render())
+    elif result.stop == "limit":
+        lines.append(f"teamwright: {result.limit_detail}\n  continue: {result.larger_command}")
+    elif result.stop == "cancelled":
+        why = "stdout was closed" if reader_left else "interrupted"
+        lines.append(f"teamwright: {why}, everything is saved: {result.resume_command}")
+    if result.cut_off:
+        lines.append(f"teamwright: cut off at work: {', '.join(result.cut_off)}")
+    lines += [f"teamwright: {one.name} failed: {one.error}" for one in result.failed_members if not one.ended]
+    lines += [f"teamwright: {one.name} {_END_TEXT[one.state]}: {one.ended}" for one in result.members if one.ended]
+    return lines + _open_task_lines(result, has_command=bool(lines) and result.stop not in {"done", "cut_off"})
+
+
+def _open_task_lines(result: Result, *, has_command: bool) -> list[str]:
+    """The open tasks, and how to continue unless another line `said` it."""
+    tasks = result.open_tasks
+    if not tasks and not result.cut_off:
+        return []
+    shown = [f"#{one.id} {one.subject}" + (f" ({one.owner})" if one.owner else "") for one in tasks[:_MAX_OPEN_TASKS]]
+    more = f", and {len(tasks) - _MAX_OPEN_TASKS} more" if len(tasks) > _MAX_OPEN_TASKS else ""
+    lines = [f"teamwright: open tasks: {', '.join(shown)}{more}"] if tasks else []
+    return lines if has_command else [*lines, f"teamwright: continue with: {result.resume_command}"]
+
+
+def _refused_lines(calls: Sequence[tuple[str, str, str, str]]) -> list[str]:
+    """A line for each call that was refused: what a rule for it would have to allow."""
+    if not calls:
+        return []
+    from teamwright.ui.display_text import cut, one_line  # only a run in which something was refused pays
+
+    return [
+        f"teamwright: refused {tool} of {who} ({rule})" + (f": {cut(one_line(call), _REQUEST_WIDTH)}" if call else "")
+        for tool, who, rule, call in calls
+    ]
+
+
+def _discard_buffer(stream: TextIO) -> None:
+    """What is still buffered goes nowhere, so that the end of the process does not stumble over it."""
+    with contextlib.suppress(OSError, ValueError):
+        devnull = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(devnull, stream.fileno())
+        os.close(devnull)

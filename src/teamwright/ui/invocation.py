@@ -1,0 +1,195 @@
+"""One call of the program, read from its flags: the value that the faces of a run are handed.
+
+Knows options and prompts through `app`. Refuses to know how a run is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import directory_name, session_id
+from teamwright.protocol.messages import Block
+from teamwright.protocol.rule_text import split_rules
+from teamwright.protocol.values import dataclass
+from teamwright.session.options import Options
+from teamwright.session.prompt_input import read_prompt
+from teamwright.session.skills.slash_command import parse_slash_command
+from teamwright.ui.cli.agent_flags import parse_agents, parse_plugin_dirs
+from teamwright.ui.cli.run_location import RunLocation
+
+MAX_STDIN = 10_000_000
+"""Bytes of stdin that may be a prompt."""
+
+STDIN_WAIT_S = 3.0
+"""How long a pipe may stay silent beside a prompt that was typed: a parent that never closes it holds nobody up."""
+
+BYPASS_MODE = "bypassPermissions"
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """`prompt` is what was typed; `piped` says that stdin may bring more. `report` is where a report goes.
+
+    `blocks` is the prompt once it was read: before anything starts, where it can be. A session that is resumed may
+    go on without one. A prompt that calls a command has no blocks yet; `stdin` is what goes before its words.
+    """
+
+    options: Options
+    prompt: str | None = None
+    piped: bool = False
+    output_format: str = "text"
+    input_format: str = "text"
+    verbose: bool = False
+    report: Path | None = None
+    strict: bool = False
+    debug: bool = False
+    blocks: tuple[Block, ...] | None = None
+    stdin: str = ""
+
+    @property
+    def named_command(self) -> tuple[str, str] | None:
+        """The command that the prompt calls, and its arguments; None for other words."""
+        return parse_slash_command(self.prompt) if self.prompt and self.input_format == "text" else None
+
+    async def read_prompt(self) -> list[Block]:
+        """The blocks of the prompt, stdin first. Raises UsageError, StorageError."""
+        read = self if self.blocks is not None else await asyncio.to_thread(self.with_prompt_read)
+        return list(read.blocks or ())
+
+    def with_prompt_read(self) -> Invocation:
+        """The same call with its prompt read; waits for stdin. Raises UsageError, StorageError."""
+        piped = self._read_stdin() if self.piped else ""
+        if self.named_command is not None:
+            return replace(self, blocks=(), stdin=piped)
+        if (self.options.resume or self.options.adopt) and not ((self.prompt or "") + piped).strip():
+            return replace(self, blocks=())
+        return replace(self, blocks=tuple(read_prompt(self.prompt, piped, self.options.cwd)))
+
+    def _read_stdin(self) -> str:
+        fd = sys.stdin.fileno()
+        if self.prompt and not select.select([fd], [], [], STDIN_WAIT_S)[0]:
+            sys.stderr.write(f"teamwright: stdin said nothing within {STDIN_WAIT_S:.0f} s and is left out\n")
+            return ""
+        with os.fdopen(os.dup(fd), "rb") as source:
+            raw = source.read(MAX_STDIN + 1)
+        if len(raw) > MAX_STDIN:
+            raise UsageError(
+                "usage",
+                f"stdin brought more than {MAX_STDIN // 1_000_000} MB",
+                do=["write it to a file and name the file in the prompt"],
+                note="nothing was started",
+            )
+        return raw.decode("utf-8", "replace")
+
+
+def is_stdin_piped() -> bool:
+    """Whether stdin is a pipe, a file or a socket: something that may hold a prompt."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def is_on_terminal() -> bool:
+    """Whether a person sits in front of both ends."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
+
+
+def build_invocation(
+    where: RunLocation, flags: Mapping[str, Any], prompt: str | None, *, interactive: bool
+) -> Invocation:
+    """The call that the flags of a run describe. Raises UsageError for flags that contradict each other."""
+    return Invocation(
+        options=_options(where, flags, interactive=interactive),
+        prompt=prompt,
+        piped=not interactive and is_stdin_piped(),
+        output_format=flags.get("output_format") or "text",
+        input_format=flags.get("input_format") or "text",
+        verbose=bool(flags.get("verbose")),
+        report=_report_path(where, flags.get("report")),
+        strict=bool(flags.get("strict")),
+        debug=where.debug,
+    )
+
+
+def _report_path(where: RunLocation, value: str | None) -> Path | None:
+    if value == "-":
+        raise UsageError(
+            "usage",
+            "a report goes to a file: stdout is for the answer alone",
+            do=["--report report.md", "--report /dev/stderr"],
+            note="nothing was started",
+        )
+    return where.resolve(value) if value is not None else None
+
+
+def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool) -> Options:
+    seconds = flags.get("timeout")
+    wanted = flags.get("session_id")
+    return Options(
+        cwd=where.cwd,
+        home=where.home,
+        model=flags.get("model"),
+        effort=flags.get("effort"),
+        permission_mode=_mode(flags),
+        add_dirs=tuple(_directory(where, given) for given in flags.get("add_dir") or ()),
+        allowed_tools=_rules(flags.get("allowed_tools") or ()),
+        disallowed_tools=_rules(flags.get("disallowed_tools") or ()),
+        settings_file=where.settings,
+        mcp_config=tuple(_json_or_path(where, given) for given in flags.get("mcp_config") or ()),
+        strict_mcp_config=bool(flags.get("strict_mcp_config")),
+        trust=bool(flags.get("trust")),
+        budget=Budget(
+            usd=flags.get("max_budget_usd"),
+            tokens=flags.get("max_tokens"),
+            turns=flags.get("max_turns"),
+            minutes=None if seconds is None else seconds / 60,
+        ),
+        session_id=session_id(wanted) if wanted else None,
+        resume=flags.get("resume") or None,
+        adopt=flags.get("adopt"),
+        agents=parse_agents(where, flags),
+        plugin_dirs=parse_plugin_dirs(where, flags),
+        append_system_prompt=flags.get("append_system_prompt") or "",
+        plan_approval=flags.get("plan_approval"),
+        backend=flags.get("backend"),
+        task_list=directory_name(listed) if (listed := flags.get("task_list")) is not None else None,
+        interactive=interactive,
+        ask=flags.get("ask"),
+    )
+
+
+def _mode(flags: Mapping[str, Any]) -> str | None:
+    mode = flags.get("permission_mode")
+    if not flags.get("dangerously_skip_permissions"):
+        return mode
+    if mode not in (None, BYPASS_MODE):
+        raise UsageError("usage", f"--permission-mode {mode} and --dangerously-skip-permissions contradict each other")
+    return BYPASS_MODE
+
+
+def _json_or_path(where: RunLocation, value: str) -> str:
+    return value if value.lstrip().startswith("{") else str(where.resolve(value))
+
+
+def _directory(where: RunLocation, value: str) -> Path:
+    path = where.resolve(value)
+    if not path.is_dir():
+        raise UsageError("usage", f"there is no directory {path}", looked_at=[("flag", "--add-dir")])
+    return path
+
+
+def _rules(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The rules of all flags of one name."""
+    return tuple(rule for text in values for rule in split_rules(text))

@@ -1,0 +1,135 @@
+"""Running a member's own process from its command line: the member at work, and its pane.
+
+With a terminal a person sits there: what it does is shown, what they type reaches it. Without one there are plain
+lines. Knows `app` and the words of events; does not know who started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from teamwright.protocol.events import TeamEvent, TurnEnded
+from teamwright.protocol.member_flags import MemberFlags, parse_argv
+from teamwright.session.member_process.external_lead.run_external import run_external_member
+from teamwright.session.member_process.join import RunningMember
+from teamwright.session.member_process.member_end import MemberEnd
+from teamwright.session.member_process.run_member import running_member, take_spawn_file
+from teamwright.session.member_process.spawn_file import VARIABLE
+from teamwright.ui.event_text import event_line
+from teamwright.ui.garbage_collector import freeze_loaded
+from teamwright.ui.printable import clean
+
+
+async def run_in_external_team(flags: MemberFlags) -> MemberEnd:
+    """Be that member to its end. Raises TeamwrightError."""
+    print_line(f"{flags.agent_name} of {flags.team_name}, which another program leads")
+    async with run_external_member(flags, os.environ) as guest:
+        unsubscribe = guest.log.subscribe(lambda _number, event: show_event(event), live=False)
+        try:
+            ended = await guest.wait_until_ended()
+        finally:
+            unsubscribe()
+    print_line(f"{flags.agent_name} has ended: {ended.cause or ended.how}")
+    return ended
+
+
+def show_event(event: TeamEvent) -> None:
+    """What happened, if there is a line for it; of a turn that ended its last words."""
+    line = event.text if isinstance(event, TurnEnded) else event_line(event)
+    if line:
+        print_line(line)
+
+
+def print_line(line: str) -> None:
+    """A line."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.write(clean(line) + "\n")
+        sys.stdout.flush()
+
+
+EXIT_CODES = {"left": 0, "suspended": 0, "killed": 0, "failed": 1}
+"""The exit code of a member's process, by how it ended."""
+
+
+def run_member(argv: Sequence[str]) -> int:
+    """Be the member that these arguments name, to its end; the exit code. Raises TeamwrightError."""
+    return asyncio.run(_run(parse_argv(argv, foreign=not os.environ.get(VARIABLE))))
+
+
+async def _run(flags: MemberFlags) -> int:
+    if not os.environ.get(VARIABLE):  # our own lead gives a spawn file: this one is another program
+        from teamwright.ui.member.member_process import run_in_external_team
+
+        return EXIT_CODES[(await run_in_external_team(flags)).how]
+    spawn = take_spawn_file(flags, os.environ)
+    attended = sys.stdin.isatty() and sys.stdout.isatty()
+    feed = EventBuffer()
+    if not attended:
+        print_line(f"{spawn.member} of {spawn.team}")
+    async with running_member(spawn, lambda log: log.subscribe(feed.put, live=attended)) as member:
+        freeze_loaded()
+        ended = await (_show_screen if attended else _show_plain)(member, feed)
+    print_line(f"{spawn.member} has ended: {ended.cause or ended.how}")
+    return EXIT_CODES[ended.how]
+
+
+class EventBuffer:
+    """Events from the first one on: kept until somebody shows them."""
+
+    def __init__(self) -> None:
+        self._events: list[TeamEvent] = []
+        self._show: Callable[[TeamEvent], None] | None = None
+
+    def put(self, _number: int, event: TeamEvent) -> None:
+        """See storage.log.Subscriber."""
+        if self._show is None:
+            self._events.append(event)
+        else:
+            self._show(event)
+
+    def replay_to(self, show: Callable[[TeamEvent], None]) -> None:
+        """Show what was kept, then each as it comes."""
+        self._show = show
+        while self._events:
+            show(self._events.pop(0))
+
+
+async def _show_plain(member: RunningMember, feed: EventBuffer) -> MemberEnd:
+    """Show what happens in plain lines until the member is over."""
+    feed.replay_to(show_event)
+    return await member.obeying.wait_until_ended()
+
+
+async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
+    """Have a person at it until the member is over. What its pane needs loads only here."""
+    from teamwright.session.control.member_control import MemberControl
+    from teamwright.ui.member.member_terminal import MemberTerminal
+    from teamwright.ui.terminal.editor_choice import make_editor
+    from teamwright.ui.terminal.narrator import Narrator
+    from teamwright.ui.terminal.paint import make_paint
+
+    seat = MemberControl(member, lambda request: face.on_request(request), lambda event: face.on_answer(event))
+    narrator = Narrator(make_paint(os.environ, is_tty=True), usual_model=seat.model)
+    face = MemberTerminal(seat, narrator, member.spawn.team, member.spawn.grace_s)
+    face.line_input.editor = editor = make_editor(
+        face.editor_callbacks(member.maker.home.prompt_history), deferred=True
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, editor.interrupt)
+    face.greet()
+    feed.replay_to(face.on_event)
+    member.line.on_up = face.on_lead_change
+    unfollow = seat.follow()
+    reading = asyncio.create_task(face.read_lines(), name="reading lines")
+    try:
+        return await member.obeying.wait_until_ended()
+    finally:
+        unfollow()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        with contextlib.suppress(OSError):
+            await editor.close()

@@ -1,0 +1,360 @@
+"""One person at the terminal of one member: its conversation as it happens, and a line to write to it.
+
+Whatever is typed becomes mail; keys end its turn, never its process. Built of the parts of the lead's terminal. Knows
+what may be done there through `app`, and an editor.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import TypeAlias
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import (
+    AssistantText,
+    MessageSent,
+    RequestClosed,
+    RequestOpened,
+    TeamEvent,
+    TextDelta,
+    TurnEnded,
+)
+from teamwright.protocol.ids import LEAD, nearest
+from teamwright.protocol.values import dataclass
+from teamwright.session.control.member_control import MemberControl
+from teamwright.session.member_process.member_screen import MemberScreen
+from teamwright.session.platform_check import mask_secrets
+from teamwright.session.skills.slash_command import parse_slash_command
+from teamwright.ui.display_text import LineStream, clean, cut, fold_lines, one_line, window_size
+from teamwright.ui.terminal.conversation_lines import received_lines
+from teamwright.ui.terminal.editor import Editor, EditorCallbacks, ReadCancelled
+from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
+from teamwright.ui.terminal.line_completion import Candidate
+from teamwright.ui.terminal.line_input import LineInput
+from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
+from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.panel import Panel
+from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
+from teamwright.ui.terminal.running_calls import RunningCalls
+
+MIN_WIDTH = 20
+
+
+def greeting_lines(name: str, team: str, model: str, mode: str, known_messages: int, width: int) -> list[str]:
+    """Who this is, and how to write to it. `held`: messages of an earlier life of its process."""
+    who = clean(name)
+    lines = [
+        f"{who} · team {clean(team)} · {clean(model)} · {clean(mode)}",
+        f"  what you type goes to {who} as mail from you · /help",
+        "  Esc or Ctrl-C ends its turn · /stop ends it · closing the terminal ends it too",
+    ]
+    if known_messages:
+        lines.append(f"  it continues; its conversation has {known_messages} messages")
+    return [cut(line, max(width - 1, MIN_WIDTH)) for line in lines]
+
+
+def lead_change_lines(name: str, is_back: bool, grace_s: float | None) -> list[str]:
+    """That its lead is gone and how long it stays, or that it is back."""
+    if is_back:
+        return [f"the lead of {name} is back"]
+    stays = "until it is back" if grace_s is None else f"{grace_s:.0f} s for it to come back, and keeps its place"
+    return [f"the lead of {name} is gone: {name} stays {stays}"]
+
+
+COMMANDS = {
+    "/help": "this list",
+    "/tasks": "the task list of the team, and what it runs beside its turn",
+    "/requests": "what it asks you; asks again what you put off",
+    "/context": "what fills its window, and when it will be compacted",
+    "/compact KEEP": "continue from a summary that keeps these points",
+    "/cost": "tokens and money that it used since its process began",
+    "/mode MODE": "the permission modes; another one for it",
+    "/bg": "move its foreground work to the background",
+    "/stop": "end it for good; its open tasks go back to the list",
+}
+"""As /help lists them. `/stop` and `/requests` are the pane's own doing."""
+
+COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
+
+KEY_LINES = (
+    f"{'Esc, Ctrl-C':<{HELP_COLUMN}} ends its turn; it stays, and waits for your words",
+    f"{'Ctrl-B':<{HELP_COLUMN}} on an empty line: /bg",
+    f"{'Alt-Enter':<{HELP_COLUMN}} a new line",
+    "closing the terminal ends it like /stop; while its lead is gone it keeps its place",
+)
+
+CommandHandler: TypeAlias = Callable[[MemberControl, str], Awaitable[list[str]]]
+
+
+def parse_command(line: str) -> tuple[str, str] | None:
+    """The command that a line is, with its slash, and what follows; None for words."""
+    called = parse_slash_command(line.strip())
+    return None if called is None else (f"/{called[0].lower()}", called[1].strip())
+
+
+def complete(before: str) -> list[Candidate]:
+    """What Tab offers behind this text."""
+    if not before.startswith("/") or " " in before:
+        return []
+    return [Candidate(name, len(before), "command") for name in COMMAND_NAMES if name.startswith(before.lower())]
+
+
+def unknown_command_lines(name: str) -> list[str]:
+    """What to say of a command that there is not."""
+    close = nearest(name, COMMAND_NAMES)
+    return [
+        f"  there is no {clean(name)} at a member's terminal" + (f"; did you mean {close}?" if close else ""),
+        f"  there are  {' '.join(COMMAND_NAMES)}",
+    ]
+
+
+async def _help(_seat: MemberControl, _rest: str) -> list[str]:
+    return [
+        *(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()),
+        *(f"  {line}" for line in KEY_LINES),
+    ]
+
+
+async def _tasks(seat: MemberControl, _rest: str) -> list[str]:
+    return [*task_lines(await seat.tasks()), *(f"  └ {one_line(line)}" for line in seat.running())]
+
+
+async def _context(seat: MemberControl, _rest: str) -> list[str]:
+    return context_lines(seat.context())
+
+
+async def _compact(seat: MemberControl, rest: str) -> list[str]:
+    return [f"  {clean(seat.name)} does it before its next model call"] if seat.compact(rest) else []
+
+
+async def _cost(seat: MemberControl, _rest: str) -> list[str]:
+    return cost_lines(await seat.cost())
+
+
+async def _mode(seat: MemberControl, rest: str) -> list[str]:
+    if not rest:
+        return [f"  {clean(seat.name)} is in mode {seat.mode}", "", *mode_meaning_lines()]
+    if len(rest.split()) > 1:
+        return ["  /mode MODE: one mode, for this member"]
+    return [f"  {clean(await seat.set_mode(rest))}"]
+
+
+async def _background(seat: MemberControl, _rest: str) -> list[str]:
+    return background_lines(seat)
+
+
+def background_lines(seat: MemberControl) -> list[str]:
+    """Move what it waits for to the background, and say what went."""
+    moved = seat.move_to_background()
+    if not moved:
+        return ["  nothing runs in the foreground that could go on in the background"]
+    return [f"  in the background: {one_line(what)}" for what in moved]
+
+
+HANDLERS: dict[str, CommandHandler] = {
+    "/help": _help,
+    "/tasks": _tasks,
+    "/context": _context,
+    "/compact": _compact,
+    "/cost": _cost,
+    "/mode": _mode,
+    "/bg": _background,
+}
+"""What runs a command."""
+
+
+@dataclass(slots=True)
+class MemberTerminal:
+    """Shows the member and hears its person, until it is over. `editor` is set before anything is shown."""
+
+    seat: MemberControl
+    narrator: Narrator
+    team: str
+    grace_s: float | None
+    """How long it stays without a lead, in seconds; None: for ever."""
+    line_input: LineInput = field(init=False)
+    panel: Panel = field(init=False)
+    running_calls: RunningCalls = field(default_factory=RunningCalls)
+    interrupts: InterruptState = field(default_factory=InterruptState)
+    _stream: LineStream = field(default_factory=LineStream)
+    _leave_hinted_at: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.line_input = LineInput(self.narrator, self.show)
+        self.panel = Panel(MemberScreen(self.seat), self.running_calls, self.narrator.paint, lambda: LEAD, None, _mask)
+        self.panel.changed = lambda: self.editor.refresh()
+        self.seat.tasks_changed = self.panel.tasks_changed
+
+    @property
+    def editor(self) -> Editor:
+        """Where the person types."""
+        return self.line_input.editor
+
+    def editor_callbacks(self, history: Path) -> EditorCallbacks:
+        """What an editor asks of this."""
+        return EditorCallbacks(
+            on_interrupt=self.on_interrupt,
+            complete=complete,
+            history=history,
+            colors=self.narrator.paint.on,
+            on_background=self.on_background,
+            on_escape=self.on_escape,
+            status_area=self.panel,
+        )
+
+    # ── what the editor asks ──────────────────────────────────────────────────────────────────────────────────
+
+    def on_interrupt(self, line: bool) -> InterruptAction:
+        """What Ctrl-C does now: clears the line, ends the turn, or says how to end more; it never leaves."""
+        act = self.interrupts.press(line=line, is_working=self.seat.is_working, now=time.monotonic())
+        if act is InterruptAction.CLEAR:
+            return act
+        if act is not InterruptAction.END_TURN or not self.seat.interrupt():
+            self.show([f"  no turn of {self.seat.name} runs; /stop ends {self.seat.name} for good"])
+        return InterruptAction.END_TURN
+
+    def on_escape(self) -> None:
+        """What Esc does on an empty line."""
+        if self.seat.is_working:
+            self.seat.interrupt()
+
+    def on_background(self) -> None:
+        """What Ctrl-B does on an empty line."""
+        self.show(background_lines(self.seat))
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Put lines above the prompt, without secrets."""
+        if lines:
+            self.editor.show(_mask("".join(f"{line}\n" for line in lines)))
+
+    def greet(self) -> None:
+        """Say who this is."""
+        seat = self.seat
+        self.show(greeting_lines(seat.name, self.team, seat.model, seat.mode, seat.earlier_messages, self._width()))
+        self.show([f"  {clean(warning)}" for warning in seat.member.warnings])
+
+    def on_event(self, event: TeamEvent) -> None:
+        """Show an event of the member, or of its sub-agents."""
+        self.narrator.width = self._width()
+        mine = event.member == self.seat.name
+        if isinstance(event, TextDelta):
+            self.show([clean(line) for line in self._stream.add(event.text)] if mine else [])
+            return
+        if isinstance(event, AssistantText):
+            told = mine and event.message["role"] == "user"
+            self.show(received_lines(event.content, self.seat.name, self.narrator) if told else [])
+            return
+        if mine:
+            self.show([clean(line) for line in self._stream.end()])
+        self.running_calls.note(event)
+        self.panel.note(event)
+        if isinstance(event, TurnEnded) and mine:
+            self.running_calls.clear_member(event.member)
+            self.show([] if event.stop == "done" else [f"  its turn has ended: {clean(event.detail or event.stop)}"])
+        elif not (isinstance(event, MessageSent) and event.wire == "idle_notification"):
+            self.show(self.narrator.lines(event))
+        self.editor.refresh()
+
+    def on_lead_change(self, is_there: bool) -> None:
+        """The lead is gone, or back."""
+        self.show(lead_change_lines(self.seat.name, is_there, self.grace_s))
+        self.editor.refresh()
+
+    def on_request(self, request: RequestOpened) -> None:
+        """The member asks its person something; any other terminal may answer it too."""
+        self.line_input.add_request(request)
+
+    def on_answer(self, event: RequestClosed) -> None:
+        """A request is over; what was not answered here was answered elsewhere."""
+        questions = self.line_input.requests
+        if event.request in {one.request for one in (*questions.waiting, *questions.postponed)}:
+            self.show(["  it was answered elsewhere, or is no longer open"])
+        self.line_input.remove_request(event)
+
+    # ── lines ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def read_lines(self) -> None:
+        """Do what each line says, until the member is over."""
+        self.panel.begin()
+        try:
+            while not self.seat.is_ended:
+                await self._read_line()
+        finally:
+            self.panel.end()
+
+    async def _read_line(self) -> None:
+        try:
+            if (line := await self.line_input.read_line()) is not None:
+                self.interrupts.reset()
+                await self._handle_line(line)
+        except EOFError:
+            self._leave_on_second_press()
+
+    async def _handle_line(self, line: str) -> None:
+        called = parse_command(line)
+        try:
+            if called is None:
+                await self._words(line)
+            elif called[0] == "/stop":
+                await self._stop()
+            elif called[0] == "/requests":
+                questions = self.line_input.requests
+                self.show([] if questions.restore_postponed() else questions.lines(self.narrator))
+            elif (run := HANDLERS.get(called[0])) is not None:
+                self._show_folded(await run(self.seat, called[1]))
+            else:
+                self._show_folded(unknown_command_lines(called[0]))
+        except TeamwrightError as problem:
+            self._show_folded([clean(line) for line in problem.render().split("\n")])
+
+    async def _words(self, line: str) -> None:
+        """Write a line to the member, unless it is a word or a note that is not meant for a model."""
+        bare = bare_command(line)
+        if bare == "/quit":
+            self._leave_on_second_press()
+        elif bare is not None:
+            self._show_folded(await HANDLERS[bare](self.seat, ""))
+        elif is_note(line):
+            self._show_folded(NOTE_LINES)
+        elif line.strip():
+            await self.seat.send(line)
+
+    def _show_folded(self, lines: Sequence[str]) -> None:
+        """Words without colours: in a narrow pane they are broken between words."""
+        self.show(fold_lines(lines, self._width()))
+
+    async def _stop(self) -> None:
+        """End the member for good, once the person has said so."""
+        name = clean(self.seat.name)
+        try:
+            said = await self.editor.answer(f"end {name} for good? [y/n] ")
+        except ReadCancelled:
+            said = ""
+        if said.strip().lower() in {"y", "yes"}:
+            await self.seat.stop()
+        else:
+            self.show([f"  {name} stays"])
+
+    def _leave_on_second_press(self) -> None:
+        """Ctrl-D, or a terminal that is gone: that says so again at once."""
+        now, before = time.monotonic(), self._leave_hinted_at
+        self._leave_hinted_at = now
+        if now - before <= LEAVE_WINDOW_S:
+            self.seat.leave()
+            return
+        name = clean(self.seat.name)
+        again = f"Ctrl-D again within {LEAVE_WINDOW_S:.0f} s closes this terminal, and ends {name} with it"
+        self.show([f"{again}; its open tasks go back to the list"])
+
+    def _width(self) -> int:
+        return window_size().columns
+
+
+def _mask(text: str) -> str:
+    return mask_secrets(text, os.environ)

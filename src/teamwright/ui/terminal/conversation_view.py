@@ -1,0 +1,163 @@
+"""Whose conversation a person sees: the lead's, or that of one member, which is caught up with and then followed.
+
+    lead ──open NAME──▶ NAME ──back, the member is gone──▶ lead
+
+While a member is viewed its words come like the lead's, and the lead's come with its name before them: nothing that is
+said is lost. Knows sessions through `app`; gives lines to whoever shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+
+from teamwright.protocol.errors import UnknownMember
+from teamwright.protocol.events import LIVE, AssistantText, MemberChanged, TeamChanged, TeamEvent, TextDelta
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest, parse_recipient
+from teamwright.protocol.values import dataclass
+from teamwright.session.control.live_members import interrupt_member, live_members, members_at_work
+from teamwright.session.session import Session
+from teamwright.ui.display_text import LineStream, cell_width, clean, cut
+from teamwright.ui.terminal.conversation_lines import answer_lines, history_lines, received_lines
+from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator, display_name
+from teamwright.views.conversation import ConversationReader, conversation_of
+
+MAX_HISTORY_LINES = 40
+"""Lines of a conversation that are shown when somebody begins to look at it."""
+
+ShowLines = Callable[[Sequence[str]], None]
+
+
+@dataclass(slots=True)
+class ConversationView:
+    """Whose it is: `name`, the lead's at first."""
+
+    session: Session
+    narrator: Narrator
+    show: ShowLines
+    name: str = LEAD
+    _conversation: ConversationReader | None = None
+    _streams: dict[str, LineStream] = field(default_factory=lambda: {LEAD: LineStream()})
+
+    @property
+    def viewed_member(self) -> str:
+        """The member that is viewed; empty at the lead."""
+        return "" if self.name == LEAD else self.name
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the viewed member is at work."""
+        return self.viewed_member in members_at_work(self.session)
+
+    def label(self) -> str:
+        """What stands before the line."""
+        return f"@{display_name(self.name)}> " if self.viewed_member else "> "
+
+    # ── going there and back ──────────────────────────────────────────────────────────────────────────────────
+
+    def open(self, name: str) -> None:
+        """Show what this member was told and said last, and follow it. Raises UnknownMember, InvalidName."""
+        told = conversation_of(self.session, name)
+        if told is None:
+            raise _unknown_member_error(self.session, name)
+        wanted = parse_recipient(name, self.session.team.names)
+        if wanted == LEAD:
+            self.return_to_lead()
+            return
+        live = next(one for one in live_members(self.session) if one.name.lower() == wanted.lower())
+        self._end_stream(self.name)
+        self.name, self._conversation = live.name, told
+        self._streams.setdefault(live.name, LineStream())
+        about = f"{display_name(live.name)} · {live.state} · {clean(live.model)} · {clean(str(live.backend))}"
+        self.show(
+            [self._heading(about), *self._history_lines(told), "  your lines go to it · Esc or /view: back to the lead"]
+        )
+
+    def return_to_lead(self) -> None:
+        """To the lead; nothing when that is what is viewed."""
+        if not self.viewed_member:
+            return
+        self._end_stream(self.name)
+        self._streams.pop(self.name, None)
+        self.name, self._conversation = LEAD, None
+        self.show([self._heading(LEAD_ALIAS)])
+
+    def interrupt(self) -> None:
+        """End the turn of the viewed member, and no other one."""
+        name = display_name(self.name)
+        if interrupt_member(self.session, self.name):
+            self.show([f"{name}'s turn was ended; it waits for your words. All others go on."])
+        else:
+            self.show([f"{name}'s turn cannot be cut from here; /stop ends {name}"])
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def handle_before(self, event: TeamEvent) -> bool:
+        """Show what of an event is said, before other lines tell of it; whether there is nothing more to it."""
+        if isinstance(event, TextDelta):
+            if (stream := self._streams.get(event.member)) is not None:
+                self._say(event.member, stream.add(event.text))
+            return True
+        if event.member in self._streams:
+            self._end_stream(event.member)
+        if not self.viewed_member or event.member != self.name or self._conversation is None:
+            return isinstance(event, AssistantText)
+        if isinstance(event, AssistantText):
+            heard = self._conversation.live and event.message["role"] == "user"
+            self.show(received_lines(event.content, self.name, self.narrator) if heard else [])
+            return True
+        if not self._conversation.live and not isinstance(event, LIVE):
+            self._catch_up(self._conversation)
+        return False
+
+    def handle_after(self, event: TeamEvent) -> None:
+        """Leave a member that is gone."""
+        if (
+            self.viewed_member
+            and isinstance(event, MemberChanged | TeamChanged)
+            and self.session.team.find(self.name) is None
+        ):
+            self.return_to_lead()
+
+    def flush_lead(self) -> None:
+        """The lead's turn is over: what is left of its words is shown."""
+        self._end_stream(LEAD)
+
+    def _catch_up(self, delivery: ConversationReader) -> None:
+        for message in delivery.new_messages():
+            if message["role"] == "user":
+                self.show(received_lines(message["content"], self.name, self.narrator))
+            else:
+                self.show(answer_lines([message]))
+
+    def _end_stream(self, name: str) -> None:
+        self._say(name, self._streams[name].end())
+
+    def _say(self, name: str, lines: Sequence[str]) -> None:
+        """Words of whoever is viewed as they are; of the lead, while somebody else is, with its name."""
+        gap = " " * max(1, NAME_WIDTH + 1 - cell_width(display_name(name)))
+        head = "" if name == self.name else f"{self.narrator.name(name)}{gap}"
+        self.show([head + clean(line) for line in lines])
+
+    def _history_lines(self, delivery: ConversationReader) -> list[str]:
+        if delivery.foreign:
+            return ["  another program runs it, and has its conversation; what it writes to the team is shown here"]
+        lines = history_lines(delivery.recent(MAX_HISTORY_LINES), self.name, self.narrator)
+        return lines if len(lines) <= MAX_HISTORY_LINES else ["  …", *lines[-MAX_HISTORY_LINES:]]
+
+    def _heading(self, about: str) -> str:
+        room = max(20, self.narrator.width - 1)
+        head = cut(f"── {about} ", room)
+        return self.narrator.paint("bold", head + "─" * (room - cell_width(head)))
+
+
+def _unknown_member_error(session: Session, name: str) -> UnknownMember:
+    names = [display_name(one.name) for one in live_members(session)]
+    close = nearest(name, names)
+    return UnknownMember(
+        "unknown-member",
+        f'"{name}" is not in the team',
+        looked_at=[("members", ", ".join(names))],
+        do=[f"did you mean {close}?"] if close else [],
+        note="nothing was changed",
+    )

@@ -1,0 +1,117 @@
+"""`/diff` and `/undo`: what the session changed, by member, and the last prompt's edits taken back.
+
+Knows sessions through `app`; gives lines back and writes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
+from typing import TypeAlias
+
+from teamwright.edit_history.history_location import history_of_session
+from teamwright.edit_history.queries import edit_of_call, session_changes, undo_here_ahead, undo_in_session
+from teamwright.edit_history.undo import COMMANDS_STAY
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.values import dataclass
+from teamwright.session.session import Session
+from teamwright.ui.change_text import (
+    ChangeTotals,
+    StyledLine,
+    change_lines,
+    plan_rows,
+    stat_rows,
+    summary_notes,
+    undone_lines,
+)
+from teamwright.ui.display_text import clean
+from teamwright.ui.terminal.paint import Paint
+
+MAX_LINES = 1_000
+"""Lines that /diff shows; the rest is for `teamwright diff` and a pager."""
+
+PLAIN = Paint()
+DIFF_USAGE, UNDO_USAGE = "/diff [@NAME] [--stat] or /diff c7", "/undo [@NAME] [--except PATH] [--force]"
+_CALL = re.compile(r"c\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class _EditArguments:
+    """What follows one of the two commands."""
+
+    member: str = ""
+    call: str = ""
+    left: tuple[str, ...] = ()
+    flags: frozenset[str] = frozenset()
+
+
+async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[str]:
+    """What changed since the session began: by everybody, by one member, by one call; or a line a file."""
+    said = _parse_arguments(rest, DIFF_USAGE, {"--stat"})
+    place = history_of_session(session)
+    if said.call:
+        if said.member or said.flags:
+            raise _usage_error(DIFF_USAGE)
+        return _paint_lines(change_lines(edit_of_call(place, said.call)), paint)
+    found, sums = session_changes(place, said.member), ChangeTotals()
+    files = (sums.add(change) for change in found.files)
+    if said.flags:
+        lines = [f"  {clean('  '.join(part for part in row if part))}" for row in stat_rows(files)]
+    else:
+        every = (line for change in files for line in change_lines(change))
+        lines = _paint_lines(islice(every, MAX_LINES), paint)
+        if rest_of_it := sum(1 for _ in every):
+            lines.append(f"  … {rest_of_it:,} more lines: teamwright diff {session.id[:8]} | less")
+    lines.append(f"  {clean(str(sums))}" if sums.files else "  nothing is changed by Write, Edit or NotebookEdit")
+    return [*lines, *(f"  {clean(line)}" for line in summary_notes(found.again, found.cut_off, found.damaged))]
+
+
+Asked: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Ask the person yes or no."""
+
+
+async def undo_lines(session: Session, rest: str, show: Callable[[list[str]], None], ask: Asked) -> list[str]:
+    """Show what would be taken back of the last prompt's edits, ask, do it, and say what became of each file."""
+    said = _parse_arguments(rest, UNDO_USAGE, {"--force"})
+    if said.call:
+        raise _usage_error(UNDO_USAGE)
+    force = "--force" in said.flags
+    plan = undo_here_ahead(session, said.member, said.left, force=force)
+    rows = plan_rows(plan, history_of_session(session).cwd)
+    show([f"  {clean('  '.join(part for part in row if part))}" for row in rows])
+    if not await ask(f"take this back? {COMMANDS_STAY} [y/n] "):
+        return ["  nothing was changed"]
+    undone = await undo_in_session(session, said.member, said.left, force=force, agreed=plan)
+    return [f"  {clean(line)}" for line in undone_lines(undone)]
+
+
+def _paint_lines(lines: Iterable[StyledLine], paint: Paint) -> list[str]:
+    return [f"  {paint(style, clean(text))}" for style, text in lines]
+
+
+def _parse_arguments(rest: str, usage: str, flags: set[str]) -> _EditArguments:
+    """What was typed. Raises UsageError."""
+    try:
+        words = shlex.split(rest)
+    except ValueError:
+        raise _usage_error(usage) from None
+    member, call, left, given = "", "", list[str](), set[str]()
+    while words:
+        word = words.pop(0)
+        if word.startswith("@") and len(word) > 1 and not member:
+            member = word[1:]
+        elif word in flags:
+            given.add(word)
+        elif word == "--except" and words and usage is UNDO_USAGE:
+            left.append(words.pop(0))
+        elif _CALL.fullmatch(word) and not call:
+            call = word
+        else:
+            raise _usage_error(usage)
+    return _EditArguments(member, call, tuple(left), frozenset(given))
+
+
+def _usage_error(usage: str) -> UsageError:
+    return UsageError("usage", f"it is {usage}", note="nothing was done")

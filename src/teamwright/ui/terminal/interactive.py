@@ -1,0 +1,221 @@
+"""A session on a terminal: trust first, then the session, then one line of what it cost and how to go on.
+
+Everything heavy loads when a person is really there. Signals save, end the members and say how to resume. Knows
+sessions through `app`; what happens in between is the host's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.values import dataclass
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.session.result import Result
+from teamwright.session.session import Session
+from teamwright.ui.display_text import clean, model_name
+from teamwright.ui.garbage_collector import freeze_loaded
+from teamwright.ui.terminal.editor import Editor, EditorCallbacks
+from teamwright.ui.terminal.editor_choice import make_editor
+from teamwright.ui.terminal.leave_choice import LeaveChoice
+from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.paint import make_paint
+from teamwright.ui.terminal.session_screen import SessionScreen
+from teamwright.ui.terminal.session_switch import options_for, options_to_return
+from teamwright.ui.terminal.trust_prompt import ask_for_trust
+from teamwright.views.cost_line import cost_line
+
+TERMINATED = 143
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def run_interactive(options: Options, prompt: str | None) -> int:
+    """Host a person until they leave; returns the exit code of docs/exit-codes.md.
+
+    Raises TeamwrightError when it cannot start, KeyboardInterrupt for Ctrl-C at the question of trust.
+    """
+    left = asyncio.run(_interactive(ask_for_trust(replace(options, interactive=True)), prompt))
+    while left.next_options is not None:
+        left = _switch_session(*left.next_options)
+    return left.code
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSession:
+    """A session that was left: its exit code; and how to open the next one, and this one should that fail."""
+
+    code: int
+    next_options: tuple[Options, Options] | None = None
+
+
+def _switch_session(to: Options, previous: Options) -> LeftSession:
+    """Open the next session; one that cannot be opened after all brings the person back to where they were."""
+    opened: list[Session] = []
+    try:
+        return asyncio.run(_interactive(ask_for_trust(to), None, opened))
+    except TeamwrightError as problem:
+        if opened:
+            raise
+        sys.stderr.write(f"{clean(problem.render())}\nback to the session that you were in\n")
+    return asyncio.run(_interactive(ask_for_trust(previous), None))
+
+
+async def _interactive(
+    options: Options, prompt: str | None, opened_sessions: list[Session] | None = None
+) -> LeftSession:
+    with _catch_end_signals() as (terminated, terminate):
+        try:
+            result, left = await _open_session(options, prompt, opened_sessions, (terminated, terminate))
+        except asyncio.CancelledError:  # before the person was hosted, or while all was ended
+            if not terminated:
+                raise
+            return LeftSession(TERMINATED)
+    _print_summary(result)
+    return left
+
+
+async def _open_session(
+    options: Options,
+    prompt: str | None,
+    opened_sessions: list[Session] | None,
+    signals: tuple[list[int], Callable[[], None]],
+) -> tuple[Result, LeftSession]:
+    terminated, terminate = signals
+    async with open_session(options) as session:
+        freeze_loaded()
+        session.outside.end = terminate
+        if opened_sessions is not None:
+            opened_sessions.append(session)
+        return await _run_session(session, prompt, terminated)
+
+
+async def _run_session(
+    session: Session, prompt: str | None, end_signals: Collection[int]
+) -> tuple[Result, LeftSession]:
+    paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
+    host = SessionScreen(session, Narrator(paint, rest_command="/diff", usual_model=session.lead.agent.model.card.name))
+    host.editor = editor = _make_editor(session, host)
+    with _handle_interrupt(editor.interrupt):
+        host.show(_greeting(session))
+        ending = await _run_screen(host, prompt, end_signals)
+        result = await _end_session(session, host, ending)
+    if end_signals:
+        return result, LeftSession(TERMINATED)
+    going = None if result.stop == "limit" else host.next_session
+    to = None if going is None else (options_for(session, going), options_to_return(session))
+    return result, LeftSession(result.exit_code, to)
+
+
+async def _run_screen(screen: SessionScreen, prompt: str | None, end_signals: Collection[int]) -> LeaveChoice:
+    """Host until the end, and give the terminal back. After a signal the members keep their places."""
+    try:
+        return await screen.run(prompt)
+    except asyncio.CancelledError:
+        if not end_signals:
+            raise
+        return LeaveChoice.LEAVE
+    finally:
+        with contextlib.suppress(OSError):
+            await screen.editor.close()
+
+
+def _make_editor(session: Session, screen: SessionScreen) -> Editor:
+    wiring = EditorCallbacks(
+        on_interrupt=screen.on_interrupt,
+        complete=screen.complete,
+        history=session.maker.home.prompt_history,
+        colors=screen.narrator.paint.on,
+        on_background=screen.on_background,
+        on_escape=screen.on_escape,
+        label=screen.view.label,
+        status_area=screen.panel,
+    )
+    return make_editor(wiring)
+
+
+def _greeting(session: Session) -> list[str]:
+    model = session.lead.agent.model.card.name
+    lines = [f"teamwright · {model_name(model)} · {clean(str(session.maker.cwd))} · /help"]
+    lines += [f"  {clean(warning)}" for warning in session.warnings]
+    conversation = session.lead.agent.conversation
+    if conversation.items:
+        lines.append(f"  session {session.id[:8]} continues; it has {len(conversation.items)} messages")
+    if back := str(session.resumed):
+        lines.append(f"  resumed: {clean(back)}")
+    if conversation.owes_answer or conversation.interrupted:
+        lines.append("  its last turn was cut off: your next line continues it")
+    return lines
+
+
+async def _end_session(session: Session, screen: SessionScreen, ending: LeaveChoice) -> Result:
+    """End what is to be ended, and make the result that the exit code comes from."""
+    if ending is LeaveChoice.ENDED and screen.last_result is not None:
+        return screen.last_result
+    await session.outside.wait_until_idle()
+    if ending is LeaveChoice.STOP:
+        await session.stop_members("stopped by the user")
+    elif ending is LeaveChoice.LEAVE:
+        await session.stop_members("left to be resumed", keep=True)
+    last = screen.last_result
+    if last is not None:
+        result = await session.result(last.stop, last.text, error=last.error)
+    else:
+        # Leaving cut the lead's turn: that is no end of its own.
+        stop = (
+            "cancelled"
+            if screen.working_at_leave and ending is not LeaveChoice.QUIT and not session.cut_off
+            else "done"
+        )
+        result = await session.result(stop, session.lead.last_end.text)
+    return result
+
+
+def _print_summary(result: Result) -> None:
+    with contextlib.suppress(OSError):
+        if result.limit_detail:
+            sys.stderr.write(f"teamwright: {clean(result.limit_detail)}\n")
+        if result.cut_off:
+            sys.stderr.write(f"teamwright: cut off at work: {clean(', '.join(result.cut_off))}\n")
+        sys.stderr.write(f"{cost_line(result)}\ncontinue: {result.larger_command}\n")
+        sys.stderr.flush()
+
+
+@contextmanager
+def _handle_interrupt(on_interrupt: Callable[[], None]) -> Generator[None]:
+    """SIGINT is a key while the block runs."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+@contextmanager
+def _catch_end_signals() -> Generator[tuple[list[int], Callable[[], None]]]:
+    """SIGTERM and a terminal that closes cancel the block. Gives the signals that did, and how to end it in the same
+    way without one."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    caught: list[int] = []
+
+    def terminate(number: int) -> None:
+        caught.append(number)
+        if task is not None and len(caught) == 1:
+            task.cancel()
+
+    for number in _ENDING_SIGNALS:
+        loop.add_signal_handler(number, terminate, int(number))
+    try:
+        yield caught, lambda: terminate(signal.SIGTERM)
+    finally:
+        for number in _ENDING_SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,60 @@
+"""Leaving while somebody is at work: what becomes of them is asked, never guessed.
+
+Knows an editor; does nothing to a session itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from teamwright.ui.terminal.editor import Editor, ReadCancelled
+
+
+class LeaveChoice(StrEnum):
+    """What a person chose. WAIT and STAY do not leave yet; OVER is the session's own end."""
+
+    QUIT = "quit"
+    WAIT = "wait"
+    STOP = "stop"
+    LEAVE = "leave"
+    STAY = "stay"
+    ENDED = "over"
+
+
+CHOICES = (
+    "  w  wait until all is done, then leave",
+    "  s  stop them now; open tasks go back to the list",
+    "  l  leave everything as it is, to be resumed",
+    "  Enter  stay",
+)
+
+_ANSWERS = {
+    "w": LeaveChoice.WAIT,
+    "wait": LeaveChoice.WAIT,
+    "s": LeaveChoice.STOP,
+    "stop": LeaveChoice.STOP,
+    "l": LeaveChoice.LEAVE,
+    "leave": LeaveChoice.LEAVE,
+    "": LeaveChoice.STAY,
+}
+
+
+async def ask_how_to_leave(
+    editor: Editor, show: Callable[[Sequence[str]], None], working: Sequence[str]
+) -> LeaveChoice:
+    """How to leave. Nobody at work is no question; a terminal that ends here leaves everything to be resumed."""
+    if not working:
+        return LeaveChoice.QUIT
+    verb = "is" if len(working) == 1 else "are"
+    show([f"{', '.join(working)} {verb} at work:", *CHOICES])
+    while True:
+        try:
+            said = (await editor.answer("leave? [w/s/l] ")).strip().lower()
+        except ReadCancelled:
+            continue
+        except EOFError:
+            return LeaveChoice.LEAVE
+        if said in _ANSWERS:
+            return _ANSWERS[said]
+        show(["  w, s, l, or Enter to stay"])

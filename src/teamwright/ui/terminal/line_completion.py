@@ -1,0 +1,107 @@
+"""What the Tab key offers: commands at the beginning of a line, members and files behind `@`. Pure but for listing
+one directory; knows nothing of the library that shows it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.protocol.values import dataclass
+from teamwright.session.modes import describe_modes
+from teamwright.session.reload.change_model import model_names
+from teamwright.ui.display_text import clean
+from teamwright.ui.terminal.line_parser import COMMAND_NAMES
+
+MAX_CANDIDATES = 50
+"""Files that are offered at most."""
+
+_MAX_ENTRIES = 5_000
+_MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
+_NAMED_ARGUMENT = re.compile(r"/(?:stop|interrupt|hide|show|view)\s+(\S*)$")
+_COMPACT_ARGUMENT = re.compile(r"/(?:compact|context)\s+(@\S*)$")
+_MODEL_ARGUMENT = re.compile(r"/model\s+(?:\S+\s+)?(\S*)$")
+_MODE_ARGUMENT = re.compile(r"/mode\s+(?:\S+\s+)?(\S*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way to go on: `text` replaces the last `length` characters before the cursor."""
+
+    text: str
+    length: int
+    about: str = ""
+
+
+def candidates(
+    text_before: str, members: Sequence[str], cwd: Path, custom_commands: Sequence[tuple[str, str]] = ()
+) -> list[Candidate]:
+    """What may follow this text before the cursor. `written` are commands that people wrote, each with what it does."""
+    if text_before.startswith("/") and not text_before[1:].isspace() and " " not in text_before:
+        own = [(name, "command") for name in COMMAND_NAMES]
+        known = [*own, *((name, about) for name, about in custom_commands if name.lower() not in COMMAND_NAMES)]
+        return [
+            Candidate(name, len(text_before), clean(about))
+            for name, about in known
+            if _matches_command(name, text_before)
+        ][:MAX_CANDIDATES]
+    if found := _NAMED_ARGUMENT.fullmatch(text_before):
+        return [Candidate(one, len(found[1]), "member") for one in _with_prefix(members, found[1])]
+    if found := _COMPACT_ARGUMENT.fullmatch(text_before):
+        return [Candidate(f"@{one} ", len(found[1]), "member") for one in _with_prefix(members, found[1][1:])]
+    if found := _MODE_ARGUMENT.fullmatch(text_before):
+        return _value_candidates(found[1], members, describe_modes())
+    if found := _MODEL_ARGUMENT.fullmatch(text_before):
+        return _value_candidates(found[1], members, [(name, "model") for name in model_names()])
+    if found := _MENTION.search(text_before):
+        word = found[1]
+        # Only a line's first word can be an address.
+        named = _with_prefix([LEAD_ALIAS, *members], word) if found.start() == 0 else []
+        people = [Candidate(f"@{one} ", len(word) + 1, "member") for one in named]
+        return people + [Candidate(f"@{path}", len(word) + 1, "file") for path in _matching_paths(word, cwd)]
+    return []
+
+
+def _matches_command(name: str, word: str) -> bool:
+    """Whether a command begins like this, with or without its namespace."""
+    wanted, plain = word.lower(), name.lower()
+    return plain.startswith(wanted) or f"/{plain.rpartition(':')[2]}".startswith(wanted)
+
+
+def _value_candidates(word: str, members: Sequence[str], values: Sequence[tuple[str, str]]) -> list[Candidate]:
+    """Values with what they mean, and behind `@` whom they may be for."""
+    if word.startswith("@"):
+        return [Candidate(f"@{one}", len(word), "member") for one in _with_prefix([LEAD_ALIAS, *members], word[1:])]
+    return [Candidate(name, len(word), about) for name, about in values if name.lower().startswith(word.lower())]
+
+
+def _with_prefix(names: Sequence[str], word: str) -> list[str]:
+    return [name for name in names if name.lower().startswith(word.lower())]
+
+
+def _matching_paths(word: str, cwd: Path) -> list[str]:
+    """Entries of the directory that the word has reached; hidden ones only when asked for."""
+    head, _, start = word.rpartition("/")
+    prefix = f"{head}/" if head or word.startswith("/") else ""
+    directory = cwd / os.path.expanduser(prefix or ".")
+    found = sorted(_matching_entries(directory, start))[:MAX_CANDIDATES]
+    return [f"{prefix}{name}" for name in found]
+
+
+def _matching_entries(directory: Path, start: str) -> Iterator[str]:
+    for entry in _entries(directory):
+        hidden = entry.name.startswith(".") and not start.startswith(".")
+        if entry.name.startswith(start) and not hidden and clean(entry.name) == entry.name:
+            yield entry.name + ("/" if entry.is_dir() else "")
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(islice(entries, _MAX_ENTRIES))
+    except OSError:
+        return []

@@ -1,0 +1,319 @@
+"""A keyboard with line editing, history and completion; output goes above the line that is being typed.
+
+The one module that knows prompt_toolkit, and imported only when a person sits at a terminal that can do it. Enter
+sends, Alt-Enter (or Esc, Enter) begins a new line, pasted line feeds are kept. Below the line stand rows that whoever
+reads hands in. Knows no session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from datetime import datetime
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import is_done, is_searching, to_filter
+from prompt_toolkit.formatted_text import ANSI, FormattedText
+from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.input import create_input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VerticalAlign, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from teamwright.ui.display_text import window_size
+from teamwright.ui.terminal.editor import NO_DRAFT, EditorCallbacks, LineDraft, ReadCancelled
+from teamwright.ui.terminal.keys import KEY_TABLE, InterruptAction, KeyAction
+
+REDRAW_S = 0.03
+"""Redraws come no closer than this, in seconds: each costs bytes on the way to the terminal."""
+
+GATHER_S = 0.1
+"""So long what happens is gathered before it is seen whether anything below the line is different."""
+
+MAX_HISTORY_ENTRY = 100_000
+"""Bytes of an entry that the history keeps; a longer one can be gone back to in its own session only."""
+
+_SEND_KEYS = {Keys.ControlM, Keys.ControlJ}
+
+_ESCAPE_S = 0.3
+"""How long Esc waits for the Enter that belongs to it, in seconds."""
+
+
+class LineEditor:
+    """See editor.Editor."""
+
+    def __init__(self, callbacks: EditorCallbacks) -> None:
+        self._callbacks = callbacks
+        self._stack = ExitStack()
+        # No question to the terminal about its cursor: slow and simple ones answer into the line.
+        self._output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
+        self._keyboard = keyboard = create_input()
+        self._deferred_keys: list[KeyPress] = []
+        # Raw from first to last: a key between two lines, or while something is printed, is never the kernel's.
+        self._stack.enter_context(keyboard.raw_mode())
+        self._stack.enter_context(create_app_session(input=keyboard, output=self._output))
+        # What others print goes above the line too; our own words take the shorter way of `show`.
+        self._stack.enter_context(patch_stdout(raw=True))
+        depth = None if callbacks.colors else ColorDepth.DEPTH_1_BIT
+        history = _History(str(_private_file(callbacks.history)))
+        keys = self._keys()
+        self._lines: PromptSession[str] = PromptSession(
+            multiline=True,
+            history=history,
+            completer=_LineCompleter(callbacks),
+            complete_while_typing=False,
+            key_bindings=keys,
+            color_depth=depth,
+            prompt_continuation="  ",
+        )
+        self._answers: PromptSession[str] = PromptSession(
+            multiline=True, history=InMemoryHistory(), key_bindings=keys, color_depth=depth, prompt_continuation="  "
+        )
+        for session in (self._lines, self._answers):
+            session.app.ttimeoutlen = _ESCAPE_S
+            if callbacks.on_escape is not None:
+                session.app.timeoutlen = _ESCAPE_S
+            session.app.min_redraw_interval = REDRAW_S
+            if callbacks.status_area is not None:
+                _put_below(session, self._rows)
+        self._lines.default_buffer.on_text_changed += self._text_changed
+        self._redraw_timer: asyncio.TimerHandle | None = None
+        self._shown_rows: list[str] = []
+        self._reading: PromptSession[str] | None = None
+        self._is_cancelled = self._is_answering = False
+
+    async def read(self, draft: LineDraft = NO_DRAFT) -> str:
+        """See Editor."""
+        ahead, self._deferred_keys = self._deferred_keys, []
+        store_typeahead(self._keyboard, ahead)
+        return await self._prompt(self._lines, draft, self._callbacks.label)
+
+    async def answer(self, label: str, draft: LineDraft = NO_DRAFT) -> str:
+        """See Editor."""
+        self._leave_rows()
+        return await self._prompt(self._answers, draft, lambda: label)
+
+    def defer_typed(self) -> None:
+        """See Editor. Keys behind an answer were meant for one too: nothing of them is sent, they stand in the line."""
+        keys = [*get_typeahead(self._keyboard), *self._keyboard.read_keys(), *self._keyboard.flush_keys()]
+        self._deferred_keys += [one for one in keys if one.key not in _SEND_KEYS] if self._is_answering else keys
+
+    def cancel_read(self) -> None:
+        """See Editor."""
+        if self._reading is None:
+            return
+        self._is_cancelled = True
+        self._leave_if_cancelled()
+
+    def interrupt(self) -> None:
+        """See Editor."""
+        if self._reading is not None:
+            self._interrupt(self._reading.default_buffer)
+
+    def show(self, text: str) -> None:
+        """See Editor."""
+        app = self._reading.app if self._reading is not None and self._reading.app.is_running else None
+        with suppress(OSError):  # a terminal that is gone reads nothing
+            if app is not None:
+                app.renderer.erase()
+            self._output.enable_autowrap()
+            self._output.write_raw(text)
+            self._output.flush()
+        if app is not None:
+            app.invalidate()
+
+    def refresh(self) -> None:
+        """See Editor. Looked at once for all that happens within a moment, and redrawn if something is different."""
+        if self._reading is not None and self._redraw_timer is None:
+            self._redraw_timer = asyncio.get_running_loop().call_later(GATHER_S, self._redraw_if_changed)
+
+    async def close(self) -> None:
+        """See Editor."""
+        if self._redraw_timer is not None:
+            self._redraw_timer.cancel()
+        self._stack.close()
+
+    def _redraw_if_changed(self) -> None:
+        self._redraw_timer = None
+        if self._reading is None:
+            return
+        below = self._callbacks.status_area
+        if below is not None and list(below.lines()) != self._shown_rows:
+            self._reading.app.invalidate()
+
+    def _rows(self) -> ANSI:
+        """What stands below, as the library draws it. Our rows are clean: they hold no sequence but our colours."""
+        self._shown_rows = [] if self._callbacks.status_area is None else list(self._callbacks.status_area.lines())
+        return ANSI("\n".join(self._shown_rows))
+
+    async def _prompt(self, session: PromptSession[str], draft: LineDraft, label: Callable[[], str]) -> str:
+        self._reading, self._is_cancelled, self._is_answering = session, False, session is self._answers
+        session.app.erase_when_done = False
+        try:
+            return await session.prompt_async(
+                lambda: FormattedText([("bold", label())]),
+                default=Document(draft.text, draft.cursor),
+                handle_sigint=False,
+                set_exception_handler=False,
+                pre_run=self._leave_if_cancelled,
+            )
+        finally:
+            self._reading = None
+
+    def _leave_if_cancelled(self) -> None:
+        session = self._reading
+        if session is None or not self._is_cancelled:
+            return
+        app, typed = session.app, session.default_buffer
+        if app.is_running and app.future is not None and not app.future.done():
+            app.erase_when_done = True
+            app.exit(exception=ReadCancelled(LineDraft(typed.text, typed.cursor_position)))
+
+    def _interrupt(self, typed: Buffer) -> None:
+        act = self._callbacks.on_interrupt(bool(typed.text))
+        session = self._reading
+        if act is InterruptAction.CLEAR:
+            # The line is cleared, not lost: the history has it.
+            typed.append_to_history()
+            typed.reset()
+        elif act is InterruptAction.LEAVE and session is not None and session.app.is_running:
+            session.app.exit(exception=EOFError)
+
+    # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _keys(self) -> KeyBindings:
+        """What the table of keys binds, to what each of its deeds does here."""
+        keys = KeyBindings()
+        deeds: dict[KeyAction, Callable[[Buffer], object]] = {
+            KeyAction.SEND: self._send,
+            KeyAction.NEW_LINE: lambda typed: typed.insert_text("\n"),
+            KeyAction.INTERRUPT: self._interrupt,
+            KeyAction.BACKGROUND: self._background,
+        }
+        if (below := self._callbacks.status_area) is not None:
+            deeds |= {
+                KeyAction.DOWN: lambda typed: None if self._move_from_line(1, typed) else typed.auto_down(),
+                KeyAction.UP: lambda typed: None if self._move_from_line(-1, typed) else typed.auto_up(),
+                KeyAction.NEXT: lambda _: self._move_selection(1),
+                KeyAction.PREVIOUS: lambda _: self._move_selection(-1),
+                KeyAction.TASKS: lambda _: below.toggle_tasks(),
+            }
+        if self._callbacks.status_area is not None or self._callbacks.on_escape is not None:
+            deeds[KeyAction.BACK] = self._on_escape
+        for deed, names in (bind for key in KEY_TABLE for bind in key.bindings):
+            if (do := deeds.get(deed)) is not None:
+                keys.add(*names, filter=~is_searching)(_key_handler(do))  # in a search the library's own keys hold
+        return keys
+
+    def _send(self, typed: Buffer) -> None:
+        below = self._callbacks.status_area
+        if below is None or self._reading is not self._lines or not below.open_marked():
+            typed.validate_and_handle()
+
+    def _background(self, typed: Buffer) -> None:
+        if typed.text:
+            typed.cursor_left()
+        else:
+            self._callbacks.on_background()
+
+    def _move_from_line(self, by: int, typed: Buffer) -> bool:
+        """Whether the key goes to the rows below: from an empty line, or while one of them is marked."""
+        below = self._callbacks.status_area
+        ours = below is not None and (below.is_marked() or not typed.text)
+        return ours and self._move_selection(by)
+
+    def _move_selection(self, by: int) -> bool:
+        below = self._callbacks.status_area
+        return below is not None and self._reading is self._lines and below.move(by)
+
+    def _text_changed(self, _typed: Buffer) -> None:
+        self._leave_rows()
+
+    def _leave_rows(self) -> None:
+        """Whoever types means the line."""
+        if self._callbacks.status_area is not None:
+            self._callbacks.status_area.leave()
+
+    def _on_escape(self, typed: Buffer) -> None:
+        if self._callbacks.status_area is not None and self._callbacks.status_area.leave():
+            return
+        if not typed.text and self._callbacks.on_escape is not None:
+            self._callbacks.on_escape()
+
+
+def _key_handler(do: Callable[[Buffer], object]) -> Callable[[KeyPressEvent], None]:
+    def pressed(event: KeyPressEvent) -> None:
+        do(event.current_buffer)
+
+    return pressed
+
+
+def _put_below(session: PromptSession[str], rows: Callable[[], ANSI]) -> None:
+    """Put rows below the line of this session; they go with the line when it is sent.
+
+    What the terminal has more than is needed stays below the rows, not between the line and them.
+    """
+    for window in session.layout.find_all_windows():
+        if isinstance(window.content, BufferControl) and window.content.buffer is session.default_buffer:
+            window.dont_extend_height = to_filter(True)
+    drawn = Window(FormattedTextControl(rows), dont_extend_height=True)
+    both = HSplit([session.layout.container, ConditionalContainer(drawn, ~is_done)], align=VerticalAlign.TOP)
+    session.layout = session.app.layout = Layout(both, focused_element=session.default_buffer)
+
+
+class _History(FileHistory):
+    """The file of lines that several terminals share: an entry goes there in one piece, a huge one not at all."""
+
+    def store_string(self, string: str) -> None:
+        """Append an entry, in the library's own form."""
+        lines = "".join(f"+{line}\n" for line in string.split("\n"))
+        entry = f"\n# {datetime.now()}\n{lines}".encode("utf-8", "replace")
+        if len(entry) > MAX_HISTORY_ENTRY:
+            return
+        with suppress(OSError):  # a full disk takes no line away from the person
+            fd = os.open(self.filename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(fd, entry)
+            finally:
+                os.close(fd)
+
+
+class _LineCompleter(Completer):
+    """Our candidates, in the form of the library."""
+
+    def __init__(self, callbacks: EditorCallbacks) -> None:
+        self._wiring = callbacks
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        for one in self._wiring.complete(document.text_before_cursor):
+            yield Completion(one.text, start_position=-one.length, display_meta=one.about)
+
+
+def _size() -> Size:
+    columns, rows = window_size()
+    return Size(rows=rows, columns=columns)
+
+
+def _private_file(path: Path) -> Path:
+    """The history's file, readable by its owner alone, whatever it was before."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(fd, 0o600)
+    finally:
+        os.close(fd)
+    return path

@@ -1,0 +1,152 @@
+"""What a typed line is: a prompt for the lead, mail for a member, or a command of the terminal. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TypeAlias
+
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
+from teamwright.protocol.values import dataclass
+from teamwright.session.skills.slash_command import parse_slash_command
+
+COMMANDS: dict[str, str] = {
+    "/help": "this list",
+    "/members": "who is in the team, what each does and waits for",
+    "/view NAME": "show a member's conversation and follow it; your lines go to it. /view: back to the lead",
+    "/tasks": "the task list",
+    "/cost": "tokens and money so far, by member",
+    "/diff @NAME": "what changed since the session began, and who did it; --stat, or c7 for one call",
+    "/log cN": "all that a call printed, and how it was called; N is its number",
+    "/undo @NAME": "take back the last prompt's edits, after a question; --except PATH leaves a file",
+    "/requests": "what waits for your answer; asks again what you put off",
+    "/interrupt NAME": "end a member's turn; it stays, and waits for your words",
+    "/stop NAME": "end a member at once; its open tasks go back to the list. Or a sub-agent or a command, by its id",
+    "/hide NAME": "put a member's pane out of sight; it continues",
+    "/show NAME": "bring it back",
+    "/bg NAME": "move foreground sub-agents and commands to the background, of all or of one",
+    "/mode MODE @NAME": "the permission modes; another one for the lead, or for a member",
+    "/model NAME @NAME": "who runs on which model; another one for the lead, or for a member",
+    "/reload": "read instructions, skills, agents, MCP servers and permissions again",
+    "/context @NAME": "what fills the lead's window, or a member's, and when it will be compacted",
+    "/compact @NAME KEEP": "go on from a summary that keeps what you say; the lead, or that member",
+    "/clear": "the lead continues with an empty conversation; team, members and tasks stay",
+    "/resume TEAM": "leave this session and continue another one: of that team or id, or from a list",
+    "/quit": "leave; with members at work you are asked what becomes of them",
+}
+"""The commands of the terminal, as /help lists them."""
+
+COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
+
+BARE = {"exit": "/quit", "quit": "/quit", ":q": "/quit", ":q!": "/quit", ":wq": "/quit", "help": "/help", "?": "/help"}
+"""Lines of one word that other programs take as a command, and the command that they stand for here."""
+
+_NOTE = re.compile(r"#+(?![0-9#])[^\n]*")
+"""A note to oneself, as in similar programs: one line that begins with `#`, and not with the number of an issue."""
+
+_MAIL = re.compile(r"@([A-Za-z0-9][A-Za-z0-9_-]*)(?:@\S*)?[,:]?\s+(\S.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LeadPrompt:
+    """Words for the lead."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMail:
+    """Words for one member."""
+
+    to: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line that begins with `#`: similar programs store it as a note and send nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalCommand:
+    """A command of the terminal, and what follows it."""
+
+    name: str
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CustomCommand:
+    """A command or skill that somebody wrote, by its name without the slash, and its arguments."""
+
+    name: str
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCommand:
+    """A command that there is not; `close` is the nearest that there is, or empty."""
+
+    name: str
+    nearest: str = ""
+
+
+ParsedLine: TypeAlias = LeadPrompt | MemberMail | Note | TerminalCommand | CustomCommand | UnknownCommand
+
+
+def parse_line(
+    line: str, members: Collection[str], is_path: bool = False, custom_commands: Collection[str] = ()
+) -> ParsedLine:
+    """What the line is. `is_path`: the word behind a leading `@` is a file, so it is no member's name.
+
+    `written` are names of commands that people wrote, with their slash; the terminal's own go before them.
+    """
+    text = line.strip()
+    if bare := bare_command(text):
+        return TerminalCommand(bare)
+    if is_note(line):
+        return Note()
+    if called := parse_slash_command(text):
+        name, rest = f"/{called[0].lower()}", called[1]
+        if name in COMMAND_NAMES:
+            return TerminalCommand(name, rest)
+        if is_custom_command(called[0], custom_commands):
+            return CustomCommand(called[0], rest)
+        return UnknownCommand(f"/{called[0]}", nearest(name, [*COMMAND_NAMES, *custom_commands]) or "")
+    if found := _MAIL.fullmatch(text):
+        name = found[1].lower()
+        if name in {LEAD_ALIAS, LEAD}:
+            return LeadPrompt(found[2])
+        if name in {member.lower() for member in members} or not is_path:
+            return MemberMail(found[1], found[2])
+    return LeadPrompt(line)
+
+
+def bare_command(line: str) -> str | None:
+    """Return the command that a line without a slash means (`exit`), or None."""
+    return BARE.get(line.strip().lower())
+
+
+def is_note(line: str) -> bool:
+    """Return True for a note to oneself. A blank before the `#` makes it a prompt."""
+    return _NOTE.fullmatch(line.rstrip()) is not None
+
+
+NOTE_LINES = (
+    "  nothing was sent: a line that begins with # is a note in other programs",
+    "  AGENTS.md is the place for notes that each session reads; a blank before the # sends the line",
+)
+"""The answer to a note."""
+
+
+def is_custom_command(name: str, custom_commands: Collection[str]) -> bool:
+    """Whether it is one of these commands, or what stands behind the namespace of exactly one."""
+    wanted = name.lower()
+    names = [one.removeprefix("/").lower() for one in custom_commands]
+    return wanted in names or [one.rpartition(":")[2] for one in names].count(wanted) == 1
+
+
+def leading_word(line: str) -> str:
+    """The word behind a leading `@`, or nothing."""
+    text = line.strip()
+    return text[1:].split(maxsplit=1)[0] if text.startswith("@") and len(text) > 1 and not text[1].isspace() else ""

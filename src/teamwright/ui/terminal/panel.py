@@ -1,0 +1,182 @@
+"""Everything below the line: members, tasks when wanted, and the status; drawn anew from the session each time.
+
+Keeps only what a person set with keys. While an age is shown it has itself looked at again when the words for it
+change, and not before; with nothing that ages there is no timer. Knows a session, or one member, through `app`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import field
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import TaskChanged, TeamChanged, TeamEvent
+from teamwright.protocol.values import dataclass
+from teamwright.ui.display_text import window_size
+from teamwright.ui.terminal.paint import Paint
+from teamwright.ui.terminal.panel_rows import (
+    RowContext,
+    RowStyle,
+    age_starts,
+    member_rows,
+    seconds_until_change,
+    status_line,
+    task_rows,
+)
+from teamwright.ui.terminal.running_calls import RunningCalls
+from teamwright.views.live_status import STARTING, MemberRow, StatusSource
+from teamwright.views.task_board import TaskBoard
+
+
+@dataclass(slots=True)
+class Selection:
+    """`name` is empty while the keys belong to the line."""
+
+    name: str = ""
+
+    def move(self, by: int, names: Sequence[str]) -> bool:
+        """Go on by `by` rows (1 down, -1 up) among `names`; whether the key was ours."""
+        self.settle(names)
+        if not self.name:
+            self.name = names[0] if names and by > 0 else ""
+            return bool(self.name)
+        at = names.index(self.name) + by
+        self.name = "" if at < 0 else names[min(at, len(names) - 1)]
+        return True
+
+    def settle(self, names: Sequence[str]) -> None:
+        """Leave a member that is there no more."""
+        if self.name not in names:
+            self.name = ""
+
+    def leave(self) -> bool:
+        """Give the keys back to the line; whether anybody was selected."""
+        was, self.name = self.name, ""
+        return bool(was)
+
+
+MAX_ROWS = 8
+"""Rows of members, and rows of tasks, at most; in a low window less: each a third of its height."""
+
+TICK_S = 1.0
+"""Ages alone have the screen redrawn no more often than this, in seconds."""
+
+
+@dataclass(slots=True)
+class Panel:
+    """See editor.Below. `viewed` says whose conversation is shown, `opened` shows another's; None: there is none."""
+
+    scene: StatusSource
+    running_calls: RunningCalls
+    paint: Paint
+    viewed_name: Callable[[], str]
+    open_member: Callable[[str], None] | None
+    mask: Callable[[str], str]
+    board: TaskBoard = field(default_factory=TaskBoard)
+    selection: Selection = field(default_factory=Selection)
+    tasks_shown: bool = False
+    changed: Callable[[], None] = lambda: None
+    """Has the screen looked at again."""
+    _timer: asyncio.TimerHandle | None = None
+    _reading: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    def begin(self) -> None:
+        """Read the task list; from then on events tell."""
+        self._start_read()
+
+    def tasks_changed(self) -> None:
+        """Somebody changed the list where no event tells of it."""
+        self._start_read()
+
+    def end(self) -> None:
+        """No timer outlives it."""
+        self._stop_timer()
+        for task in self._reading:
+            task.cancel()
+
+    def note(self, event: TeamEvent) -> None:
+        """Take an event in."""
+        match event:
+            case TeamChanged():
+                self._start_read()
+            case TaskChanged():
+                self.board.add_event(event)
+            case _:
+                pass
+
+    # ── see editor.Below ──────────────────────────────────────────────────────────────────────────────────────
+
+    def lines(self) -> list[str]:
+        """All rows as they are now, for the window as it is now."""
+        size = window_size()
+        width, most = max(size.columns - 1, 1), max(1, min(MAX_ROWS, size.lines // 3))
+        members, now = self.scene.members(self.board), time.time()
+        self.selection.settle([one.name for one in members])
+        look = RowStyle(width, most, now, self.selection.name, self.viewed_name(), self.paint, self.mask)
+        rows = member_rows(members, self._row_context(members), look)
+        self._redraw_when_due(now, age_starts(members) if rows else [])
+        tasks = task_rows(self.board, width, most, self.paint, self.mask) if self.tasks_shown else []
+        status = status_line(self.scene.now(self.board), width - 1)
+        return [*rows, *tasks, self.paint("dim", f" {status}")]
+
+    def move(self, by: int) -> bool:
+        """See Below."""
+        if self.open_member is None:
+            return False
+        members = self.scene.members(self.board)
+        return self.selection.move(
+            by, [one.name for one in members if one.name != self.viewed_name() and one.state != STARTING]
+        )
+
+    def is_marked(self) -> bool:
+        """See Below."""
+        return bool(self.selection.name)
+
+    def open_marked(self) -> bool:
+        """See Below."""
+        name = self.selection.name
+        if not self.selection.leave() or self.open_member is None:
+            return False
+        self.open_member(name)
+        return True
+
+    def leave(self) -> bool:
+        """See Below."""
+        return self.selection.leave()
+
+    def toggle_tasks(self) -> None:
+        """See Below."""
+        self.tasks_shown = not self.tasks_shown
+
+    # ── what it is drawn from ─────────────────────────────────────────────────────────────────────────────────
+
+    def _row_context(self, members: list[MemberRow]) -> RowContext:
+        names = [one.name for one in members]
+        return RowContext(
+            {name: call for name in names if (call := self.running_calls.current_call(name))},
+            {name: behind for name in names if (behind := self.running_calls.background_count(name))},
+        )
+
+    def _start_read(self) -> None:
+        task = asyncio.create_task(self._read_board(), name="reading the task list")
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _read_board(self) -> None:
+        with suppress(TeamwrightError):  # what cannot be read is not shown; whoever works on it says why
+            await self.scene.read(self.board)
+        self.changed()
+
+    def _redraw_when_due(self, now: float, since: list[float]) -> None:
+        self._stop_timer()
+        if since:
+            wait = max(min(seconds_until_change(now - one) for one in since), TICK_S)
+            self._timer = asyncio.get_running_loop().call_later(wait, self.changed)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,1 +1,0 @@
-"""What stands below the line that is being typed: members, tasks, and one line about the session."""

@@ -1,0 +1,78 @@
+"""Which call each member is in, and who works behind it in the background: what events tell and no file does.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from teamwright.protocol.events import (
+    MemberChanged,
+    SubagentChanged,
+    TeamChanged,
+    TeamEvent,
+    ToolCalled,
+    ToolStarted,
+    TurnEnded,
+)
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
+from teamwright.ui.display_text import one_line
+
+_RESTING_STATES = frozenset({"idle", "awaiting"})
+"""States in which no call of a member runs; a sub-agent of its may."""
+_ENDED_STATES = frozenset({"completed", "failed", "crashed", "killed", "suspended"})
+
+
+@dataclass(slots=True)
+class RunningCalls:
+    """Remembers which call each member is in, and which sub-agents of its run in the background."""
+
+    calls: dict[str, dict[str, str]] = field(default_factory=dict[str, "dict[str, str]"])
+    subagents: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
+
+    def note(self, event: TeamEvent) -> None:
+        """Take an event in."""
+        match event:
+            case ToolStarted():
+                self.calls.setdefault(event.member, {})[event.call] = f"{event.tool} {one_line(event.summary)}"
+            case ToolCalled():
+                self.calls.get(event.member, {}).pop(event.call, None)
+            case TurnEnded():
+                self.clear_member(event.member)
+            case MemberChanged() if event.state in _RESTING_STATES | _ENDED_STATES:
+                self.clear_member(event.member)
+                if event.state in _ENDED_STATES:
+                    self.subagents.pop(event.member, None)
+            case SubagentChanged():
+                self._note_subagent(event)
+            case TeamChanged():
+                self._keep_only_lead()
+            case _:
+                pass
+
+    def _note_subagent(self, event: SubagentChanged) -> None:
+        behind = self.subagents.setdefault(event.member, set())
+        if event.state == "background":
+            behind.add(event.agent)
+        else:
+            behind.discard(event.agent)
+
+    def _keep_only_lead(self) -> None:
+        """Another team, or none: whoever was in the one before is nobody's any more."""
+        self.calls = {LEAD: self.calls.get(LEAD, {})}
+        self.subagents = {LEAD: self.subagents.get(LEAD, set())}
+
+    def current_call(self, name: str) -> str:
+        """The call that runs, the newest of several; empty when none does."""
+        running = list(self.calls.get(name, {}).values())
+        return running[-1] if running else ""
+
+    def background_count(self, name: str) -> int:
+        """How many of its sub-agents run in the background."""
+        return len(self.subagents.get(name, ()))
+
+    def clear_member(self, member: str) -> None:
+        """The member's turn was cut: whatever it was in is over."""
+        self.calls.pop(member, None)

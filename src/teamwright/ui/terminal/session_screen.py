@@ -1,0 +1,405 @@
+"""One person at one session: what they type goes in, what happens comes out, the lead works in between.
+
+Two loops, one that reads lines and one that runs the lead's turns, on the event loop of the session. No key ends
+more than it says; members are ended by name or on leaving. Knows sessions through `app`, and an editor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import field
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
+from teamwright.session.control.live_members import (
+    member_names,
+    members_at_work,
+    prompt_lead,
+    record_interrupt,
+    run_in_shell,
+    send_to_member,
+)
+from teamwright.session.platform_check import mask_secrets
+from teamwright.session.result import Result
+from teamwright.session.session import Session
+from teamwright.session.skills.run_command import list_commands
+from teamwright.ui.display_text import clean, fold_lines, window_size
+from teamwright.ui.terminal.commands import HANDLERS, CommandCalls, background_lines, unknown_command_lines
+from teamwright.ui.terminal.conversation_view import ConversationView
+from teamwright.ui.terminal.edit_commands import diff_lines, undo_lines
+from teamwright.ui.terminal.editor import Editor, ReadCancelled
+from teamwright.ui.terminal.keys import LEAVE_WINDOW_S, InterruptAction, InterruptState
+from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave
+from teamwright.ui.terminal.line_completion import Candidate, candidates
+from teamwright.ui.terminal.line_input import LineInput
+from teamwright.ui.terminal.line_parser import (
+    NOTE_LINES,
+    CustomCommand,
+    LeadPrompt,
+    MemberMail,
+    Note,
+    TerminalCommand,
+    UnknownCommand,
+    leading_word,
+    parse_line,
+)
+from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.panel import Panel
+from teamwright.ui.terminal.running_calls import RunningCalls
+from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
+from teamwright.views.live_status import SessionStatusSource
+
+
+@dataclass(slots=True)
+class SessionScreen:
+    """Hosts the session until its person leaves, or a cap is spent. `editor` is set before `run`."""
+
+    session: Session
+    narrator: Narrator
+    line_input: LineInput = field(init=False)
+    command_calls: CommandCalls = field(init=False)
+    view: ConversationView = field(init=False)
+    panel: Panel = field(init=False)
+    running_calls: RunningCalls = field(default_factory=RunningCalls)
+    last_result: Result | None = None
+    working_at_leave: list[str] = field(default_factory=list[str])
+    next_session: NextSession | None = None
+    """The session that is gone on with when this one was left."""
+    interrupts: InterruptState = field(default_factory=InterruptState)
+    _turn: asyncio.Task[bool] | None = None
+    _leaving: bool = False
+    _ended_by_user: bool = False
+    _background_tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    def __post_init__(self) -> None:
+        self.command_calls = CommandCalls(self.session, self.show, self._show_error)
+        self.line_input = LineInput(self.narrator, self.show)
+        self.view = ConversationView(self.session, self.narrator, self.show)
+        viewed, paint = (lambda: self.view.name), self.narrator.paint
+        scene, masked = SessionStatusSource(self.session), self._mask
+        self.panel = Panel(scene, self.running_calls, paint, viewed, self._view_member, masked, changed=self._refresh)
+
+    @property
+    def editor(self) -> Editor:
+        """Where the person types."""
+        return self.line_input.editor
+
+    @editor.setter
+    def editor(self, editor: Editor) -> None:
+        self.line_input.editor = editor
+
+    async def run(self, prompt: str | None) -> LeaveChoice:
+        """Until the person leaves, or the session is over by itself (`last` says how). `cut` names who was at work."""
+        unsubscribe = self.session.log.subscribe(lambda _number, event: self._on_event(event))
+        self.panel.begin()
+        if prompt:
+            self._handle_first_prompt(prompt)
+        reading = asyncio.create_task(self._read_lines(), name="reading lines")
+        working = asyncio.create_task(self._run_turns(), name="turns of the lead")
+        try:
+            await asyncio.wait({reading, working}, return_when=asyncio.FIRST_COMPLETED)
+            return reading.result() if reading.done() else working.result()
+        finally:
+            self.panel.end()
+            await self.command_calls.cancel()
+            await self._end_turn()
+            for task in (reading, working):
+                task.cancel()
+            await asyncio.gather(reading, working, return_exceptions=True)
+            unsubscribe()
+
+    # ── what the editor asks ──────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_lead_working(self) -> bool:
+        """Whether a turn of the lead runs."""
+        return self._turn is not None and not self._turn.done() and self.session.lead.busy
+
+    def on_interrupt(self, line: bool) -> InterruptAction:
+        """What Ctrl-C does now; ending the turn and saying so is done here."""
+        runs = self._turn is not None and not self._turn.done()
+        if self._leaving and not runs and not line:
+            self._on_turn_cancelled()  # what sees all through was about to begin
+            return InterruptAction.END_TURN
+        if self.view.viewed_member and not self._leaving:
+            return self._interrupt_viewed(line)
+        # Waiting to leave is the lead's work too, even while it has nothing to do itself.
+        works = self.is_lead_working or (self._leaving and runs)
+        if not works and not line and self.command_calls.is_running:
+            self.command_calls.interrupt()
+            return InterruptAction.END_TURN
+        act = self.interrupts.press(line=line, is_working=works, now=time.monotonic())
+        if act is InterruptAction.END_TURN and self._turn is not None:
+            self._ended_by_user = True
+            self._turn.cancel()
+        elif act is InterruptAction.HINT:
+            self._show_folded([self._hint()])
+        return act
+
+    def _interrupt_viewed(self, line: bool) -> InterruptAction:
+        """In a member's view Ctrl-C is about that member, and about nobody else."""
+        act = self.interrupts.press(line=line, is_working=self.view.is_working, now=time.monotonic())
+        if act is InterruptAction.END_TURN:
+            self.view.interrupt()
+        elif act is InterruptAction.HINT:
+            self._show_folded([f"{self._hint()} Esc goes back to the lead."])
+        return act
+
+    def on_escape(self) -> None:
+        """What Esc on an empty line does."""
+        self.view.return_to_lead()
+
+    def _view_member(self, name: str) -> None:
+        """View a member, or the lead again."""
+        self.narrator.width = self._width()
+        try:
+            self.view.open(name)
+        except TeamwrightError as problem:
+            self._show_error(problem)
+
+    def on_background(self) -> None:
+        """What Ctrl-B on an empty line does: nobody waits any more for what could go on in the background."""
+        task = asyncio.create_task(self._move_to_background(), name="to the background")
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
+
+    async def _move_to_background(self) -> None:
+        self._show_folded(await background_lines(self.session))
+
+    def complete(self, before: str) -> list[Candidate]:
+        """What Tab offers."""
+        written = [(one.name, one.about) for one in list_commands(self.session)] if before.startswith("/") else []
+        return candidates(before, member_names(self.session), self.session.maker.cwd, written)
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Put lines above the prompt, without secrets."""
+        if lines:
+            self.editor.show(self._mask("".join(f"{line}\n" for line in lines)))
+
+    def _show_folded(self, lines: Sequence[str]) -> None:
+        """As `show`, for words without colours: in a narrow window they are broken between words."""
+        self.show(fold_lines(lines, self._width()))
+
+    def _mask(self, text: str) -> str:
+        env = self.session.options.env
+        return mask_secrets(text, os.environ if env is None else env)
+
+    def _on_event(self, event: TeamEvent) -> None:
+        self.narrator.width = self._width()
+        if self.view.handle_before(event):
+            return
+        self.running_calls.note(event)
+        self.panel.note(event)
+        match event:
+            case RequestOpened():
+                self.line_input.add_request(event)
+            case RequestClosed():
+                self.line_input.remove_request(event)
+            case _:
+                pass
+        self.show(self.narrator.lines(event))
+        self.view.handle_after(event)
+        self.editor.refresh()
+
+    def _refresh(self) -> None:
+        self.editor.refresh()
+
+    # ── the lead's turns ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run_turns(self) -> LeaveChoice:
+        """Turns as prompts and mail ask for them, until a cap is spent or all was seen through."""
+        while True:
+            if not self._leaving:
+                await self.session.lead.wait()
+            self._turn = asyncio.create_task(self._run_until_done() if self._leaving else self._run_turn())
+            await asyncio.wait({self._turn})
+            self.view.flush_lead()
+            if self._turn.cancelled():
+                self._on_turn_cancelled()
+            elif self._turn.result():
+                return LeaveChoice.ENDED
+            self.editor.refresh()
+
+    async def _run_turn(self) -> bool:
+        """A turn on what waits; whether the session is over with it."""
+        try:
+            end = await self.session.lead.run_turn()
+        except TeamwrightError as problem:
+            self._note_result(await self.session.result("failed", self.session.lead.last_end.text, error=problem))
+            return False
+        if end is None:
+            return False
+        if end.stop == "done":
+            self.last_result = None
+            return False
+        self._note_result(await self.session.result_of_turn(end))
+        return end.is_capped
+
+    async def _run_until_done(self) -> bool:
+        """All that is open, until the team is done; whether the person still wants to leave then."""
+        self._note_result(await self.session.run(()))
+        return self._leaving
+
+    def _note_result(self, result: Result) -> None:
+        self.last_result = result
+        if result.error is not None:
+            self._show_error(result.error)
+
+    def _on_turn_cancelled(self) -> None:
+        self.running_calls.clear_member(LEAD)
+        waited, self._leaving = self._leaving, False
+        self.next_session = None if waited else self.next_session
+        if self._ended_by_user and not waited:
+            record_interrupt(self.session)
+        self._ended_by_user = False
+        go_on = f"; {names} (/stop NAME ends one)" if (names := self._working_members_text()) else ""
+        head = "no longer waiting to leave" if waited else "the lead's turn was ended"
+        self._show_folded([f"{head}{go_on}. Nothing is lost: your next line continues it."])
+
+    async def _end_turn(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.cancel()
+            await asyncio.wait({self._turn})
+
+    # ── lines ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read_lines(self) -> LeaveChoice:
+        while True:
+            try:
+                if (line := await self.line_input.read_line()) is not None:
+                    self.interrupts.reset()
+                    await self._handle_line(line)
+            except EOFError:
+                ending = await self._choose_how_to_leave()
+                if ending not in {LeaveChoice.STAY, LeaveChoice.WAIT}:
+                    return ending
+
+    async def _handle_line(self, text: str) -> None:
+        """Do what a line says. Raises EOFError for /quit."""
+        if text.startswith("!") and (command := text[1:].strip()):
+            run_in_shell(self.session, command)
+            return
+        names = member_names(self.session)
+        is_path = (self.session.maker.cwd / leading_word(text).rstrip(",:")).exists()
+        written = self._custom_command_names()
+        line = parse_line(text, names, is_path, written)
+        try:
+            match line:
+                case TerminalCommand():
+                    await self._command(line)
+                case CustomCommand():
+                    self.command_calls.start(line)
+                case UnknownCommand():
+                    self._show_folded(unknown_command_lines(line, written))
+                case Note():
+                    self._show_folded(NOTE_LINES)
+                case MemberMail():
+                    await send_to_member(self.session, line.to, line.text)
+                case LeadPrompt() if self.view.viewed_member and line.text.strip():
+                    await send_to_member(self.session, self.view.viewed_member, line.text)
+                case LeadPrompt():
+                    self._send_prompt(line.text)
+        except TeamwrightError as problem:
+            self._show_error(problem)
+
+    async def _command(self, line: TerminalCommand) -> None:
+        """Run a command of the terminal. Raises EOFError for /quit, and for /resume once it is known with what."""
+        viewed = self.view.viewed_member
+        match line:
+            case TerminalCommand(name="/quit"):
+                raise EOFError
+            case TerminalCommand(name="/resume"):
+                width = self._width()
+                self.next_session = await choose_next_session(self.session, line.rest, self.editor, self.show, width)
+                if self.next_session is not None:
+                    raise EOFError
+            case TerminalCommand(name="/view"):
+                self._view_member(line.rest.strip().removeprefix("@") or LEAD)
+            case TerminalCommand(name="/stop", rest="") if viewed:
+                await self._stop_viewed(viewed)
+            case TerminalCommand(name="/interrupt", rest="") if viewed:
+                self.view.interrupt()
+            case TerminalCommand(name="/requests"):
+                questions = self.line_input.requests
+                self.show([] if questions.restore_postponed() else questions.lines(self.narrator))
+            case TerminalCommand(name="/diff"):
+                self.show(await diff_lines(self.session, line.rest, self.narrator.paint))
+            case TerminalCommand(name="/undo"):
+                self._show_folded(await undo_lines(self.session, line.rest, self.show, self._agrees))
+            case _:
+                self._show_folded(await HANDLERS[line.name](self.session, line.rest))
+
+    async def _stop_viewed(self, name: str) -> None:
+        """End the viewed member for good, once the person has said so."""
+        if await self._agrees(f"end {clean(name)} for good? [y/n] "):
+            self._show_folded(await HANDLERS["/stop"](self.session, name))
+        else:
+            self.show([f"  {clean(name)} stays"])
+
+    async def _agrees(self, question: str) -> bool:
+        """Ask the person a question of the terminal and return True for yes."""
+        try:
+            said = await self.editor.answer(question)
+        except (ReadCancelled, EOFError):
+            return False
+        return said.strip().lower() in {"y", "yes"}
+
+    def _custom_command_names(self) -> list[str]:
+        return [one.name for one in list_commands(self.session)]
+
+    def _handle_first_prompt(self, text: str) -> None:
+        """What was typed behind the program's name: a command that somebody wrote, else words for the lead."""
+        line = parse_line(text, (), is_path=True, custom_commands=self._custom_command_names())
+        if isinstance(line, CustomCommand):
+            self.command_calls.start(line)
+        elif isinstance(line, UnknownCommand):
+            self._show_folded(unknown_command_lines(line, self._custom_command_names()))
+        else:
+            self._send_prompt(text)
+
+    def _send_prompt(self, text: str) -> None:
+        if not text.strip():
+            return
+        try:
+            prompt_lead(self.session, text)
+        except TeamwrightError as problem:
+            self._show_error(problem)
+            return
+        if self.is_lead_working:
+            self.show(["  the lead reads it before its next step"])
+
+    # ── leaving ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _choose_how_to_leave(self) -> LeaveChoice:
+        """How to leave, or that the person stays. Waiting begins here and ends the session by itself."""
+        self.working_at_leave = [*([LEAD_ALIAS] if self.is_lead_working else []), *members_at_work(self.session)]
+        ending = await ask_how_to_leave(self.editor, self._show_folded, self.working_at_leave)
+        if ending is LeaveChoice.STAY:
+            self.next_session = None
+        if ending is LeaveChoice.WAIT:
+            self._leaving = True
+            self.session.team.changed.set()
+            self.show(["waiting; Ctrl-C stays"])
+        return ending
+
+    def _hint(self) -> str:
+        go_on = f" {names} during this time." if (names := self._working_members_text()) else ""
+        return f"Ctrl-C again within {LEAVE_WINDOW_S:.0f} s leaves, as does Ctrl-D.{go_on}"
+
+    def _working_members_text(self) -> str:
+        """Who is at work and goes on, in words; nothing when nobody is."""
+        names = members_at_work(self.session)
+        return f"{', '.join(names)} {'goes' if len(names) == 1 else 'go'} on" if names else ""
+
+    def _show_error(self, problem: TeamwrightError) -> None:
+        self._show_folded([clean(line) for line in problem.render().split("\n")])
+
+    def _width(self) -> int:
+        return window_size().columns

@@ -1,0 +1,75 @@
+"""The first question of all: whether this repository's own entries may take effect. Asked before a session opens.
+
+Knows what trust is through `app`; reads one line from the terminal and writes a few.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+from teamwright.config.trust.person_check import agent_command
+from teamwright.session.options import Options
+from teamwright.session.trust_question import TrustState, give_trust, trust_survey
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.display_text import clean, one_line
+
+MAX_LISTED = 20
+"""Entries that are listed; the rest is counted. What allows calls or runs automatically is always listed."""
+
+AskLine = Callable[[str], str]
+
+
+def ask_for_trust(options: Options, ask: AskLine = input) -> Options:
+    """The options to go on with: `trust` set when the person trusts the entries for this run.
+
+    Nothing is asked when nothing waits. No answer, or none that is understood, is a no: the entries are left out.
+    Raises KeyboardInterrupt for Ctrl-C.
+    """
+    state = trust_survey(options)
+    if options.trust or not state.needs_asking:
+        return options
+    if agent_command(resolve_home(options.home)) is not None:
+        sys.stdout.write("Entries of this repository are left out: a command of an agent has opened this terminal.\n")
+        return options
+    sys.stdout.write("\n".join(_entry_lines(state)) + "\n")
+    sys.stdout.flush()
+    match _read_answer(ask):
+        case "y":
+            give_trust(options, state)
+            return options
+        case "o":
+            return replace(options, trust=True)
+        case _:
+            sys.stdout.write("Left out. `teamwright trust` gives trust later.\n")
+            return options
+
+
+def _entry_lines(state: TrustState) -> list[str]:
+    """What waits for trust: all of it, for a yes covers all of it."""
+    waiting = sorted(state.pending, key=lambda entry: entry.effect != "used")
+    lines = [clean(str(state.root)), "has entries that can run or widen something:", ""]
+    listed = [entry for at, entry in enumerate(waiting) if at < MAX_LISTED or entry.allows or entry.kind == "hook"]
+    for entry in listed:
+        later = "" if entry.effect == "used" else f" [{entry.effect}]"
+        lines += [f"  {one_line(entry.summary)}", f"    in {one_line(entry.file)}{later}"]
+    if left := len(waiting) - len(listed):
+        lines.append(f"  … and {left} more: `teamwright trust` shows them")
+    return [*lines, "", "Without trust only its instructions and its own prohibitions apply."]
+
+
+def _read_answer(ask: AskLine) -> str:
+    """One of y, o, n; asked again until it is one of them."""
+    while True:
+        try:
+            said = ask("trust them?  y for good · o only this run · n leave them out: ").strip().lower()
+        except EOFError:
+            sys.stdout.write("\n")
+            return "n"
+        if said in {"y", "yes"}:
+            return "y"
+        if said in {"o", "once"}:
+            return "o"
+        if said in {"n", "no"}:
+            return "n"

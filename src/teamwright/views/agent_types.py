@@ -1,0 +1,144 @@
+"""Kinds of agents as a person looks at them: where each comes from, what holds, what is shadowed, what has no effect.
+
+Reads what a run would read, under the trust that is on file. Starts nothing, trusts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from teamwright.agent.agent_type import AgentType
+from teamwright.config.agent_types.definition_sources import Plugin, definition_sources
+from teamwright.config.agent_types.registry import AgentTypeEntry, AgentTypes
+from teamwright.config.settings.merge import reads_other_product
+from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.trust.trust_store import TrustStore
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
+from teamwright.session.context import load_team_definition
+from teamwright.session.factory.agent_types import TrustedDefinitions
+from teamwright.session.factory.spec_resolver import require_possible
+from teamwright.storage.paths import Home
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTypeQuery:
+    """What to look at: a directory, and what flags add to it."""
+
+    home: Home
+    cwd: Path
+    settings_file: Path | None = None
+    agents: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    plugins: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTypeView:
+    """One definition. `state` is used, shadowed, needs trust or broken; `why` says by what, or what is wrong.
+
+    `fields` are what it says, as files spell it; `refused` why it does not start.
+    """
+
+    name: str
+    state: str
+    source: str
+    file: str
+    why: str = ""
+    description: str = ""
+    prompt: str = ""
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    warnings: tuple[str, ...] = ()
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTypesView:
+    """All definitions in the order that counts, and the parts of plugins that are not read."""
+
+    kinds: tuple[AgentTypeView, ...]
+    ignored: tuple[str, ...] = ()
+
+
+def agent_types_view(asked: AgentTypeQuery) -> AgentTypesView:
+    """Everything that defines an agent here. Raises CannotStart for settings, UsageError for what flags gave."""
+    flags = SettingFlags(settings_file=asked.settings_file)
+    compat = reads_other_product(asked.home, flags)
+    trust = TrustStore.load(asked.home).verdict(Path(os.path.realpath(asked.cwd)), compat=compat)
+    team, _ = load_team_definition(trust)
+    places = definition_sources(asked.home, trust.root, compat=compat, agents=asked.agents, plugins=asked.plugins)
+    kinds = AgentTypes(places, team, TrustedDefinitions(asked.home, trust, compat))
+    ignored = tuple(line for plugin in places.plugins for line in _ignored(plugin))
+    return AgentTypesView(tuple(_view(entry) for entry in kinds.entries()), ignored)
+
+
+def find_agent_types(asked: AgentTypeQuery, name: str) -> list[AgentTypeView]:
+    """Every definition of that name, the one that holds first. Raises UsageError naming the nearest."""
+    every = agent_types_view(asked).kinds
+    found = [view for view in every if view.name.lower() == name.lower()]
+    found.sort(key=lambda view: view.state != "used")
+    if found:
+        return found
+    close = nearest(name, [view.name for view in every])
+    raise UsageError(
+        "usage",
+        f"there is no agent type {name[:80]!r}",
+        do=[f"did you mean {close}?", "teamwright agents list"] if close else ["teamwright agents list"],
+    )
+
+
+def _ignored(plugin: Plugin) -> list[str]:
+    what = "not read; of a plugin agents, skills, commands, hooks and MCP servers are"
+    return [f"{plugin.path / part}: {what}" for part in plugin.ignored]
+
+
+def _view(entry: AgentTypeEntry) -> AgentTypeView:
+    found, kind = entry.source, entry.source.definition
+    if kind is None:
+        return AgentTypeView(found.name, entry.state, found.source, found.file, found.problem)
+    why = f"by {entry.shadowed_by}" if entry.shadowed_by else "teamwright trust" if entry.state == "needs trust" else ""
+    refused = ""
+    try:
+        require_possible(kind)
+    except UsageError as problem:
+        refused = problem.what
+    return AgentTypeView(
+        found.name,
+        entry.state,
+        found.source,
+        found.file,
+        why,
+        kind.description,
+        kind.prompt,
+        _fields(kind),
+        found.warnings,
+        refused,
+    )
+
+
+def _fields(kind: AgentType) -> dict[str, Any]:
+    """What a definition says beside its name and its words, as files spell it; what it does not say is left out."""
+    said: dict[str, Any] = {
+        "tools": None if kind.tools is None else list(kind.tools),
+        "disallowedTools": [*kind.disallowed_tools, *kind.denied],
+        "model": kind.model,
+        "effort": kind.effort,
+        "permissionMode": kind.mode,
+        "background": kind.background,
+        "isolation": kind.isolation,
+        "maxTurns": kind.max_turns,
+        "color": kind.color,
+        "memory": kind.memory,
+        "requiredMcpServers": list(kind.required_mcp_servers),
+        "mcpServers": list(kind.mcp_servers),
+        "hooks": [f"{hook.event} {hook.matcher or '*'}: {hook.command}" for hook in kind.hooks],
+        "skills": list(kind.skills),
+        "initialPrompt": kind.initial_prompt,
+        "readOnly": kind.read_only,
+    }
+    empty: tuple[object, ...] = (None, False, "")
+    return {name: value for name, value in said.items() if value not in empty and (value != [] or name == "tools")}

@@ -1,0 +1,49 @@
+"""All assets of a directory, in their groups. Runs nothing, starts no server, asks nobody, writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from teamwright.protocol.values import dataclass
+from teamwright.views.asset_check.asset import GROUPS, Asset
+from teamwright.views.asset_check.check_subject import AssetQuery, load_subject
+from teamwright.views.asset_check.definition_assets import agent_assets, team_assets
+from teamwright.views.asset_check.instruction_assets import instruction_assets
+from teamwright.views.asset_check.plugin_assets import other_assets, plugin_assets
+from teamwright.views.asset_check.settings_assets import hook_assets, server_assets, settings_assets
+from teamwright.views.asset_check.skill_assets import skill_assets
+
+READERS = (
+    instruction_assets,
+    settings_assets,
+    agent_assets,
+    skill_assets,
+    hook_assets,
+    server_assets,
+    team_assets,
+    plugin_assets,
+    other_assets,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    """What was found, group by group. `root` is the top of the repository, `trusted` whether a person trusted it."""
+
+    root: str
+    trusted: bool
+    assets: Sequence[Asset]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many there are of each state."""
+        states = ("used", "ignored", "needs trust", "broken")
+        return {state: sum(asset.state == state for asset in self.assets) for state in states}
+
+
+def list_assets(asked: AssetQuery) -> Assets:
+    """Every asset there is here. Raises CannotStart for the file of trust, UsageError for what a flag gives."""
+    subject = load_subject(asked)
+    found = [asset for reader in READERS for asset in reader(subject)]
+    order = {group: at for at, group in enumerate(GROUPS)}
+    return Assets(str(subject.root), subject.trust.trusted, sorted(found, key=lambda asset: order[asset.group]))

@@ -1,0 +1,75 @@
+"""Instructions as a run reads them: those of every agent here, and those of deeper directories.
+
+Directories that are hidden, or hold other people's packages, are not searched. Reads; gives nothing to anybody.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from teamwright.agent.instructions import (
+    FILE_NAMES,
+    LOCAL_FILE_NAME,
+    Instructions,
+    NestedInstructions,
+    read_instructions,
+)
+from teamwright.skills.scoped_rules import FOLDER
+from teamwright.views.asset_check.asset import Asset
+from teamwright.views.asset_check.check_subject import CheckSubject
+
+GROUP = "instructions"
+
+MOST = 20_000
+"""Directories that are searched for deeper instructions."""
+
+_PACKAGES = frozenset({"node_modules", "__pycache__", "site-packages", "vendor", "target", "dist", "build"})
+_DEEPER = "told once its directory is touched"
+
+
+def instruction_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """All of them, in the order in which they are read."""
+    cwd, root, ours = subject.cwd, subject.root, subject.asked.home.own
+    begun = read_instructions(cwd, root, ours, subject.compat, subject.trust.trusted)
+    yield from _assets(begun, "")
+    deeper = NestedInstructions(cwd, root, begun.found, subject.compat, subject.trust.trusted)
+    known = {asset.path for asset in (*begun.found, *begun.skipped, *begun.scoped)} | set(begun.import_only)
+    places, all_seen = _below(root)
+    for place in places:
+        deeper.text_for(place / "file")
+    yield from (asset for asset in _assets(deeper.result, _DEEPER) if Path(asset.file) not in known)
+    for place in places:
+        local = place / LOCAL_FILE_NAME
+        if subject.compat and local not in known and local.is_file() and not cwd.is_relative_to(place):
+            yield Asset(GROUP, local.name, "ignored", str(local), 0, "only read from the top to where a run begins")
+    if not all_seen:
+        yield Asset(GROUP, "deeper directories", "ignored", str(root), 0, f"only {MOST:,} were searched")
+
+
+def _assets(read: Instructions, why: str) -> Iterator[Asset]:
+    for one in read.found:
+        yield Asset(GROUP, one.path.name, "used", str(one.path), 0, one.warning.removeprefix(f"{one.path} ") or why)
+    for path in read.import_only:
+        yield Asset(GROUP, path.name, "used", str(path), 0, "it only imports others")
+    for one in read.scoped:
+        yield Asset(GROUP, one.path.name, "used", str(one.path), 0, f"told once an agent touches {one.about}")
+    for one in read.skipped:
+        yield Asset(GROUP, one.path.name, one.verdict, str(one.path), one.line, one.reason)
+
+
+def _below(root: Path) -> tuple[list[Path], bool]:
+    """Directories with instructions of their own, from the top, and whether all were searched."""
+    found: list[Path] = []
+    for count, (directory, below, files) in enumerate(os.walk(root)):
+        if count >= MOST:
+            return found, False
+        below[:] = sorted(_own(below))
+        if any(name in files for name in (*FILE_NAMES, LOCAL_FILE_NAME)) or (Path(directory) / FOLDER).is_dir():
+            found.append(Path(directory))
+    return found, True
+
+
+def _own(names: Iterable[str]) -> list[str]:
+    return [name for name in names if not name.startswith(".") and name not in _PACKAGES]

@@ -1,0 +1,101 @@
+"""Plugins that a flag names, with all their parts, and whatever else lies there that nobody here reads.
+
+What is not read is named, never passed over in silence. Reads; runs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from teamwright.config.plugins import ROOT, Plugin
+from teamwright.config.settings.setting_parts import line_in
+from teamwright.config.skill_sources import plugin_places
+from teamwright.mcp.server_config import ConfigSource, parse_entry
+from teamwright.views.asset_check.asset import Asset, State, parse_location
+from teamwright.views.asset_check.check_subject import CheckSubject
+from teamwright.views.asset_check.skill_assets import found_assets
+
+PLUGINS, OTHERS = "plugins", "other files"
+
+_READ = frozenset(
+    {"settings.json", "settings.local.json", "agents", "skills", "commands", "hooks", "CLAUDE.md", "rules"}
+)
+"""What of `.claude` is read, or run by what is read."""
+
+_NOT_READ = {
+    "plugins": "plugins are read where --plugin-dir names one",
+    "output-styles": "output styles are not read",
+    "keybindings.json": "key bindings are not read",
+    "statusline.sh": "a status line is not run",
+}
+_OURS = frozenset({"settings.json", "settings.local.json", "team.toml", "agents", "skills", "commands", "hooks"})
+_MANAGED = (
+    Path("/etc/claude-code/managed-settings.json"),
+    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+)
+
+
+def plugin_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """The plugins that flags name, with parts that are not agents; one that cannot be read is broken."""
+    for path, problem in subject.bad_plugins:
+        file = dict(problem.looked_at).get("file", str(path))
+        yield Asset(PLUGINS, path.name, "broken", file, line_in(problem.what), problem.what)
+    for plugin in subject.plugins:
+        yield Asset(PLUGINS, plugin.name, "used", str(plugin.path))
+        yield from found_assets(subject, plugin_places(plugin), {})
+        yield from _running(subject, plugin)
+        for part in plugin.ignored:
+            yield Asset(PLUGINS, plugin.name, "ignored", str(plugin.path / part), 0, "it is not read")
+
+
+def _running(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]:
+    """Hooks and servers of a plugin."""
+    off = subject.survey.settings.hooks_off
+    for hook in plugin.hooks:
+        name, why = f"{hook.event}: {hook.command.rpartition('; ')[2]}", "disableAllHooks is on" if off else ""
+        yield Asset("hooks", name, "ignored" if off else "used", hook.source, 0, why)
+    for text in plugin.warnings:
+        file, line, why = parse_location(text)
+        yield Asset("hooks", plugin.name, "ignored", file or str(plugin.path), line, why)
+    variables = {**subject.variables, ROOT: os.path.realpath(plugin.path)}
+    reading = ConfigSource(f"plugin {plugin.name}", subject.cwd, variables, subject.withheld)
+    for name, entry in plugin.servers.items():
+        whole = f"plugin_{plugin.name}_{name}"
+        read = parse_entry(whole, entry, reading)
+        state: State = "used" if read.config is not None else "broken" if read.is_broken else "ignored"
+        yield Asset("MCP servers", whole, state, str(plugin.path), 0, read.reason or read.unknown_key)
+
+
+def other_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """Files of the other product, and of ours, that are there and not read."""
+    theirs, home = subject.root / ".claude", Path(os.path.expanduser("~/.claude"))
+    if not subject.compat:
+        mine = [subject.root / name for name in ("CLAUDE.md", "CLAUDE.local.md", ".mcp.json")]
+        mine += [base / name for base in dict.fromkeys((theirs, home)) for name in sorted(_READ)]
+        mine += [home / "CLAUDE.md"]
+        yield from _there(mine, dict.fromkeys((path.name for path in mine), "compat.claude is off"))
+    if os.path.realpath(theirs) != os.path.realpath(home):
+        yield from _there([theirs / name for name in _names(theirs) if name not in _READ], _NOT_READ)
+    yield from _there([home / name for name in _NOT_READ if name != "CLAUDE.md"], _NOT_READ)
+    yield from _there(
+        [home.with_suffix(".json")], {".claude.json": "its MCP servers are not read: settings.json has yours"}
+    )
+    yield from _there(_MANAGED, dict.fromkeys((path.name for path in _MANAGED), "managed settings are not read"))
+    ours = subject.root / ".teamwright"
+    if os.path.realpath(ours) != os.path.realpath(subject.asked.home.own):
+        yield from _there([ours / name for name in _names(ours) if name not in _OURS], {})
+
+
+def _there(paths: Iterable[Path], why: Mapping[str, str]) -> Iterator[Asset]:
+    for path in paths:
+        if os.path.exists(path):  # also where somebody may not look
+            yield Asset(OTHERS, path.name, "ignored", str(path), 0, why.get(path.name, "it is not read"))
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []

@@ -1,0 +1,94 @@
+"""Settings files, and what stands in them: a line for each file, one for each value that does not hold, and each hook
+and MCP server.
+
+Goes by what the merge of a run noted. A server's variables are looked for; nothing is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from teamwright.config.mcp_config import reading_of
+from teamwright.config.project_mcp import FILE, SERVERS
+from teamwright.config.settings.setting_parts import WHOLE, SettingPart, positions_of
+from teamwright.config.settings.settings_files import SettingsLayer
+from teamwright.config.trust.trust_survey import HOOKS
+from teamwright.mcp.server_config import MAX_SERVERS, parse_entry
+from teamwright.views.asset_check.asset import Asset
+from teamwright.views.asset_check.check_subject import CheckSubject
+
+SETTINGS, HOOKS_GROUP, SERVERS_GROUP = "settings", "hooks", "MCP servers"
+
+_TRUST = "teamwright trust shows it"
+
+
+def settings_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """The files, each with what of it has no effect."""
+    parts = subject.survey.parts
+    for part in parts:
+        if part.key == WHOLE and part.path.name != FILE:
+            yield Asset(SETTINGS, part.path.name, "broken", str(part.path), part.line, part.why)
+    for layer in subject.survey.layers:
+        mine = [part for part in parts if part.layer is layer]
+        used = sum(part.state == "used" for part in mine)
+        waits = not used and any(part.state == "needs trust" for part in mine)
+        yield _file(layer, used, waits=waits)
+        yield from _remarks(layer)
+        yield from (_part(part) for part in mine if part.state != "used" and part.key not in (HOOKS, SERVERS))
+
+
+def hook_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """Each hook of settings files; those of definitions and plugins stand with these."""
+    off = subject.survey.settings.hooks_off
+    for part in subject.survey.parts:
+        if part.key == HOOKS:
+            if off and part.state == "used":
+                yield Asset(HOOKS_GROUP, part.name, "ignored", str(part.path), part.line, "disableAllHooks is on")
+            else:
+                yield _part(part, HOOKS_GROUP, part.name)
+
+
+def server_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """Each MCP server of settings files and of `.mcp.json`."""
+    withheld = subject.withheld
+    seen = 0
+    for part in subject.survey.parts:
+        if part.key == WHOLE and part.path.name == FILE:
+            yield Asset(SERVERS_GROUP, FILE, "broken", str(part.path), part.line, part.why)
+        if part.key != SERVERS:
+            continue
+        seen += part.state == "used"
+        asset = _part(part, SERVERS_GROUP, part.name)
+        foreign = withheld if part.layer.origin.of_repository else None
+        reading = reading_of("", subject.root, subject.cwd, subject.variables, foreign)
+        read = parse_entry(part.name, part.value, reading)
+        if read.is_broken or (part.state == "used" and read.config is None):
+            state = "broken" if read.is_broken else "ignored"
+            yield Asset(SERVERS_GROUP, asset.name, state, asset.file, asset.line, read.reason)
+            continue
+        yield asset
+        if read.unknown_key:
+            yield Asset(SERVERS_GROUP, asset.name, "ignored", asset.file, asset.line, read.unknown_key)
+    if seen > MAX_SERVERS:
+        why = f"{seen} MCP servers: of each file {MAX_SERVERS} are used"
+        yield Asset(SERVERS_GROUP, "servers", "ignored", "", 0, why)
+
+
+def _file(layer: SettingsLayer, used: int, *, waits: bool) -> Asset:
+    why = f"{used} value{'' if used == 1 else 's'} {'holds' if used == 1 else 'hold'}"
+    if waits:
+        return Asset(SETTINGS, layer.path.name, "needs trust", str(layer.path), 0, _TRUST)
+    return Asset(SETTINGS, layer.path.name, "used", str(layer.path), 0, why)
+
+
+def _remarks(layer: SettingsLayer) -> Iterator[Asset]:
+    places = positions_of(layer)
+    twice = {str(at[-1]): line for at, line in places.twice}
+    for remark in layer.remarks:
+        line = twice.get(remark.name) or places.line(*remark.name.split("."))
+        yield Asset(SETTINGS, remark.name, "ignored", str(layer.path), line, remark.what)
+
+
+def _part(part: SettingPart, group: str = SETTINGS, name: str = "") -> Asset:
+    shown = name or (f"{part.key} {part.name}" if part.name else part.key)
+    return Asset(group, shown, part.state, str(part.path), part.line, part.why)

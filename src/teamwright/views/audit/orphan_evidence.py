@@ -1,0 +1,173 @@
+"""What a team left behind: locks that stand, processes that live, bells that hang, and files of writes that were cut.
+
+Files name the processes that drove the team; commands of agents are written down nowhere. On Linux those carry a mark
+in their environment that says who started them: they are left when that process drove the team and is gone. On other
+systems, and of a command that cleared its environment, nothing can be known. Ends nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.processes.process_tree import MARK_VARIABLE, list_processes
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_sessions import LEASE
+from teamwright.storage.lease import lease_held, lease_holder
+from teamwright.storage.lock_dir import DirectoryMark, directory_mark
+from teamwright.views.audit.team_location import TeamLocation, entries
+
+_INTENT_NS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LeftLock:
+    """A lock directory that stands. `pid` made it; 0 when it is not known to be one of ours."""
+
+    path: Path
+    age_s: float
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeftProcess:
+    """A process that lives; `why` says how it is known to be of this team."""
+
+    pid: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """What is left. `locks` are ours and nobody is inside; `strange` may be another program's, or be in use now.
+
+    `bells` are doorbells of a team that nobody leads. `debris` hurts nobody: drafts of writes that were cut, bells that
+    were never hung, copies of damaged inboxes, locks that were put aside.
+    """
+
+    locks: tuple[LeftLock, ...] = ()
+    foreign: tuple[LeftLock, ...] = ()
+    processes: tuple[LeftProcess, ...] = ()
+    doorbells: tuple[Path, ...] = ()
+    debris: tuple[Path, ...] = ()
+
+
+def find_orphans(place: TeamLocation, drivers: Collection[int], running: Collection[int] = ()) -> Orphans:
+    """Look for what is left. `drivers` drove the team, `running` are expected to live. Nothing is raised.
+
+    Locks of a team in the archive are not looked for: there they are in nobody's way.
+    """
+    locks = [] if place.archived else list(_locks(place))
+    leases = sorted({*(session / LEASE for session in place.sessions), *_lead_lease(place)})
+    held = [path for path in leases if lease_held(path)]
+    holders = {lease_holder(path): path for path in held}
+    left = [LeftProcess(pid, f"drives the session of {path}") for pid, path in holders.items() if pid not in running]
+    known = {*drivers, *map(_noted_pid, leases), place.file.lead.pid if place.file else 0} - {0}
+    known -= set(holders)  # who lives left nothing: what bears its number was left by one that had it before
+    left += [one for one in _commands(known) if one.pid not in running]
+    hung = () if held or place.archived else tuple(entries(place.home.doorbell(place.directory, "any").parent))
+    return Orphans(
+        locks=tuple(lock for lock, ours in locks if ours),
+        foreign=tuple(lock for lock, ours in locks if not ours),
+        processes=tuple(left),
+        doorbells=tuple(path for path in hung if not path.name.startswith(".")),
+        debris=(*_debris(place), *(path for path in hung if path.name.startswith("."))),
+    )
+
+
+# ── locks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _locks(place: TeamLocation) -> Iterator[tuple[LeftLock, bool]]:
+    """Lock directories that stand, and whether each is ours and was left."""
+    for directory in (place.path, place.inboxes, place.tasks):
+        for path in entries(directory):
+            if path.suffix != ".lock" or not path.is_dir():
+                continue
+            mark = directory_mark(str(path))
+            if mark is not None:
+                yield _judged(place, path, mark)
+
+
+def _judged(place: TeamLocation, path: Path, mark: DirectoryMark) -> tuple[LeftLock, bool]:
+    age = time.time() - mark.mtime_ns / 1e9
+    guard = place.home.guard(path.with_suffix(""))
+    made, intent, inside = _guard(guard)
+    pid = made[2] if len(made) > 2 and tuple(made[:2]) == mark else 0
+    begun = bool(intent) and abs(mark.mtime_ns - intent[0]) <= _INTENT_NS
+    return LeftLock(path, age, pid), (bool(pid) or begun) and not inside
+
+
+def _guard(path: Path) -> tuple[list[int], list[int], bool]:
+    """What a guard's record says: the directory made last, an intent, and whether somebody holds the guard now."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return [], [], False
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return [], [], True
+        words = os.pread(fd, 4096, 0).split()
+    finally:
+        os.close(fd)
+    return _behind(words, b"made"), _behind(words, b"intent"), False
+
+
+def _behind(words: list[bytes], kind: bytes) -> list[int]:
+    if kind not in words:
+        return []
+    rest = words[words.index(kind) + 1 :]
+    return [int(word) for word in rest[:4] if word.isdigit()]
+
+
+def _debris(place: TeamLocation) -> Iterator[Path]:
+    for directory in (place.path, place.inboxes, place.tasks, place.requests):
+        for path in entries(directory):
+            if any(sign in path.name for sign in (".tmp.", ".bad.", ".lock.stale.")):
+                yield path
+
+
+# ── processes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _lead_lease(place: TeamLocation) -> list[Path]:
+    file = place.file
+    return [Path(file.lead.lease)] if file is not None and file.lead.lease and not place.archived else []
+
+
+def _commands(known: Collection[int]) -> Iterator[LeftProcess]:
+    """Commands that outlived the process that started them, when that one drove the team; the head of each family."""
+    table = {row.pid: row for row in list_processes()}
+    marks = {pid: mark for pid in table if (mark := _mark(pid))}
+    for pid, mark in sorted(marks.items()):
+        maker, _, start = mark.rpartition(".")[0].partition(".")
+        lives = maker.isdigit() and int(maker) in table and table[int(maker)].start == start
+        if maker.isdigit() and int(maker) in known and not lives and marks.get(table[pid].parent) != mark:
+            yield LeftProcess(pid, f"was started by process {maker}, which is gone")
+
+
+def _mark(pid: int) -> str:
+    """The mark that a process carries: number and beginning of the one that started its family, and digits."""
+    beginning = f"{MARK_VARIABLE}=".encode()
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environment:
+        found = next((part for part in environment.read().split(b"\0") if part.startswith(beginning)), b"")
+        return found.removeprefix(beginning).decode("utf-8", "replace")
+    return ""
+
+
+def _noted_pid(lease: Path) -> int:
+    """The process in a lease's note, also of one that was killed."""
+    try:
+        note: object = json.loads(lease.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return 0
+    pid = cast("dict[str, Any]", note).get("pid") if isinstance(note, dict) else None
+    return pid if isinstance(pid, int) else 0

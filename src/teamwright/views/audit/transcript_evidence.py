@@ -1,0 +1,249 @@
+"""What one transcript holds: whether it loads, what it was told and how often, what its sends came to.
+
+Read line by line, once, whatever its size. Knows the transcript's lines and how envelopes look; refuses to know
+inboxes, so that the ledger speaks for itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from teamwright.agent.fork import ForkOrigin, read_conversation
+from teamwright.agent.prefix import load_prefix
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
+from teamwright.protocol.mail import fence_protocol
+from teamwright.protocol.messages import Block, message_text
+from teamwright.protocol.values import dataclass
+from teamwright.storage.jsonl import read_lines
+from teamwright.views.audit.team_location import TranscriptFile
+
+_MAIL = "mail:"
+_ENVELOPE = re.compile(r'<teammate-message teammate_id="([^"]*)"[^>]*>\n(.*)\n</teammate-message>\Z', re.DOTALL)
+_MOST_PROBLEMS = 5
+
+
+class DeliveredMessage(NamedTuple):
+    """That a message was told in one conversation: how often, when last, and a hash of sender and words."""
+
+    times: int
+    at: str
+    words: int | None
+
+
+class FailedSend(NamedTuple):
+    """A send that its sender was told has failed: to whom (`*`: all), and a hash of its text."""
+
+    to: str
+    text: int
+
+
+@dataclass(slots=True)
+class TranscriptEvidence:
+    """One transcript, read. `told` by message id; `again` are prompts and notices that were told more than once.
+
+    `accepted`: messages whose sender was told that they arrived, by id, with reader and time. `failed`: sends that were
+    not. `unanswered`: ids of the last lines, behind which no answer stands; `owes` says that there is such a line.
+    """
+
+    transcript: TranscriptFile
+    told: dict[str, DeliveredMessage] = field(default_factory=dict[str, DeliveredMessage])
+    again: list[str] = field(default_factory=list[str])
+    accepted: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    failed: list[FailedSend] = field(default_factory=list[FailedSend])
+    problems: list[str] = field(default_factory=list[str])
+    unanswered: set[str] = field(default_factory=set[str])
+    owes: bool = False
+    torn: bool = False
+    _calls: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict[str, tuple[str, dict[str, Any]]])
+    _others: set[str] = field(default_factory=set[str])
+    _agreed: bool = False
+
+    @property
+    def loads(self) -> bool:
+        """Whether the conversation can go on from this file."""
+        return not self.problems
+
+    def inherits(self, answer: bytes) -> None:
+        """It is a fork's, and this encoded message is its caller's newest answer: results for its calls say nothing."""
+        blocks = _blocks(json.loads(answer)["content"])
+        self._calls = {str(block.get("id")): ("", {}) for block in blocks if _is_call(block)}
+
+    def line(self, number: int, raw: bytes) -> None:
+        """Take in one line behind the header."""
+        try:
+            value: object = json.loads(raw)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            self._wrong(f"line {number} is not whole")
+            return
+        data = cast("dict[str, Any]", value)
+        message: object = data.get("message")
+        if not isinstance(message, dict):
+            return
+        blocks = _blocks(cast("dict[str, Any]", message).get("content"))
+        if cast("dict[str, Any]", message).get("role") == "assistant":
+            self._said(number, blocks)
+        else:
+            self._heard(number, data, blocks)
+
+    def _said(self, number: int, blocks: Sequence[Block]) -> None:
+        self._refuse_open(number)
+        self._calls = {str(b.get("id")): (str(b.get("name")), _mapping(b.get("input"))) for b in blocks if _is_call(b)}
+        self.owes = False
+        self.unanswered.clear()
+
+    def _heard(self, number: int, data: Mapping[str, Any], blocks: Sequence[Block]) -> None:
+        at = str(data.get("at", ""))
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                call = self._calls.pop(str(block.get("tool_use_id")), None)
+                if call is None:
+                    self._wrong(f"line {number} has a result that no call asked for")
+                else:
+                    self._result(call, block, at)
+        self._refuse_open(number)
+        self._calls = {}
+        self.owes = not self._agreed
+        self._agreed = False
+        ids = [one for one in _list(data.get("injected")) if isinstance(one, str)]
+        mail = [one.removeprefix(_MAIL) for one in ids if one.startswith(_MAIL)]
+        words = [hash(found.groups()) for b in blocks if (found := _envelope(b))] if mail else []
+        for place, id in enumerate(mail):
+            before = self.told.get(id)
+            said = words[place] if len(words) == len(mail) else None
+            self.told[id] = DeliveredMessage(1 + (before.times if before else 0), at, said)
+            self.unanswered.add(id)
+        self._note_others(ids)
+
+    def _note_others(self, ids: Sequence[str]) -> None:
+        for one in ids:
+            if not one.startswith(("prompt:", "notice:")):
+                continue
+            if one in self._others:
+                self.again.append(one)
+            self._others.add(one)
+
+    def _result(self, call: tuple[str, dict[str, Any]], block: Block, at: str) -> None:
+        name, given = call
+        if name not in {"SendMessage", "Agent", "Task"}:
+            return
+        if block.get("is_error"):
+            attempt = _attempt(given)
+            if attempt is not None:
+                self.failed.append(attempt)
+        elif name == "SendMessage":
+            answer = _mapping(given.get("message")) or given
+            self._agreed |= answer.get("type") == "shutdown_response" and answer.get("approve") is True
+            sent = _sent(block)
+            if sent is not None:
+                self.accepted[sent[0]] = (sent[1], at)
+
+    def _refuse_open(self, number: int) -> None:
+        if self._calls:
+            self._wrong(f"line {number} comes before the results of {len(self._calls)} calls")
+
+    def _wrong(self, what: str) -> None:
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(what)
+
+
+def read_transcript(transcript: TranscriptFile) -> TranscriptEvidence:
+    """Read one transcript. What is wrong with it is in `problems`; nothing is raised."""
+    ledger = TranscriptEvidence(transcript)
+    if transcript.header:
+        ledger.problems.append(transcript.header)
+    try:
+        for number, raw in enumerate(read_lines(transcript.path), 1):
+            if number > 1:
+                ledger.line(number, raw)
+            elif not transcript.header:
+                _check_beginning(ledger)
+        ledger.torn = _is_torn(transcript.path)
+    except OSError as problem:
+        ledger.problems.append(f"it cannot be read: {problem.strerror}")
+    return ledger
+
+
+def _check_beginning(ledger: TranscriptEvidence) -> None:
+    """The first line or the last compaction names what stands before the messages: without it nothing can go on.
+
+    A fork begins with results for calls of its caller.
+    """
+    path = ledger.transcript.path
+    session = path.with_suffix("") if ledger.transcript.reader == LEAD else path.parent.parent
+    try:
+        history = read_conversation(path)
+        load_prefix(session / "prefixes", history.prefix)
+        origin = ForkOrigin.from_header(history.header)
+        if origin is not None:
+            ledger.inherits(origin.read(path).items[-1])
+    except TeamwrightError as problem:
+        ledger.problems.append(problem.what)
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether the last line was never finished: it is cut at the next loading, and was never depended on."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return size > 0 and file.read(1) != b"\n"
+
+
+def _attempt(given: Mapping[str, Any]) -> FailedSend | None:
+    """The words of a failed call, as they would stand in an inbox; None for what sends no words."""
+    text = given.get("message", given.get("content", given.get("prompt")))
+    to = given.get("to") or given.get("recipient") or given.get("name") or ("*" if "message" in given else "")
+    if not to:
+        return None  # a sub-agent that failed: nobody was written to
+    return FailedSend(reader_of(str(to)), hash(fence_protocol(text)) if isinstance(text, str) else 0)
+
+
+def _sent(block: Block) -> tuple[str, str] | None:
+    """Id and reader of a message in the result that told its sender that it arrived."""
+    content = block.get("content")
+    text = content if isinstance(content, str) else message_text(_blocks(content))
+    if '"msg_id"' not in text:
+        return None
+    try:
+        body = _mapping(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+    id, target = body.get("msg_id"), _mapping(body.get("routing")).get("target")
+    return (id, reader_of(str(target).removeprefix("@"))) if isinstance(id, str) and id and target else None
+
+
+def reader_of(name: str) -> str:
+    """The reader that a name in a `to` means: the stem of its inbox, lower case; `*` stays."""
+    bare = name.strip().partition("@")[0].lower()
+    return LEAD if bare == LEAD_ALIAS else bare if bare == "*" else inbox_stem(bare)
+
+
+def _envelope(block: Block) -> re.Match[str] | None:
+    text = block.get("text")
+    return _ENVELOPE.search(text) if block.get("type") == "text" and isinstance(text, str) else None
+
+
+def _is_call(block: Block) -> bool:
+    return block.get("type") == "tool_use"
+
+
+def _blocks(content: object) -> list[Block]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [cast("Block", block) for block in _list(content) if isinstance(block, dict)]
+
+
+def _list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

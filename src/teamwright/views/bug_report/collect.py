@@ -1,0 +1,202 @@
+"""What goes into a bundle: versions, what `doctor` finds, settings, sizes of files, the newest events, crash files.
+
+Everything passes the redactor. No transcript, inbox, task, file of an agent or output is ever opened; of those only
+names and sizes are told. Knows where things lie.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.config.settings.merge import settings_places
+from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, read_layer
+from teamwright.config.settings.settings_survey import reads_compat_files
+from teamwright.config.trust.trust_store import repository_of
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.values import dataclass
+from teamwright.session.platform_check import platform_name
+from teamwright.storage.paths import Home
+from teamwright.views.bug_report.archive import ReportPart
+from teamwright.views.bug_report.redact import Redactor, left_out, secrets_in
+from teamwright.views.doctor.doctor import find_problems
+from teamwright.views.doctor.finding import DoctorSubject
+
+CRASHES_MOST = 5
+"""Crash files that go along: the newest ones."""
+
+QUOTING = frozenset({"settings", "servers"})
+"""Sections of what `doctor` finds that may quote a file of the user's."""
+
+FILES_MOST = 2_000
+"""Files whose size is listed at most."""
+
+TAIL_BYTES = 4_000_000
+"""Bytes at the end of an event log that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportScope:
+    """What a bundle is about. `events` is how many of the newest session's events go along."""
+
+    subject: DoctorSubject
+    events: int = 200
+
+
+def collect_parts(wanted: ReportScope) -> list[ReportPart]:
+    """The parts of a bundle, redacted. Raises nothing for what cannot be read: it says so in its place."""
+    subject = wanted.subject
+    layers = list(_layers(subject))
+    raw = [layer.raw for _, layer in layers if isinstance(layer, SettingsLayer)]
+    redactor = Redactor(subject.env, secrets_in(raw))
+    parts = [
+        ReportPart("versions.json", "versions, and the platform", _json(_versions(subject))),
+        ReportPart("doctor.json", "what teamwright doctor finds", _json(_findings(subject))),
+        ReportPart(
+            "settings.json", "settings: numbers, switches, lengths of texts", _json(_settings(layers, redactor))
+        ),
+        ReportPart("files.json", "names and sizes of session files", _json(_files(subject.home))),
+    ]
+    events = _events(subject.home, subject.cwd, wanted.events, redactor)
+    if events:
+        about = f"the last {len(events)} events: who, what, when; no words"
+        parts.append(ReportPart("events.jsonl", about, "".join(f"{line}\n" for line in events)))
+    parts += _crashes(subject.home, redactor)
+    return [ReportPart(part.name, part.about, redactor.text(part.text)) for part in parts]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1, default=str) + "\n"
+
+
+def _versions(subject: DoctorSubject) -> dict[str, Any]:
+    import teamwright
+
+    named = {line.split(";")[0].split("[")[0].split(">")[0].split("<")[0].split("=")[0].strip() for line in _requires()}
+    packages: dict[str, str] = {}
+    for name in sorted(named):
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "teamwright": teamwright.__version__,
+        "python": sys.version.split()[0],
+        "platform": platform_name(),
+        "terminal": subject.env.get("TERM", ""),
+        "packages": packages,
+    }
+
+
+def _requires() -> list[str]:
+    try:
+        return requires("teamwright") or []
+    except PackageNotFoundError:
+        return []
+
+
+def _findings(subject: DoctorSubject) -> list[dict[str, str]]:
+    names = ("section", "label", "value", "verdict", "do")
+    rows = [{name: str(getattr(finding, name)) for name in names} for finding in find_problems(subject)]
+    for row in rows:
+        if row["section"] in QUOTING and row["label"] != "file":
+            row["value"], row["do"] = left_out(row["value"]), left_out(row["do"])  # may quote what a file says
+    return rows
+
+
+def _layers(subject: DoctorSubject) -> Iterator[tuple[str, SettingsLayer | str]]:
+    """Each settings file that is there, by its place, or why it cannot be read."""
+    flags = SettingFlags(settings_file=subject.settings_file)
+    places = settings_places(subject.home, repository_of(subject.cwd), reads_compat_files(subject.home, flags))
+    if subject.settings_file is not None:
+        places.append((subject.settings_file, SettingsOrigin.GIVEN))
+    for path, origin in places:
+        try:
+            layer = read_layer(path, origin)
+        except TeamwrightError as problem:
+            yield origin.value, f"cannot be read ({problem.slug})"
+        else:
+            if layer is not None:
+                yield origin.value, layer
+
+
+def _settings(layers: list[tuple[str, SettingsLayer | str]], redactor: Redactor) -> dict[str, Any]:
+    return {
+        name: layer
+        if isinstance(layer, str)
+        else {key: redactor.setting(key, value) for key, value in layer.values.items()}
+        for name, layer in layers
+    }
+
+
+def _files(home: Home) -> list[dict[str, Any]]:
+    """Names and sizes below the directories of sessions, whose own names, which are paths, are numbered instead."""
+    rows: list[dict[str, Any]] = []
+    for number, project in enumerate(sorted(_inside(home.own / "projects")), 1):
+        for path in sorted(project.rglob("*")):
+            if len(rows) == FILES_MOST:
+                return rows
+            try:
+                found = path.lstat()
+            except OSError:
+                continue
+            if path.is_file() and not path.is_symlink():
+                name = f"directory {number}/{path.relative_to(project)}"
+                rows.append({"file": name, "bytes": found.st_size, "changed": int(found.st_mtime)})
+    return rows
+
+
+def _inside(directory: Path) -> list[Path]:
+    try:
+        return [path for path in directory.iterdir() if path.is_dir()]
+    except OSError:
+        return []
+
+
+def _events(home: Home, cwd: Path, most: int, redactor: Redactor) -> list[str]:
+    """The newest lines of the newest session's event log: of this directory, else of any."""
+    for places in ([home.project(cwd)], _inside(home.own / "projects")):
+        logs = [path for place in places for path in place.glob("*/events.jsonl") if path.is_file()]
+        if logs:
+            return _tail(max(logs, key=lambda path: path.stat().st_mtime), most, redactor)
+    return []
+
+
+def _tail(log: Path, most: int, redactor: Redactor) -> list[str]:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+            lines = deque(file, maxlen=most)
+    except OSError:
+        return []
+    return [text for line in lines if (text := _event(line, redactor))]
+
+
+def _event(line: bytes, redactor: Redactor) -> str:
+    try:
+        raw: object = json.loads(line)
+    except ValueError:
+        return json.dumps({"type": "unreadable", "bytes": len(line)})
+    event = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+    if not event or event.get("type") == "snapshot":
+        return ""
+    return json.dumps(redactor.event(event), ensure_ascii=False)
+
+
+def _crashes(home: Home, redactor: Redactor) -> Iterator[ReportPart]:
+    try:
+        found = sorted(home.debug.glob("crash-*.txt"), key=lambda path: path.name)[-CRASHES_MOST:]
+    except OSError:
+        return
+    for path in found:
+        try:
+            text = path.read_text("utf-8", "replace") if path.is_file() else ""
+        except OSError:
+            continue
+        yield ReportPart(f"crashes/{path.name}", "where a mistake happened", redactor.crash(text))

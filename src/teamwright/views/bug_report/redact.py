@@ -1,0 +1,130 @@
+"""What may be shown of a setting, an event, a crash file: by lists of what is allowed, never of what is forbidden.
+
+A text that no list names is replaced by its length. Whatever is left goes through `Redactor.text`, which masks what
+is or looks like a secret and shortens the user's home. Knows formats by their keys; opens no file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from teamwright.protocol.values import dataclass
+from teamwright.session.platform_check import mask_secrets
+
+SHOWN_SETTINGS = frozenset(
+    {
+        *("model", "effort", "permissions.defaultMode", "plan_approval", "members.backend", "members.pane_layout"),
+        *("headless_asks", "thinking", "cache_hour", "bash.shell"),
+    }
+)
+"""Settings whose text is shown: names of ours, of models and of shells."""
+
+RULES = frozenset({"permissions.allow", "permissions.ask", "permissions.deny"})
+
+SHOWN_IN_EVENTS = frozenset(
+    {
+        *(
+            "type",
+            "member",
+            "agent",
+            "to",
+            "call",
+            "tool",
+            "tools",
+            "outcome",
+            "stop",
+            "state",
+            "kind",
+            "change",
+            "mode",
+        ),
+        *("by", "verdict", "model", "effort", "wire", "limit", "level", "trigger", "doing", "request", "message_id"),
+        *("message_ids", "session", "id", "status", "owner", "blocked_by", "origin", "caller", "use", "team", "aside"),
+    }
+)
+"""Keys of an event whose text is shown, where it is a word."""
+
+_WORD = re.compile(r"[\w.:#@/+-]{1,80}")
+_FRAME = re.compile(r'\s*File "[^"]+", line \d+, in \S+|\s*\+?-+\s*|.*\(most recent call last\):|\s*[~^]+\s*')
+_HEAD = re.compile(r"(teamwright|python|platform|flags) ")
+_ERROR = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
+_IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """`env` is the environment, whose secrets are known; `hidden` are further texts that are not to be shown."""
+
+    env: Mapping[str, str]
+    hidden: tuple[str, ...] = ()
+
+    def text(self, text: str) -> str:
+        """The text without secrets, and with `~` for the user's home."""
+        for secret in sorted(self.hidden, key=len, reverse=True):
+            text = text.replace(secret, "…")
+        home = self.env.get("HOME") or os.path.expanduser("~")
+        text = text.replace(home, "~") if len(home) > 1 else text
+        return _IN_URL.sub("…@", mask_secrets(text, self.env))
+
+    def setting(self, name: str, value: Any) -> Any:
+        """A setting: numbers and switches as they are, texts where a list names them, else how much there is."""
+        if isinstance(value, bool | int | float) or value is None:
+            return value
+        if isinstance(value, str):
+            return self.text(value) if name in SHOWN_SETTINGS else left_out(value)
+        if name in RULES and isinstance(value, list):
+            return [_rule(rule) for rule in cast("list[Any]", value)]
+        return f"{len(cast('list[Any]', value))} entries, left out" if isinstance(value, list | dict) else "left out"
+
+    def event(self, raw: Any, key: str = "type") -> Any:
+        """An event, or a part of one: numbers and words as they are, all that somebody wrote by its length."""
+        if isinstance(raw, dict):
+            rows = cast("dict[str, Any]", raw)
+            if key in ("input", "facts"):
+                return f"{len(rows)} entries, left out"
+            return {str(name): self.event(value, str(name)) for name, value in rows.items() if _WORD.fullmatch(name)}
+        if isinstance(raw, list):
+            return [self.event(value, key) for value in cast("list[Any]", raw)]
+        if isinstance(raw, str):
+            return self.text(raw) if key in SHOWN_IN_EVENTS and (not raw or _WORD.fullmatch(raw)) else left_out(raw)
+        return raw
+
+    def crash(self, text: str) -> str:
+        """A crash file: versions, flags, and which line of which file; neither the error's words nor lines of code."""
+        kept: list[str] = []
+        for line in text.splitlines():
+            if _HEAD.match(line) or _FRAME.fullmatch(line):
+                kept.append(line)
+            elif line and not line[0].isspace() and (found := _ERROR.fullmatch(line)):
+                kept.append(found[1] + (f": {left_out(found[2])}" if found[2] else ""))
+        return self.text("\n".join(kept) + "\n")
+
+
+def left_out(text: str) -> str:
+    """What stands in the place of a text."""
+    return f"({len(text):,} characters left out)" if text else ""
+
+
+def secrets_in(values: Iterable[Any]) -> tuple[str, ...]:
+    """Texts that stand under `env` or `headers` anywhere in settings: whatever they are, they are not shown."""
+    found: list[str] = []
+    for value in values:
+        found += _under(value, secret=False)
+    return tuple(dict.fromkeys(text for text in found if len(text) >= 4))
+
+
+def _under(value: Any, *, secret: bool) -> list[str]:
+    if isinstance(value, dict):
+        rows = cast("dict[str, Any]", value)
+        return [t for key, one in rows.items() for t in _under(one, secret=secret or key in ("env", "headers"))]
+    if isinstance(value, list):
+        return [text for one in cast("list[Any]", value) for text in _under(one, secret=secret)]
+    return [value] if secret and isinstance(value, str) else []
+
+
+def _rule(rule: Any) -> str:
+    name, inside, _ = str(rule).partition("(")
+    return (name if _WORD.fullmatch(name) else left_out(name)) + ("(…)" if inside else "")

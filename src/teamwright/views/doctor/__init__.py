@@ -1,0 +1,1 @@
+"""The findings of `teamwright doctor`, by subject."""

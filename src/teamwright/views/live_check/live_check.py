@@ -1,0 +1,214 @@
+"""A trial: a model is asked a few small things, and each thing that a team needs of it is told apart.
+
+In this order: reached, key, model, answer, tool call, cache, window, prompt. What comes after a failure is not tried.
+Knows the contract of a model; refuses to know what a team is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import field
+from typing import Literal, TypeAlias
+
+from teamwright.models.catalog import is_known_id
+from teamwright.models.local_servers import RECOMMENDED_WINDOW, widen_command
+from teamwright.models.model import Failure, Model, Part, Reply, Request, TextPart, ThinkingPart
+from teamwright.models.model_facts import is_set
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.pool import ModelPool
+from teamwright.models.server_facts import ask_server
+from teamwright.protocol.messages import tool_calls
+from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
+from teamwright.views.live_check.check_plan import TOOL, LiveCheckPlan, arguments_of, live_check_settings
+
+State: TypeAlias = Literal["ok", "failed", "not offered", "not seen", "not tried"]
+"""`not seen`: it may be there and did not show, where nobody promises that it does."""
+
+LABELS = ("reached", "key", "model", "answer", "first token", "tool call", "cache", "window", "whole prompt")
+
+_BROKEN_BY = {"no-network": "reached", "wrong-key": "key", "no-access": "key", "unknown-model": "model"}
+"""Which check a failure of the first request belongs to; every other one is of the answer."""
+
+_PROMISED = frozenset({"messages", "bedrock"})
+"""APIs in which we mark what is to be cached; elsewhere a service caches, or not, by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCheckResult:
+    """One thing: what came of it, and in words what was seen or why it failed; `do` is what may help."""
+
+    label: str
+    state: State
+    value: str = ""
+    do: str = ""
+
+
+@dataclass(slots=True)
+class LiveCheck:
+    """What was found, in the order of LABELS, and what it used."""
+
+    checks: list[LiveCheckResult] = field(default_factory=list[LiveCheckResult])
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed."""
+        return all(check.state != "failed" for check in self.checks)
+
+    def add(self, label: str, state: State, value: str = "", do: str = "") -> None:
+        """One more check."""
+        self.checks.append(LiveCheckResult(label, state, value, do))
+
+    def complete(self) -> LiveCheck:
+        """What was not come to is said too."""
+        known = {check.label for check in self.checks}
+        self.checks += [LiveCheckResult(label, "not tried") for label in LABELS if label not in known]
+        self.checks.sort(key=lambda check: LABELS.index(check.label))
+        return self
+
+
+@dataclass(slots=True)
+class _TimedAnswer:
+    """One answer: its end, and when the first of it came, in seconds from the request on (None: nothing was shown)."""
+
+    last: Reply | Failure
+    first_s: float | None
+    whole_s: float
+    pieces: int
+
+
+async def perform_live_check(
+    plan: LiveCheckPlan, name: str | None, env: Mapping[str, str], settings: ModelSettings
+) -> LiveCheck:
+    """Send the requests of the plan and tell what came of them. A failure is told, never raised."""
+    trial = LiveCheck()
+    async with ModelPool() as pool:
+        model = await pool.open_model(name, env, live_check_settings(settings))
+        heard = await _ask(model, plan.first, trial)
+        if isinstance(heard.last, Failure):
+            _broken(trial, heard.last)
+            return trial.complete()
+        _answered(trial, plan, heard, heard.last)
+        await _window(trial, plan, settings)
+        await _cache(trial, model, plan)
+        await _whole_prompt(trial, model, plan)
+    return trial.complete()
+
+
+async def _ask(model: Model, request: Request, trial: LiveCheck) -> _TimedAnswer:
+    began = time.monotonic()
+    first_s: float | None = None
+    pieces = 0
+    last: Reply | Failure = Failure("model-failed", "the answer had no end")
+    stream: AsyncGenerator[Part, None] = model.stream(request)
+    async with aclosing(stream) as parts:
+        async for part in parts:
+            if isinstance(part, TextPart | ThinkingPart):
+                pieces += 1
+                first_s = time.monotonic() - began if first_s is None else first_s
+            elif isinstance(part, Reply | Failure):
+                last = part
+    trial.usage += last.failed_usage + (last.usage if isinstance(last, Reply) else Usage())
+    return _TimedAnswer(last, first_s, time.monotonic() - began, pieces)
+
+
+def _broken(trial: LiveCheck, failure: Failure) -> None:
+    """What the failure of the first request says, and what it shows to be right all the same."""
+    label = _BROKEN_BY.get(failure.slug, "answer")
+    if label in ("key", "model"):
+        trial.add("reached", "ok")
+    if label == "model":
+        trial.add("key", "ok", "accepted")
+    trial.add(label, "failed", _why(failure), failure.do[0] if failure.do else "")
+
+
+def _why(failure: Failure) -> str:
+    facts = [f"{name} {value}" for name, value in failure.looked_at if name not in ("model", "request")]
+    return failure.what + (f" ({'; '.join(facts)})" if facts else "")
+
+
+def _answered(trial: LiveCheck, plan: LiveCheckPlan, heard: _TimedAnswer, reply: Reply) -> None:
+    trial.add("reached", "ok", plan.endpoint.display_address)
+    trial.add("key", "ok", "accepted" if plan.endpoint.has_key else "none was asked for")
+    trial.add("model", "ok", reply.model)
+    pieces = f"streamed in {heard.pieces} pieces" if heard.pieces > 1 else "streamed"
+    trial.add("answer", "ok", f"{pieces}, whole after {heard.whole_s:.2f} s; {_used(reply.usage)}")
+    if heard.first_s is None:
+        trial.add("first token", "not seen", "it answered with the call alone, which shows when it is whole")
+    else:
+        trial.add("first token", "ok", f"after {heard.first_s:.2f} s")
+    _tool_call(trial, reply)
+
+
+def _used(usage: Usage) -> str:
+    cached = f", {usage.cache_read:,} of them cached" if usage.cache_read else ""
+    return f"{usage.prompt_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"
+
+
+def _tool_call(trial: LiveCheck, reply: Reply) -> None:
+    calls = tool_calls(reply.content)
+    if not calls:
+        why = "it answered in words and called no tool: agents cannot work with it"
+        trial.add("tool call", "failed", why, "choose a model that is made for tools")
+        return
+    call = calls[0]
+    wrong = f'it called "{call.name[:60]}", which there is not' if call.name != TOOL else arguments_of(call.input)
+    if wrong:
+        trial.add("tool call", "failed", wrong, "choose a model that is made for tools")
+    else:
+        trial.add("tool call", "ok", "well formed" + (f", {len(calls)} times" if len(calls) > 1 else ""))
+
+
+async def _window(trial: LiveCheck, plan: LiveCheckPlan, settings: ModelSettings) -> None:
+    """The window, and by whose word."""
+    card, endpoint = plan.card, plan.endpoint
+    told = (await asyncio.to_thread(ask_server, endpoint, card.wire)).window
+    if is_set(card, "context_tokens"):
+        trial.add("window", "ok", f"{card.context_tokens:,} tokens, by your settings")
+    elif told:
+        small = told < RECOMMENDED_WINDOW // 2
+        widen = widen_command(endpoint.provider, card.wire, told // 2) if small else ""
+        trial.add("window", "ok", f"{told:,} tokens, by the server's own word" + (": little" if small else ""), widen)
+    elif is_known_id(card.provider, card.wire):
+        trial.add("window", "ok", f"{card.context_tokens:,} tokens, by its documentation")
+    else:
+        assumed = f"it does not tell; {card.context_tokens:,} tokens are assumed"
+        trial.add("window", "not seen", assumed, 'set "context_tokens" in your settings')
+
+
+async def _cache(trial: LiveCheck, model: Model, plan: LiveCheckPlan) -> None:
+    if not plan.cached:
+        trial.add("cache", "not offered", f"{plan.endpoint.provider} has none that we use")
+        return
+    heard = await _ask(model, plan.first, trial)
+    if isinstance(heard.last, Failure):
+        trial.add("cache", "failed", _why(heard.last))
+    elif heard.last.usage.cache_read:
+        read, whole = heard.last.usage.cache_read, heard.last.usage.prompt_tokens
+        trial.add("cache", "ok", f"{read:,} of {whole:,} tokens were read from it the second time")
+    else:
+        promised = plan.endpoint.api in _PROMISED
+        why = f"nothing of {heard.last.usage.prompt_tokens:,} tokens was read from it the second time"
+        trial.add("cache", "failed" if promised else "not seen", why)
+
+
+async def _whole_prompt(trial: LiveCheck, model: Model, plan: LiveCheckPlan) -> None:
+    """Prompts that grow: the adapter itself sees when what the server says it read does not."""
+    if not plan.long:
+        trial.add("whole prompt", "not offered", "this service refuses what does not fit; it does not cut")
+        return
+    read = 0
+    for request in plan.long:
+        heard = await _ask(model, request, trial)
+        if isinstance(heard.last, Failure):
+            trial.add("whole prompt", "failed", _why(heard.last), heard.last.do[0] if heard.last.do else "")
+            return
+        read = heard.last.usage.prompt_tokens
+    if read:
+        trial.add("whole prompt", "ok", f"it read {read:,} tokens of the longest one")
+    else:
+        trial.add("whole prompt", "not seen", "it does not say how many tokens it read")

@@ -1,0 +1,194 @@
+"""What happened, from the event log; and the whole of one tool call, from log and transcript together.
+
+A log is found by the name of a team or the id of a session. Reads only; knows both formats, prints nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import TeamEvent, ToolCalled
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
+from teamwright.protocol.messages import Block, message_text
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session, session_views
+from teamwright.storage.event_log_reader import read_events, read_newest
+from teamwright.storage.jsonl import read_lines
+from teamwright.storage.paths import Home
+from teamwright.teams.status.team_views import find_team
+
+LOGGED = 4_000
+"""Characters of an output that the log holds; of a longer one the transcript has the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """One event log: where it is, and the session and team that it tells of (empty: not known)."""
+
+    path: Path
+    session: str = ""
+    team: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    """One tool call with its whole output. `complete` is false when the log cut it and no transcript has it."""
+
+    call: str
+    member: str
+    tool: str
+    input: Mapping[str, Any]
+    outcome: str
+    at: float
+    seconds: float
+    output: str
+    complete: bool = True
+
+
+def find_log(home: Home, cwd: Path, name: str | None) -> LogView:
+    """The log of a team (the one on disk, else the newest archived), of a session, or of the newest session here.
+
+    Raises TeamwrightError (`unknown-team`, `unknown-session`).
+    """
+    if not name:
+        return _of_session(latest_session(home, cwd))
+    try:
+        team = find_team(home, name, archived=True)
+    except TeamwrightError as no_team:
+        try:
+            return _of_session(find_session(home, cwd, name))
+        except TeamwrightError:
+            raise no_team from None
+    if team.log and Path(team.log).exists():
+        return LogView(Path(team.log), team.session, team.name)
+    session = next((view for view in session_views(home) if view.id == team.session), None)
+    if session is None:
+        raise TeamwrightError(
+            "unknown-session",
+            f"team {team.name} has no log here",
+            looked_at=[("session", team.session or "not named")],
+        )
+    return LogView(session.log, session.id, team.name)
+
+
+def log_events(
+    log: LogView, *, member: str | None = None, since: float | None = None, last: int | None = None
+) -> Iterator[tuple[int, TeamEvent]]:
+    """The numbered events of a log, of one member, from a time on (seconds since 1970) and the `last` so many only.
+
+    With `since` or `last` the log is read from its end, and no further than to the first event that is wanted.
+    """
+    wanted = None if member is None else event_name(member)
+    if since is None and last is None:
+        events = read_events(log.path)
+    else:
+        events = reversed(_newest(log, wanted, since or 0.0, sys.maxsize if last is None else last))
+    return ((number, event) for number, event in events if wanted is None or event.member.lower() == wanted)
+
+
+def first_event_number(log: LogView, since: float | None, last: int | None, member: str | None = None) -> int | None:
+    """The number behind which the events from that time on, and of them the `last` so many, begin; None: at the end.
+
+    `member` is a name as events have it.
+    """
+    if since is None and last is None:
+        return None
+    newest = _newest(log, member, since or 0.0, sys.maxsize if last is None else last)
+    return newest[-1][0] - 1 if newest else None
+
+
+def _newest(log: LogView, member: str | None, since: float, most: int) -> list[tuple[int, TeamEvent]]:
+    """Of those that fit the newest, newest first."""
+    events = read_newest(log.path, since=since)
+    fits = ((n, one) for n, one in events if one.at >= since and (member is None or one.member.lower() == member))
+    return list(islice(fits, most))
+
+
+def find_call(log: LogView, call: str) -> CallView:
+    """The newest call of that number (`c7`, or `7`), its output whole. Raises TeamwrightError (`usage`)."""
+    wanted = f"c{call.strip().lower().removeprefix('c')}"
+    marks = (b'"tool_called"', b'"call":%s' % json.dumps(wanted).encode())
+    found = (event for _, event in read_newest(log.path, marks=marks))
+    event = next((one for one in found if isinstance(one, ToolCalled) and one.call == wanted), None)
+    if event is None:
+        made = (event for _, event in read_events(log.path))
+        numbers = list(dict.fromkeys(one.call for one in made if isinstance(one, ToolCalled)))
+        raise TeamwrightError(
+            "usage",
+            f"there is no call {wanted} in this log",
+            looked_at=[("log", str(log.path)), ("calls", f"{numbers[0]} to {numbers[-1]}" if numbers else "none")],
+        )
+    output, complete = event.output, True
+    if len(output) >= LOGGED:
+        whole = _from_transcripts(log, event)
+        output, complete = (whole, True) if whole is not None else (output, False)
+    return CallView(
+        event.call,
+        LEAD_ALIAS if event.member == LEAD else event.member,
+        event.tool,
+        event.input,
+        event.outcome,
+        event.at,
+        event.seconds,
+        output,
+        complete,
+    )
+
+
+# ── the whole output ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _from_transcripts(log: LogView, event: ToolCalled) -> str | None:
+    """The newest result in the member's transcripts with the same tool and input that begins as the log says."""
+    found: str | None = None
+    for path in _transcripts(log.path.parent, event.member):
+        for text in _results(path, event.tool, dict(event.input)):
+            if text.startswith(event.output):
+                found = text
+    return found
+
+
+def _transcripts(session: Path, member: str) -> list[Path]:
+    if member == LEAD:
+        return [session.with_suffix(".jsonl")]
+    stem = inbox_stem(member)
+    later = sorted((session / "agents").glob(f"{stem}-*.jsonl"))
+    return [session / "agents" / f"{stem}.jsonl", *later]
+
+
+def _results(path: Path, tool: str, given: dict[str, Any]) -> Iterator[str]:
+    waiting: set[str] = set()
+    for line in read_lines(path):
+        if b'"tool_use' not in line and b'"tool_result"' not in line:
+            continue
+        for block in _blocks(line):
+            if block.get("type") == "tool_use" and block.get("name") == tool and block.get("input") == given:
+                waiting.add(str(block.get("id")))
+            elif block.get("type") == "tool_result" and block.get("tool_use_id") in waiting:
+                content = block.get("content")
+                yield content if isinstance(content, str) else message_text(cast("list[Block]", content or []))
+
+
+def _blocks(line: bytes) -> list[Block]:
+    try:
+        content = cast("dict[str, Any]", json.loads(line))["message"]["content"]
+    except (ValueError, KeyError, TypeError):
+        return []
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    return [cast("Block", block) for block in blocks if isinstance(block, dict)]
+
+
+def _of_session(session: SessionView) -> LogView:
+    return LogView(session.log, session.id)
+
+
+def event_name(member: str) -> str:
+    """A member's name in lower case, as events have it; `lead` is the lead."""
+    lower = member.lower().partition("@")[0]
+    return LEAD if lower == LEAD_ALIAS else lower

@@ -1,0 +1,137 @@
+"""Names on disk that a command may be told: read as they are, nothing is locked, made or changed.
+
+For completion, so cheap: only directories and the few lines that hold a name are read, and of those a bounded number.
+What cannot be read is left out. Knows where things lie; loads no room that knows what a state is.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
+
+from teamwright.processes.repository.discovery import work_tree
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.storage.paths import Home
+
+MOST = 200
+"""Names of one sort that are offered at most."""
+
+ROSTER_MOST = 1_000_000
+"""Bytes of a roster beyond which it is left alone."""
+
+SESSIONS_MOST = 20
+"""Sessions that are offered: the newest ones."""
+
+
+class NameOnDisk(NamedTuple):
+    """A name and a word about it."""
+
+    text: str
+    about: str = ""
+
+
+class TeamNames(NamedTuple):
+    """A team's name and those of its members, the lead first."""
+
+    name: str
+    members: tuple[str, ...]
+
+
+def teams(home: Home) -> Iterator[TeamNames]:
+    """The teams that are on disk."""
+    for directory in _directories(home.shared / "teams"):
+        roster = _json(home.shared / "teams" / directory / "config.json")
+        name = str(roster.get("name") or directory)
+        rows: object = roster.get("members")
+        members = [_member(row) for row in cast("list[Any]", rows)] if isinstance(rows, list) else []
+        yield TeamNames(name, tuple(one for one in members if one))
+
+
+def _member(row: object) -> str:
+    name = str(cast("dict[str, Any]", row).get("name") or "") if isinstance(row, dict) else ""
+    return LEAD_ALIAS if name == LEAD else name
+
+
+def task_lists(home: Home) -> Iterator[str]:
+    """The task lists that are on disk."""
+    yield from _directories(home.shared / "tasks")
+
+
+def sessions(home: Home, cwd: Path) -> list[NameOnDisk]:
+    """The newest sessions of a directory, by the beginning of their ids."""
+    from time import localtime, strftime
+
+    found: list[tuple[float, str]] = []
+    for entry in _entries(home.project(cwd)):
+        if entry.name.endswith(".jsonl"):
+            try:
+                found.append((entry.stat().st_mtime, entry.name.removesuffix(".jsonl")))
+            except OSError:
+                continue
+    newest = heapq.nlargest(SESSIONS_MOST, found)
+    return [
+        NameOnDisk(id[:8], "session of " + strftime("%Y-%m-%d %H:%M", localtime(changed))) for changed, id in newest
+    ]
+
+
+def requests(home: Home) -> Iterator[NameOnDisk]:
+    """The requests that wait in teams and in sessions, by their ids."""
+    boxes = [(team, home.requests(team)) for team in _directories(home.shared / "teams")]
+    for project in _directories(home.own / "projects"):
+        place = home.own / "projects" / project
+        boxes += [(f"session {id[:8]}", place / id / "requests") for id in _directories(place)]
+    for whose, box in boxes:
+        files = {entry.name for entry in _entries(box) if entry.name.endswith(".json")}
+        for file in sorted(files):
+            stem = file.removesuffix(".json")
+            if not stem.endswith(".answer") and f"{stem}.answer.json" not in files:
+                yield NameOnDisk(unquote(stem), whose)
+
+
+def agent_types(home: Home, cwd: Path) -> Iterator[str]:
+    """Kinds of agents that files define, by the names of the files: the repository's, then the user's."""
+    root = work_tree(cwd) or cwd
+    places = [root / name / "agents" for name in (".teamwright", ".claude")]
+    places += [home.own / "agents", Path(os.path.expanduser("~/.claude/agents"))]
+    for place in places:
+        for entry in _entries(place):
+            if entry.name.endswith(".md"):
+                yield entry.name.removesuffix(".md")
+
+
+def names_under_setting(home: Home, *keys: str) -> list[str]:
+    """The names under a key of the user's own settings file, e.g. `members`, `recipes`."""
+    rows = _json(home.settings)
+    for key in keys:
+        below: object = rows.get(key)
+        rows = cast("dict[str, Any]", below) if isinstance(below, dict) else {}
+    return [str(name) for name in rows]
+
+
+def _directories(parent: Path) -> list[str]:
+    names = [entry.name for entry in _entries(parent) if entry.is_dir() and not entry.name.startswith(".")]
+    return sorted(names)[:MOST]
+
+
+def _entries(parent: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(parent) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        if not path.is_file():  # nor a pipe, which would keep the line waiting
+            return {}
+        with open(path, "rb") as file:
+            value: object = json.loads(file.read(ROSTER_MOST))
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

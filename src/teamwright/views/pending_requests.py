@@ -1,0 +1,84 @@
+"""Who waits for a person, in all live teams and sessions: once, or as soon as somebody does.
+
+Woken by files: a team or a session that comes is noticed by its directory, a request by its own. Knows where requests
+lie; prints nothing and answers nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from pathlib import Path
+
+from teamwright.approvals import OpenRequest, open_requests
+from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_sessions import LEASE
+from teamwright.storage.lease import lease_held
+from teamwright.storage.paths import Home
+from teamwright.storage.watcher import Watcher
+
+GATHER_S = 0.03
+"""How long changes are gathered before the files are read once for all of them."""
+
+
+def waiting_requests(home: Home) -> list[OpenRequest]:
+    """What a person may answer now, the oldest first: open requests of processes that are there."""
+    return [one for one in open_requests(home) if one.lives]
+
+
+async def wait_for_request(home: Home) -> list[OpenRequest]:
+    """What waits now; while nothing does, wait until something opens, in whatever process."""
+    async with Watcher() as watcher:
+        everywhere = _RequestDirectories(home, watcher)
+        while True:
+            everywhere.follow()
+            if found := waiting_requests(home):
+                return found
+            await everywhere.changed.wait()
+            await asyncio.sleep(GATHER_S)
+            everywhere.changed.clear()
+
+
+@dataclass(slots=True)
+class _RequestDirectories:
+    """Follows every directory in which a request may appear: those of all teams, and of the sessions that run."""
+
+    home: Home
+    watcher: Watcher
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _followed: set[Path] = field(default_factory=set[Path])
+    _quiet: set[Path] | None = None
+    """Sessions that nobody drove when they were looked at first."""
+
+    def follow(self) -> None:
+        """Follow what is there by now, and what may come."""
+        teams, projects = self.home.shared / "teams", self.home.own / "projects"
+        self._directory(teams)
+        self._directory(projects)
+        for team in _below(teams):
+            self._directory(self.home.requests(team.name))
+        sessions: list[Path] = []
+        for project in _below(projects):
+            # A line in a transcript may be a session's that somebody drives again; of those followed nothing is news.
+            self._directory(project, lambda name, p=project: p / name.removesuffix(".jsonl") not in self._followed)
+            sessions += _below(project)
+        if self._quiet is None:
+            self._quiet = {session for session in sessions if not lease_held(session / LEASE)}
+        for session in sessions:
+            # One that has come since may not hold its lease yet.
+            if session not in self._followed and (session not in self._quiet or lease_held(session / LEASE)):
+                self._followed.add(session)
+                self._directory(session / "requests")
+
+    def _directory(self, directory: Path, concerns: Callable[[str], bool] = lambda _name: True) -> None:
+        if directory not in self._followed:
+            self._followed.add(directory)
+            self.watcher.follow_directory(directory, lambda _names: self.changed.set(), concerns)
+
+
+def _below(parent: Path) -> Iterator[Path]:
+    try:
+        yield from [entry for entry in parent.iterdir() if entry.is_dir()]
+    except OSError:
+        return

@@ -1,0 +1,299 @@
+"""What would become of a call: `Bash(git push)` under the settings here, or as a member of a team on disk.
+
+Decides with the very rooms that decide in a run; asks nobody, starts nothing, changes nothing. Knows settings, trust,
+teams on disk and the policy; refuses to know how it is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from teamwright.config.permission_policy import make_policy
+from teamwright.config.settings.merge import lead_mode, load_settings, reads_other_product
+from teamwright.config.settings.settings import SettingFlags, Settings
+from teamwright.config.team_file.team_definition import TeamDefinition
+from teamwright.config.team_file.team_roles import ownership_of
+from teamwright.config.trust.trust_store import TrustStore
+from teamwright.permissions.decide import COORDINATION_TOOLS, Policy, parse_mode
+from teamwright.permissions.grant_offers import suggest_updates
+from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS, url_host
+from teamwright.permissions.updates import to_wire
+from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, PermissionUpdate, Verdict
+from teamwright.protocol.errors import UnknownMember, UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest, parse_recipient
+from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
+from teamwright.protocol.values import dataclass
+from teamwright.session.context import load_team_definition
+from teamwright.session.modes import load_mode, restore_mode
+from teamwright.storage.paths import Home
+from teamwright.teams.status.team_views import find_team, team_views
+
+_FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?", re.DOTALL)
+_ALIASES = {"Task": "Agent"}
+_TOOLS = (*sorted(PATH_TOOLS), "Bash", "WebFetch", "Agent", "Skill", *sorted(COORDINATION_TOOLS))
+_LONGEST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class CallerDescription:
+    """Whose call it would be: in this directory, in the mode `mode`, or as that member of a team (`NAME[@TEAM]`)."""
+
+    home: Home
+    cwd: Path
+    mode: str | None = None
+    member: str | None = None
+    settings_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartVerdict:
+    """A verdict and what said so: `what` is a command of the line, or who in the chain, in its `mode`."""
+
+    what: str
+    verdict: str
+    rule: str
+    reason: str
+    mode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallVerdict:
+    """What would become of a call. `mode_from` is who set the mode; `always` what "always" would store.
+
+    `grants` are what a person may grant along with a yes, `suggestions` the same as others read it; `parts` the
+    commands of a line; `chain` the agent first, then everybody above it.
+    """
+
+    call: str
+    tool: str
+    cwd: str
+    who: str
+    verdict: str
+    rule: str
+    reason: str
+    mode: str
+    mode_from: str
+    always: str
+    grants: tuple[str, ...]
+    suggestions: tuple[dict[str, Any], ...]
+    parts: tuple[PartVerdict, ...]
+    chain: tuple[PartVerdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """One agent of a chain, with what set its mode."""
+
+    who: str
+    policy: Policy
+    mode_from: str
+
+    @property
+    def mode(self) -> str:
+        """The mode as people read it."""
+        return str(self.policy.display_mode)
+
+
+def check_call(call: str, subject: CallerDescription) -> CallVerdict:
+    """The verdict on a call, and everything that led to it.
+
+    Raises UsageError for what is no call or no mode, UnknownMember and `unknown-team` for nobody, CannotStart for
+    settings that cannot be read.
+    """
+    chain, cwd = _chain(subject)
+    tool, access = parse_call(call, cwd)
+    agent = chain[0]
+    decision = agent.policy.decide(tool, access)
+    offered = suggest_updates(tool, access, decision, agent.policy)
+    return CallVerdict(
+        call=call,
+        tool=tool,
+        cwd=str(cwd),
+        who=agent.who,
+        verdict=str(decision.verdict),
+        rule=decision.rule,
+        reason=decision.reason,
+        mode=agent.mode,
+        mode_from=agent.mode_from,
+        always=decision.always,
+        grants=tuple(map(_in_words, offered)),
+        suggestions=tuple(map(to_wire, offered)),
+        parts=tuple(_judged(what, one) for what, one in _parts(chain, access)),
+        chain=(
+            _judged(agent.who, decision, agent.mode),
+            *(_judged(link.who, _for_those_below(link.policy, tool, access), link.mode) for link in chain[1:]),
+        ),
+    )
+
+
+def _in_words(update: PermissionUpdate) -> str:
+    if update.kind == "setMode":
+        return f"the mode {update.mode}"
+    what, given = ("directory", update.directories) if update.directories else ("rule", update.rules)
+    return f"the {what} {', '.join(given)}"
+
+
+def _for_those_below(policy: Policy, tool: str, access: Access) -> Decision:
+    """What a policy says to those below it: that its own agent only coordinates is nothing to them."""
+    return Policy(Mode.BUBBLE).narrow_to(policy).decide(tool, access)
+
+
+def _judged(what: str, decision: Decision, mode: str = "") -> PartVerdict:
+    return PartVerdict(what, str(decision.verdict), decision.rule, decision.reason, mode)
+
+
+def _parts(chain: list[_Link], access: Access) -> list[tuple[str, Decision]]:
+    """The commands of a line, each as the strictest of the chain judges it."""
+    if access.command is None:
+        return []
+    found = chain[0].policy.explain_command(access)
+    for link in chain[1:]:
+        above = link.policy.explain_command(access)
+        if len(above) == len(found):
+            found = [one if _as_strict(one[1], other[1]) else other for one, other in zip(found, above, strict=True)]
+    return found
+
+
+def _as_strict(one: Decision, other: Decision) -> bool:
+    order = list(Verdict)
+    return order.index(one.verdict) >= order.index(other.verdict)
+
+
+# ── the call ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def parse_call(text: str, cwd: Path) -> tuple[str, Access]:
+    """A tool and what its call would touch, from `Tool(content)`. Raises UsageError for what is no call."""
+    form = _FORM.fullmatch(text.strip())
+    if form is None or len(text) > _LONGEST or "\0" in text:
+        raise _no_call(text, "it has the form Tool or Tool(content)")
+    name, content = form[1], form[2]
+    tool = _ALIASES.get(name, name)
+    if tool == "Agent":
+        return tool, Access(subject=content or "general-purpose", harmless=True)
+    if tool == "Skill":
+        name = _required(text, tool, content, "Skill(release-notes)").removeprefix("/")
+        return tool, Access(subject=name, harmless=True)
+    if tool in COORDINATION_TOOLS:
+        return tool, HARMLESS
+    if tool == "Bash":
+        return tool, Access(command=_required(text, tool, content, "Bash(git status)"), cwd=cwd)
+    if tool == "WebFetch":
+        url = _required(text, tool, content, "WebFetch(https://example.org)")
+        if not url.startswith(("http://", "https://")) or not url_host(url):
+            raise _no_call(text, "WebFetch says the whole address: WebFetch(https://example.org)")
+        return tool, Access(url=url)
+    if tool in PATH_TOOLS:
+        return tool, _of_path(text, tool, content, cwd)
+    if name.startswith(("mcp__", "python__")):
+        return tool, Access(subject=content)
+    near = nearest(name, list(_TOOLS))
+    raise _no_call(text, f"there is no tool {name[:60]}" + (f": did you mean {near}?" if near else ""))
+
+
+def _of_path(text: str, tool: str, content: str | None, cwd: Path) -> Access:
+    if content is None and tool in {"Grep", "Glob"}:
+        content = "."
+    written = _required(text, tool, content, f"{tool}(src/x.py)")
+    path = Path(os.path.join(cwd, os.path.expanduser("/" + written.lstrip("/") if written[0] == "/" else written)))
+    return Access(reads=(path,)) if tool in READ_TOOLS else Access(writes=(path,))
+
+
+def _required(text: str, tool: str, content: str | None, example: str) -> str:
+    if content is None or not content.strip():
+        raise _no_call(text, f"a call of {tool} says of what: {example}")
+    return content.strip() if tool != "Bash" else content
+
+
+def _no_call(text: str, why: str) -> UsageError:
+    return UsageError(
+        "usage",
+        f"{text[:120]!r} is not a call: {why}",
+        do=["write it like Bash(git push), Edit(src/x.py), Agent(Explore)"],
+        note="nothing was run",
+    )
+
+
+# ── whose it would be ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _chain(subject: CallerDescription) -> tuple[list[_Link], Path]:
+    """The agent whose call it would be and everybody above it, and the directory that it would be in."""
+    if subject.member is None:
+        lead, _, definition = _lead(subject, subject.cwd, "")
+        return [_with_ownership(lead, definition)], Path(os.path.realpath(subject.cwd))
+    config, member = _found(subject)
+    lead_entry = next((one for one in config.members if one.name == LEAD), None)
+    here = Path(lead_entry.cwd) if lead_entry is not None and lead_entry.cwd else subject.cwd
+    lead, settings, definition = _lead(subject, here, config.lead_session_id)
+    if member.name == LEAD:
+        return [_with_ownership(lead, definition)], here
+    mode = subject.mode or member.mode
+    own = Mode.BUBBLE if not mode else parse_mode(mode, "--mode" if subject.mode else f"the roster of {config.name}")
+    scope = lead.policy.scope
+    policy = Policy(own, () if own is Mode.BUBBLE else settings.rules, scope).narrow_to(lead.policy)
+    fence = ownership_of(definition, member.agent_type, scope.base)
+    if fence is not None:
+        policy = policy.narrow_to(Policy(Mode.BYPASS, (), replace(scope, ownership=fence)))
+    said = "as its lead" if own is Mode.BUBBLE else "--mode" if subject.mode else f"its own, in {config.name}"
+    return [_Link(member.name, policy, said), lead], Path(member.cwd) if member.cwd else here
+
+
+def _with_ownership(lead: _Link, definition: TeamDefinition | None) -> _Link:
+    """The lead behind its own fence, which is nothing to those below it."""
+    fence = ownership_of(definition, "", lead.policy.scope.base)
+    if fence is None:
+        return lead
+    behind = Policy(Mode.BYPASS, (), replace(lead.policy.scope, ownership=fence))
+    policy = Policy(Mode.BUBBLE).narrow_to(lead.policy).narrow_to(behind)
+    policy.is_delegating = lead.policy.is_delegating
+    return replace(lead, policy=policy)
+
+
+def _lead(subject: CallerDescription, cwd: Path, session: str) -> tuple[_Link, Settings, TeamDefinition | None]:
+    flags = SettingFlags(settings_file=subject.settings_file)
+    trust = TrustStore.load(subject.home).verdict(cwd, compat=reads_other_product(subject.home, flags))
+    settings = load_settings(subject.home, cwd, flags, trust)
+    definition, _ = load_team_definition(trust)
+    own = (subject.home.session(cwd, SessionId(session)),) if session else ()
+    policy = make_policy(settings, subject.home, cwd, trust, own)
+    mode_from = settings.origins.get("permissions.defaultMode", "the default")
+    kept = load_mode(own[0]) if own else None
+    if kept is not None:
+        restore_mode(policy, kept)
+        mode_from = "kept by its session"
+    if subject.mode is not None and subject.member is None:
+        mode = lead_mode(subject.mode, "--mode")
+        policy.is_delegating = mode is Mode.DELEGATE
+        if mode is not Mode.DELEGATE:
+            policy.mode = mode
+        mode_from = "--mode"
+    return _Link(LEAD_ALIAS, policy, mode_from), settings, definition
+
+
+def _found(subject: CallerDescription) -> tuple[TeamConfig, RosterMember]:
+    """The member, and its team's roster: `NAME@TEAM`, or a name that only one team has."""
+    name, _, team = (subject.member or "").partition("@")
+    views = [find_team(subject.home, team)] if team else team_views(subject.home)
+    found: list[tuple[TeamConfig, RosterMember]] = []
+    known: list[str] = []
+    for view in views:
+        config = parse_config((view.path / "config.json").read_bytes()) if not view.damaged else None
+        for member in config.members if config is not None else ():
+            known.append(f"{member.name}@{view.name}")
+            if config is not None and member.name.lower() == parse_recipient(name, None).lower():
+                found.append((config, member))
+    if len(found) == 1:
+        return found[0]
+    near = nearest(subject.member or "", known)
+    raise UnknownMember(
+        "unknown-member",
+        f"{len(found)} teams have a member {name[:60]!r}" if found else f"there is no member {name[:60]!r} on disk",
+        looked_at=[("looked in", str(subject.home.shared / "teams")), ("members", ", ".join(known[:8]) or "none")],
+        do=[f"did you mean {near}?"] if near and not found else [f"--member {name[:60]}@TEAM"],
+        note="nothing was run",
+    )

@@ -1,0 +1,353 @@
+"""How a team stands: every member with honest health, its tasks, open requests, mail, cost; from files and the log.
+
+The log tells what members do, the files are the truth of the rest, and the lead's lease says whether anybody is there
+at all. Reads only; knows the rooms that own the formats, prints nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.approvals.request_record import KINDS
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
+from teamwright.session.mcp_status import ServerStatus, read_state
+from teamwright.storage.event_log_reader import LogTail, read_recent
+from teamwright.storage.paths import Home
+from teamwright.tasks.task_file import TaskFile
+from teamwright.teams.plan_requests import PLAN_KIND as PLAN
+from teamwright.teams.status.member_state import OpenTask, ShownState, member_facts, shown_state
+from teamwright.teams.status.team_status import MemberActivity, TeamStatus
+from teamwright.teams.status.team_views import (
+    FOREIGN,
+    LIVE,
+    WAITS,
+    MemberView,
+    TaskView,
+    TeamView,
+    find_team,
+    team_view,
+    team_views,
+)
+from teamwright.teams.team_file import read_team_file
+
+_STARTING_MOST_MS = 60_000
+"""So long a member that is on the roster may take until its log says something."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """One member. `on` is what it waits for or does; times in seconds since 1970, 0 when not known.
+
+    `mode` is its permission mode, empty where it has none of its own: then it has the lead's.
+    `effort` is how hard it thinks, empty where its model decides. `unread` is -1 when its inbox cannot be read; `usd`
+    None when a price is not known. `place` is `in-process`, or a backend and its id there; `note` says how to see it.
+    """
+
+    name: str
+    state: str
+    on: str = ""
+    since: float = 0.0
+    active: float = 0.0
+    open_tasks: tuple[str, ...] = ()
+    unread: int = 0
+    agent_type: str = ""
+    model: str = ""
+    turns: int = 0
+    tokens: int = 0
+    context: int = 0
+    usd: float | None = 0.0
+    mode: str = ""
+    effort: str = ""
+    place: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStatus:
+    """Somebody who waits for an answer, since when and until when (seconds since 1970; 0: for ever).
+
+    `owner` is the member that is held up by it. `tool` is empty for what is no call.
+    """
+
+    id: str
+    member: str
+    kind: str
+    what: str
+    at: float = 0.0
+    owner: str = ""
+    tool: str = ""
+    deadline: float = 0.0
+
+    @property
+    def for_a_person(self) -> bool:
+        """Whether a person may answer it; what members ask of each other is answered by them."""
+        return self.kind in KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """One team as it stands at `at`. `state` as in TeamView; `ended` is how the last run ended, if it did.
+
+    `resume` is the command that goes on with it once its lead is gone; `in_order` says that the lead left by itself.
+    """
+
+    name: str
+    state: str
+    directory: str
+    description: str = ""
+    at: float = 0.0
+    session: str = ""
+    lead_pid: int = 0
+    resume: str = ""
+    ended: str = ""
+    in_order: bool = False
+    members: tuple[MemberStatus, ...] = ()
+    tasks: tuple[TaskView, ...] = ()
+    requests: tuple[RequestStatus, ...] = ()
+    servers: tuple[ServerStatus, ...] = ()
+    unread: int = 0
+    tokens: int = 0
+    usd: float | None = 0.0
+    damaged: str = ""
+    log: str = ""
+    completed: int = 0
+
+    @property
+    def live(self) -> bool:
+        """Whether a process leads it."""
+        return self.state == LIVE
+
+
+def status_views(home: Home, cwd: Path, name: str | None = None) -> list[StatusView]:
+    """The team of that name; without a name those that live in this directory, else the newest of it, else of all.
+
+    Raises TeamwrightError (`unknown-team`) naming the nearest.
+    """
+    if name is not None:
+        return [StatusReader(home, find_team(home, name).directory).read()]
+    teams = team_views(home)
+    here = [team for team in teams if team.session and home.transcript(cwd, team.session).exists()] or teams
+    live = [team for team in here if team.state == LIVE]
+    return [StatusReader(home, team.directory).read() for team in live or here[:1]]
+
+
+class StatusReader:
+    """Reads one team again and again; of the log only what is new."""
+
+    def __init__(self, home: Home, directory: str) -> None:
+        self.home = home
+        self.directory = directory
+        self._log: str = ""
+        self._tail: LogTail | None = None
+        self._standing = TeamStatus()
+        self._tasks: dict[str, TaskFile] = {}
+
+    def read(self) -> StatusView:
+        """The team now."""
+        team = team_view(self.home, self.directory, self._tasks)
+        self._read_log(team.log)
+        closed = self._tail is not None and self._tail.closed
+        return status_of(self.home, team, self._standing, closed=closed)
+
+    def _read_log(self, log: str) -> None:
+        if not log:
+            return
+        if log != self._log or self._tail is None:
+            self._log = log
+            self._tail = LogTail.at_end(Path(log))
+            recent = read_recent(Path(log))
+            self._standing = TeamStatus.from_log(recent)
+            self._tail.after = self._standing.event_number
+            self._tail.closed = recent.snapshot is not None and recent.snapshot.is_closed and not recent.events
+        while batch := self._tail.read():
+            for number, event in batch:
+                self._standing.apply(number, event)
+
+
+def status_of(home: Home, team: TeamView, standing: TeamStatus, *, closed: bool = False) -> StatusView:
+    """The view of a team, from its files and what its log adds up to. `closed`: the log was closed in order."""
+    live = team.state == LIVE
+    if standing.team is not None and standing.directory != team.directory:
+        standing = replace(standing, members={}, requests={})  # the session leads another team, or none
+    tasks = {
+        task.id: OpenTask((task.owner or "").partition("@")[0], task.waits_for) for task in team.tasks if task.open
+    }
+    look = _MemberReader(team, standing, tasks, live=live, closed=closed, notes=_notes(home, team) if live else {})
+    listed = {_real(member.name) for member in team.members}
+    gone = [one for one in standing.members.values() if one.name not in listed and one.has_ended]
+    members = [look.member(_real(m.name), m) for m in team.members] + [look.member(one.name) for one in gone]
+    usage = standing.usage
+    return StatusView(
+        name=team.name,
+        state=team.state,
+        directory=team.directory,
+        description=team.description,
+        at=time.time(),
+        session=team.session,
+        lead_pid=team.lead_pid,
+        resume="" if live or team.state == FOREIGN else _resume_command(team),
+        ended=standing.ended,
+        in_order=closed,
+        members=tuple(members),
+        tasks=team.tasks,
+        requests=tuple(_requests(home, team, standing)) if live else (),
+        servers=read_state(Path(team.log).parent) if live and team.log else (),
+        unread=team.unread,
+        tokens=usage.tokens,
+        usd=usage.usd,
+        damaged=team.damaged,
+        log=team.log,
+        completed=sum(not task.open for task in team.tasks),
+    )
+
+
+def _resume_command(team: TeamView) -> str:
+    """The command that resumes the team; a script that needs values, as the demo's, cannot go on as its model."""
+    lead = next((member.model for member in team.members if member.name == LEAD_ALIAS), "")
+    script = lead.removeprefix("scripted:")
+    model = " --model MODEL" if script != lead and _needs_values(script) else ""
+    return f"teamwright resume {shlex.quote(team.name)}{model}"
+
+
+@lru_cache(maxsize=8)
+def _needs_values(script: str) -> bool:
+    from teamwright.models.scripted.scripted_model import Script
+
+    try:
+        return bool(Script.load(Path(script)).required_names)
+    except TeamwrightError:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _MemberReader:
+    """What all members of one team are seen by."""
+
+    team: TeamView
+    standing: TeamStatus
+    tasks: Mapping[str, OpenTask]
+    live: bool
+    closed: bool
+    notes: Mapping[str, str]
+    """How members in places of their own are seen, by name in lower case."""
+
+    def member(self, name: str, entry: MemberView | None = None) -> MemberStatus:
+        known = self.standing.members.get(name)
+        state, on = self._health(name, known, entry)
+        usage = known.usage if known is not None else Usage()
+        return MemberStatus(
+            name=LEAD_ALIAS if name == LEAD else name,
+            state=state,
+            on=on,
+            since=known.since if known is not None else 0.0,
+            active=known.active if known is not None else 0.0,
+            open_tasks=tuple(id for id, task in self.tasks.items() if task.owner.lower() == name.lower()),
+            unread=entry.unread if entry is not None else 0,
+            agent_type=entry.agent_type if entry is not None else "",
+            model=(known.model if known is not None else "") or (entry.model if entry is not None else ""),
+            turns=known.turn if known is not None else 0,
+            tokens=usage.tokens,
+            context=known.context if known is not None else 0,
+            usd=usage.usd,
+            mode=_mode(name, known, entry),
+            effort=known.effort if known is not None else "",
+            place=entry.place if entry is not None else "",
+            note=self.notes.get(name.lower(), ""),
+        )
+
+    def _health(self, name: str, known: MemberActivity | None, entry: MemberView | None) -> ShownState:
+        if self.team.state == FOREIGN:
+            said = entry.state if entry is not None and entry.state.endswith("it says") else ""
+            return ShownState("unknown", said or "another product's: its state is not known")
+        if name == LEAD and not self.live and self.closed:
+            ended = self.standing.ended
+            return ShownState("completed", f"its run ended: {ended}" if ended else "its session was left")
+        why = "" if self.live else "the lead's process is gone"
+        if entry is not None and entry.state == WAITS:
+            return ShownState("waiting", f"its lead: {why}")
+        if known is not None:
+            return shown_state(member_facts(known, self.standing, self.tasks, alive=self.live, why=why))
+        if not self.live:
+            return ShownState("suspended" if self.closed else "dead", "its session was left" if self.closed else why)
+        if entry is not None and LEAD in self.standing.members and now_ms() - entry.joined_at < _STARTING_MOST_MS:
+            return ShownState("working", "starts")
+        return ShownState("unknown", "the log does not tell of it" if self.team.log else "there is no log")
+
+
+def _notes(home: Home, team: TeamView) -> dict[str, str]:
+    try:
+        file = read_team_file(home.team_file(team.directory))
+    except TeamwrightError:
+        return {}
+    if file is None:
+        return {}
+    placed = {name: life.place for name, life in file.incarnation_records.items() if life.place is not None}
+    return {name: str(place.get("note", "")) for name, place in placed.items()}
+
+
+def _requests(home: Home, team: TeamView, standing: TeamStatus) -> list[RequestStatus]:
+    """Who waits for a person, by the log; and what the log does not tell, by its files: shutdown requests above all."""
+    asked = [
+        RequestStatus(
+            id, _shown(one.member), one.kind, one.what, one.at, _shown(one.owner or one.member), one.tool, one.deadline
+        )
+        for id, one in standing.requests.items()
+    ]
+    asked += [one for one in _unanswered(home.requests(team.directory)) if one.id not in standing.requests]
+    return sorted(asked, key=lambda one: one.at)
+
+
+def _unanswered(directory: Path) -> list[RequestStatus]:
+    try:
+        names = {path.name for path in directory.iterdir() if path.suffix == ".json"}
+    except OSError:
+        return []
+    asked = [name for name in names if not name.endswith(".answer.json")]
+    left = [name for name in asked if f"{name.removesuffix('.json')}.answer.json" not in names]
+    return [one for name in left if (one := _of_file(directory / name)) is not None]
+
+
+def _of_file(path: Path) -> RequestStatus | None:
+    """The request in a file; None for one that was answered meanwhile."""
+    try:
+        body = cast("dict[str, Any]", json.loads(path.read_bytes()))
+        at, until = (float(body.get(key) or 0) / 1000 for key in ("opened_at", "deadline"))
+        kind = str(body["kind"])
+        owner = str(body["requester" if kind in {*KINDS, PLAN} else "target"] or "")
+        what = str(body.get("plan" if kind == PLAN else "what" if kind in KINDS else "reason") or "")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return RequestStatus(path.stem, "", "damaged", "the file is not a whole request")
+    asker, tool = str(body.get("asker") or owner), str(body.get("tool") or "")
+    return RequestStatus(
+        str(body.get("id", path.stem)), _shown(asker), kind, what[:200], at, _shown(owner), tool, until
+    )
+
+
+def _mode(name: str, known: MemberActivity | None, entry: MemberView | None) -> str:
+    """As the log has it; a member's that was never changed as the roster has it."""
+    if name == LEAD:
+        return (known.mode or Mode.DEFAULT) if known is not None else ""
+    mode = (known.mode if known is not None else "") or (entry.mode if entry is not None else "")
+    return "" if mode == Mode.BUBBLE else mode
+
+
+def _real(shown: str) -> str:
+    return LEAD if shown == LEAD_ALIAS else shown
+
+
+def _shown(name: str) -> str:
+    return LEAD_ALIAS if name == LEAD else name

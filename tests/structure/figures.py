@@ -1,0 +1,104 @@
+"""Print the figures of the code's structure: `make house`. With `--write` the lists of exceptions become shorter."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from tests.structure import lists, rules
+from tests.structure.source import length, modules
+from tests.support.waits import WAIT_S
+
+RUNS = 5
+
+
+def exceptions() -> dict[str, list[str]]:
+    """Return what each rule finds."""
+    return {
+        "upward imports": rules.upward_imports(),
+        "two-way folders": rules.two_way_folders(),
+        "repeated class names": rules.repeated_class_names(),
+        "repeated module names": rules.repeated_module_names(),
+        "catch-all modules": rules.catch_all_modules(),
+    }
+
+
+def figures() -> list[tuple[str, str, str]]:
+    """Return each figure with its value and its goal."""
+    everything = [module for module in modules() if module.layer]
+    plain = [module for module in everything if not module.is_package]
+    lengths = sorted(length(function) for module in everything for function in module.functions())
+    imports = sum(len(module.imported) for module in plain) / len(plain)
+    words = rules.dialect_words()
+    found = exceptions()
+    return [
+        ("modules", str(len(everything)), "470"),
+        ("lines", str(sum(module.lines for module in everything)), "80,000"),
+        ("packages", str(sum(module.is_package for module in everything)), "50"),
+        ("imports of our own modules a module", f"{imports:.1f}", "4.5"),
+        ("modules that a headless session loads", str(_loaded()), "220"),
+        *((rule, str(len(left)), "0") for rule, left in found.items()),
+        ("old words per 1,000 in docstrings and comments", str(words["all"]), "2"),
+        ("function lines, p90 / p99", f"{_share(lengths, 0.9)} / {_share(lengths, 0.99)}", "20 / 32"),
+        ("--help, CPU ms", f"{_cpu_ms(['--help']):.0f}", "22"),
+        ("headless turn, CPU ms", f"{_cpu_ms(HEADLESS):.0f}", "200"),
+    ]
+
+
+SCRIPT = '[[agent.lead.turn]]\nsay = "done"\n'
+HEADLESS = ["-p", "hello", "--model", "scripted:SCRIPT"]
+
+
+def _share(lengths: Sequence[int], share: float) -> int:
+    return lengths[int(len(lengths) * share)]
+
+
+def _run(args: Sequence[str], *options: str) -> str:
+    with tempfile.TemporaryDirectory() as home:
+        script = os.path.join(home, "script.toml")
+        with open(script, "w") as file:
+            file.write(SCRIPT)
+        words = [word.replace("SCRIPT", script) for word in args]
+        env = {**os.environ, "HOME": home, "TEAMWRIGHT_HOME": os.path.join(home, "state")}
+        command = [sys.executable, *options, "-m", "teamwright", *words]
+        done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, check=False, timeout=WAIT_S)
+        assert done.returncode == 0, done.stderr[-500:]
+        return done.stderr
+
+
+def _loaded() -> int:
+    return sum("teamwright." in line for line in _run(HEADLESS, "-X", "importtime").splitlines())
+
+
+def _cpu_ms(args: Sequence[str]) -> float:
+    def used() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return 1000 * (usage.ru_utime + usage.ru_stime)
+
+    found: list[float] = []
+    for _ in range(RUNS):
+        before = used()
+        _run(args)
+        found.append(used() - before)
+    return min(found)
+
+
+def main() -> None:
+    """Print the table; with `--write` write the lists of exceptions, with `--list` print them."""
+    if "--write" in sys.argv:
+        lists.write(exceptions())
+    if "--list" in sys.argv:
+        for rule, found in exceptions().items():
+            print(f"{rule}:", *found, sep="\n    ")
+        for package, share in sorted(rules.dialect_words().items()):
+            print(f"old words per 1,000 in {package}: {share}")
+    for name, value, goal in figures():
+        print(f"{name:<50} {value:>12}  goal {goal}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What the rules of the structure find: each function returns the exceptions that are left, as sorted texts."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from tests.structure.source import by_name, modules
+
+LAYERS = (
+    *("protocol", "storage", "processes"),
+    "models permissions hooks tasks skills mail mcp",
+    *("requests", "agent", "teams", "tools", "config", "budgets", "approvals"),
+    *("session", "views", "edit_history", "api"),
+    "ui testing",
+)
+"""Top-level packages, from below. A package imports those of earlier entries only, and none beside it."""
+
+CATCH_ALLS = frozenset(
+    ["words", "utils", "helpers", "common", "misc", "data", "manager", "handler", "making", "shown", "told"]
+)
+"""Module names that say nothing."""
+
+DIALECT = re.compile(
+    r"\b(whoever|whatever|whom|nobody|somebody|anew|goes on|go on with|gone on|is told|are told|was told|stands|lies|"
+    r"bears|is over|of ours|of its own|by itself|meanwhile|mend|behind it)\b",
+    re.IGNORECASE,
+)
+"""Words that plain technical English does without."""
+
+LEVEL = {package: level for level, entry in enumerate(LAYERS) for package in entry.split()}
+
+
+def upward_imports() -> list[str]:
+    """Return each import from a package of a layer that is not below."""
+    return sorted(
+        f"{module.name} -> {name}"
+        for module in modules()
+        for name in module.imported
+        if module.layer
+        and (target := by_name()[name].layer)
+        and target != module.layer
+        and LEVEL[target] >= LEVEL[module.layer]
+    )
+
+
+def two_way_folders() -> list[str]:
+    """Return each pair of folders with one parent that import each other, at every level."""
+    edges: set[tuple[str, str]] = set()
+    for module in modules():
+        for name in module.imported:
+            ours, theirs = _folders(module.name, module.is_package), _folders(name, by_name()[name].is_package)
+            edges |= set([pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]][:1])
+    return sorted(f"{one} <-> {other}" for one, other in edges if one < other and (other, one) in edges)
+
+
+def _folders(name: str, is_package: bool) -> list[str]:
+    parts = name.split(".")
+    count = len(parts) if is_package else len(parts) - 1
+    return [".".join(parts[: depth + 1]) for depth in range(1, count)]
+
+
+def repeated_class_names() -> list[str]:
+    """Return each public class name that several modules use, with these."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in modules():
+        for node in module.classes():
+            if not node.name.startswith("_"):
+                places[node.name].append(module.name.removeprefix("teamwright."))
+    return sorted(f"{name}: {', '.join(sorted(used))}" for name, used in places.items() if len(used) > 1)
+
+
+def repeated_module_names() -> list[str]:
+    """Return each module name that is used several times inside one top-level package."""
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for module in modules():
+        if not module.is_package and module.layer:
+            places[module.layer, module.name.rpartition(".")[2]].append(module.name.removeprefix("teamwright."))
+    return sorted(f"{name}: {', '.join(sorted(used))}" for (_, name), used in places.items() if len(used) > 1)
+
+
+def catch_all_modules() -> list[str]:
+    """Return each module and package with a name that says nothing."""
+    return sorted(module.name for module in modules() if module.name.rpartition(".")[2] in CATCH_ALLS)
+
+
+def dialect_words() -> dict[str, float]:
+    """Return the words of the project's old dialect per 1,000 words of docstrings and comments, by package."""
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for module in modules():
+        prose = module.prose()
+        for key in (module.layer, "all"):
+            counts[key][0] += len(DIALECT.findall(prose)) + len(_question_headings(module.prose()))
+            counts[key][1] += len(prose.split())
+    return {key: round(1000 * found / max(1, words), 1) for key, (found, words) in counts.items()}
+
+
+def _question_headings(prose: str) -> list[str]:
+    return re.findall(r"^(?:What|Who|Whom|Whether) ", prose, flags=re.M)

@@ -1,0 +1,71 @@
+"""The structure of the code is tested. Exceptions are in `exceptions.json`, which may only become shorter."""
+
+import ast
+import re
+
+from tests.structure import rules
+from tests.structure.lists import require_no_more
+from tests.structure.source import length, modules
+
+
+def test_imports_point_down_between_top_level_packages():
+    require_no_more("upward imports", rules.upward_imports())
+
+
+def test_of_two_folders_with_one_parent_at_most_one_imports_the_other():
+    require_no_more("two-way folders", rules.two_way_folders())
+
+
+def test_a_public_class_name_is_unique():
+    require_no_more("repeated class names", rules.repeated_class_names())
+
+
+def test_a_module_name_is_unique_inside_its_top_level_package():
+    require_no_more("repeated module names", rules.repeated_module_names())
+
+
+def test_no_module_has_a_name_that_says_nothing():
+    require_no_more("catch-all modules", rules.catch_all_modules())
+
+
+def test_every_top_level_package_has_a_layer():
+    assert {module.layer for module in modules()} - {""} <= rules.LEVEL.keys()
+
+
+def test_no_package_imports_the_shipped_fakes():
+    assert not [
+        module.name
+        for module in modules()
+        if module.layer != "testing" and any(name.startswith("teamwright.testing") for name in module.imported)
+    ]
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    below = {module.name: set(module.imported) for module in modules() if module.layer}
+    while leaves := {name for name, needs in below.items() if not needs & below.keys()}:
+        below = {name: needs for name, needs in below.items() if name not in leaves}
+    assert not below
+
+
+def test_a_module_has_a_docstring():
+    assert not [module.name for module in modules() if not ast.get_docstring(module.tree)]
+
+
+def test_a_module_has_at_most_400_lines():
+    require_no_more("modules over 400 lines", sorted(module.name for module in modules() if module.lines > 400))
+
+
+def test_a_function_has_at_most_50_lines():
+    assert not [f"{module.name}:{one.name}" for module in modules() for one in module.functions() if length(one) > 50]
+
+
+def test_data_classes_are_made_in_one_way():
+    """`protocol/values.py` says why; for type checkers it is the standard one."""
+    standard = re.compile(r"^from dataclasses import (\(\n)?[^)\n]*\bdataclass\b|\bdataclasses\.dataclass\b", re.M)
+    ways = [module.name for module in modules() if standard.search(module.text)]
+    assert ways == ["teamwright.protocol.values"], "write: from teamwright.protocol.values import dataclass"
+
+
+def test_no_check_is_silenced():
+    silenced = re.compile(r"# *(noqa|type: ignore|pragma: no cover|pyright: ignore)")
+    assert not [module.name for module in modules() if silenced.search(module.text)]

@@ -1,7 +1,7 @@
 """The journal of a session's edits, read and added to: prompts, changes of files, undos.
 
-Knows the format (docs/formats/history.md) and which changes are still in effect. Reads no file but the journal, and
-refuses to know how a change is shown or taken back.
+Knows the format (docs/formats/edit-history.md) and which changes are still in effect. Reads no file but the journal.
+Other modules show changes and take them back.
 """
 
 from __future__ import annotations

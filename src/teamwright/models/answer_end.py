@@ -1,7 +1,7 @@
 """How an answer of a model ended: one value for all services, and one table of what follows from it.
 
 Dialects translate each service's own words into those of the Messages API (and `content_filter`, which that API does
-not have); `end_of` makes the value of the word and of what came. docs/ends.md shows the whole table.
+not have); `end_of` makes the value of the word and of what came. docs/answer-ends.md shows the whole table.
 """
 
 from __future__ import annotations

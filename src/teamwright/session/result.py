@@ -74,7 +74,7 @@ class Result:
     """How a run ended. `stop` is done, failed, limit, cut_off or cancelled; nothing but *cannot start* raises.
 
     `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` is what a
-    person should read when it is not done. `end` is how the lead's newest answer ended (docs/ends.md).
+    person should read when it is not done. `end` is how the lead's newest answer ended (docs/answer-ends.md).
     """
 
     text: str

@@ -1,6 +1,6 @@
 """The table of faults: what each fault of a service becomes in each format, found by running it on loopback.
 
-`python -m tests.models.dialects.faults` writes docs/faults.md; a test compares the page with a run.
+`python -m tests.models.dialects.faults` writes docs/service-faults.md; a test compares the page with a run.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, ScriptedReply, Stall, Status
 from tests.support.waits import WAIT_S
 
-PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[3] / "docs" / "service-faults.md"
 LONG = "This much had come, and a person has read it. " * 90
 CALL = [("Read", {"path": "x"})]
 FORMATS = {
@@ -102,7 +102,7 @@ HEAD = """# Faults of model services
 Each fault below is made by a server on loopback in each format, and the table says what it becomes. It is written by
 `python -m tests.models.dialects.faults`, with one new try instead of ten; a test compares it.
 
-- An *answer* is followed by its [end](ends.md).
+- An *answer* is followed by its [end](answer-ends.md).
 - Another word is the [error](errors.md) of the model call. *Once* says that the request is not tried again.
 - *Later* says that the same request may work later: the agent is paused.
 - *Tries again automatically* says that the paused agent does so when the limit has passed.

@@ -2,7 +2,7 @@
 
 The page is one short line, rewritten in place under a lock; the places of those who may call are locks too, so a
 process that is killed keeps none. Whatever cannot be read or written means that nobody is throttled. Below: the
-operating system and `storage`. Knows neither keys nor HTTP. Format: docs/formats/governors.md.
+operating system and `storage`. Knows neither keys nor HTTP. Format: docs/formats/rate-limits.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A recipe: a terminal described by settings, as commands with placeholders; read, checked, and filled in.
 
 A command is a list of arguments, never a line for a shell. What ties that which is closed to that which was opened
-has to be in it, or the recipe is refused. Pure: runs nothing, reads no file. The settings' page is docs/places.md.
+has to be in it, or the recipe is refused. Pure: runs nothing, reads no file. The settings' page is docs/backends.md.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class IdSource:
 
 @dataclass(frozen=True, slots=True)
 class TerminalAdapter:
-    """A backend of the settings; the fields are the keys of docs/places.md. `tried` is empty for one untried."""
+    """A backend of the settings; the fields are the keys of docs/backends.md. `tried` is empty for one untried."""
 
     name: str
     open: tuple[str, ...]
@@ -211,7 +211,7 @@ def parse_adapter(name: str, raw: Any) -> TerminalAdapter:
         )
         raise InvalidAdapter(name, f"{name[:60]!r} {why}", "give it another name")
     if not isinstance(raw, dict):
-        raise InvalidAdapter(name, "a recipe is an object", "see docs/places.md")
+        raise InvalidAdapter(name, "a recipe is an object", "see docs/backends.md")
     row = {key: value for key, value in cast("dict[str, Any]", raw).items() if not key.startswith("//")}
     known = (*_COMMAND_PLACEHOLDERS, *_OTHER_KEYS)
     for key in row:
@@ -222,7 +222,7 @@ def parse_adapter(name: str, raw: Any) -> TerminalAdapter:
             )
     for key in _REQUIRED:
         if key not in row:
-            raise InvalidAdapter(f"{name}.{key}", f"a recipe needs {key}, a list of arguments", "see docs/places.md")
+            raise InvalidAdapter(f"{name}.{key}", f"a recipe needs {key}, a list of arguments", "see docs/backends.md")
     commands = {key: _command(name, key, row[key]) for key in _COMMAND_PLACEHOLDERS if key in row}
     recipe = TerminalAdapter(
         name,
@@ -267,7 +267,7 @@ def _command(name: str, key: str, value: Any) -> tuple[str, ...]:
             where, "a command is a list of arguments, not a line for a shell", f"{json.dumps(value.split())}"
         )
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in cast("list[Any]", value)):
-        raise InvalidAdapter(where, "a command is a list of texts, the program first", "see docs/places.md")
+        raise InvalidAdapter(where, "a command is a list of texts, the program first", "see docs/backends.md")
     words = [
         _checked_placeholders(f"{where}[{at}]", word, _COMMAND_PLACEHOLDERS[key])
         for at, word in enumerate(cast("list[str]", value))

@@ -1,7 +1,7 @@
 """Sub-agents of a session on disk: begun, moved to the background, ended, settled; what a kill does not take away.
 
 `agents.jsonl` in the session's directory, a line an occurrence. A run is settled when its owner's transcript has its
-end, or its end was read, or nobody is left to be told. Knows no agent. Format: docs/formats/runs.md.
+end, or its end was read, or nobody is left to be told. Knows no agent. Format: docs/formats/sub-agent-runs.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `<history>/<sha256>` holds one content; `<history>/edits.jsonl` one line a change, with the keys `at member path
 before after call` (`before` null for a new file; then `made`, where directories came with it). A content and its line
 are there before the file is changed, so a line whose change never happened is possible and harmless: the file still
-has `before`. What the other lines say, and who reads all this, is above (docs/formats/history.md).
+has `before`. What the other lines say, and who reads all this, is above (docs/formats/edit-history.md).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def places_findings(subject: DoctorSubject, settings: BackendSettings) -> Iterat
         if not reason:
             yield Finding(_SECTION, name, f"can be used ({tried})", "ok", f"to use it: teamwright --backend {name}")
         elif own or name == settings.backend:
-            yield Finding(_SECTION, name, f"cannot be used: {reason}", "note", "see docs/places.md")
+            yield Finding(_SECTION, name, f"cannot be used: {reason}", "note", "see docs/backends.md")
 
 
 async def _asked(places: BackendChoice) -> tuple[TmuxProgram, SelectedBackend | TeamwrightError]:

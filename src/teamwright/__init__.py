@@ -154,7 +154,7 @@ __all__ = [
     "run",
 ]
 
-_ROOMS = {
+_PUBLIC_NAMES = {
     "teamwright.agent.compaction.compaction_state": ("CompactResult",),
     "teamwright.agent.tool": ("ToolResult",),
     "teamwright.api.handles": (
@@ -236,14 +236,14 @@ _ROOMS = {
     "teamwright.teams.mode_rank": ("ModeSet",),
     "teamwright.teams.mailbox.outgoing": ("Sent",),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
-    if name not in _ROOM_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'teamwright' has no attribute {name!r}")
-    value = getattr(import_module(_ROOM_OF[name]), name)
+    value = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 

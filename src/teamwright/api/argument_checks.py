@@ -1,7 +1,7 @@
-"""Slips that Python itself would not notice: a number for a budget, one function for a list, a forgotten `await`.
+"""Checks of the arguments of the Python API, for mistakes that Python itself would not report.
 
-Each is a sentence at once, before anything is touched. Below is nothing but the words of errors; what an option means
-is known in `options`.
+Examples are a number for a budget, one function where a list is needed, and a forgotten `await`. Each check raises
+UsageError before any work starts. The meaning of each option is documented in `options`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from teamwright.protocol.errors import UsageError
 
 
 class OptionType(NamedTuple):
-    """What an option takes, in words; whether a value is one; and, of a list, what each of its items must be."""
+    """The type of an option: a description for errors, a test for the value, and for lists a test for each item."""
 
     wanted: str
     fits: Callable[[object], bool]
@@ -84,7 +84,7 @@ _OR_NONE = frozenset(
     "cwd",
     "mode",
 }
-"""Options for which None means: as if it were left out."""
+"""Options for which None means the same as leaving the option out."""
 
 _OPTION_TYPES = {
     "budget": OptionType("a Budget, such as Budget(usd=2.0)", _is_budget),
@@ -117,7 +117,7 @@ _OPTION_TYPES = {
 
 
 def check_option_types(given: Mapping[str, object]) -> None:
-    """Raises UsageError for the first value that is of another kind than its option takes."""
+    """Raise UsageError for the first value whose type does not fit its option."""
     for name, value in given.items():
         takes = _OPTION_TYPES.get(name)
         if name == "model":
@@ -131,7 +131,7 @@ def check_option_types(given: Mapping[str, object]) -> None:
 
 
 def require_model(model: object, *, or_none: bool = True) -> None:
-    """Raises UsageError for what is neither a name nor an object with the Model contract (nor None, with `or_none`)."""
+    """Raise UsageError unless `model` is a name or an object with the Model contract. `or_none` accepts None too."""
     wanted = "a name, or an object with `card`, `stream` and `aclose`"
     if isinstance(model, type):
         raise UsageError(
@@ -154,27 +154,27 @@ def require_model(model: object, *, or_none: bool = True) -> None:
 
 
 def require_text(what: str, value: Any) -> str:
-    """The text that `value` is. Raises UsageError for anything else: `what` is `a prompt`, `a name`."""
+    """Return `value` if it is a text. Raises UsageError otherwise; `what` names the argument (`a prompt`, `a name`)."""
     if isinstance(value, str):
         return value
     raise UsageError("usage", f"{what} is a text, not {_kind(value)}", note="nothing was started")
 
 
 def require_prompt(prompt: Any) -> None:
-    """Raises UsageError for what is no text, and for one with nothing in it."""
+    """Raise UsageError for a prompt that is not a text, or that contains only white space."""
     if not require_text("a prompt", prompt).strip():
         raise UsageError("usage", "a run needs a prompt", note="nothing was started")
 
 
 def require_number(what: str, value: Any) -> int:
-    """The whole number that `value` is. Raises UsageError for anything else, also for a text of digits."""
+    """Return `value` if it is a whole number. Raises UsageError otherwise, also for a text of digits."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise UsageError("usage", f"{what}= takes a number of the log, not {_kind(value)}", do=[f"{what}=int(…)"])
 
 
 def refuse_coroutine(value: object) -> None:
-    """Raises UsageError for the coroutine of a call that somebody forgot to await."""
+    """Raise UsageError when `value` is a coroutine: the caller forgot to await the call."""
     if isawaitable(value):
         call = getattr(value, "__qualname__", type(value).__name__)
         if iscoroutine(value):
@@ -183,7 +183,7 @@ def refuse_coroutine(value: object) -> None:
 
 
 def option_type_error(name: str, wanted: str, value: object, inside: str = "") -> UsageError:
-    """The error of an option that got a value of another kind."""
+    """Return the error for an option that got a value of another type."""
     return UsageError("usage", f"{name}= takes {wanted}, not {inside}{_kind(value)}", note="nothing was started")
 
 

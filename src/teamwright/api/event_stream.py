@@ -1,7 +1,7 @@
-"""Watching: events as a program reads them, from the log's file when it is late, live when it is not.
+"""Event iterators of the API: they read from the log file when the reader is late, and live otherwise.
 
-A reader never holds up the team, and an iterator that is in use counts as somebody who may answer requests.
-Knows the log and the queue of requests; knows no team.
+A slow reader never blocks the team. An iterator in use counts as a reader that may answer requests. Depends on the
+event log and the request queue.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ T = TypeVar("T")
 
 
 class EventIterator(AsyncIterator[T], Generic[T]):
-    """An iterator over events. `show` makes what the reader gets of a numbered event; `last` says which ends it.
+    """An iterator over events. `show` converts a numbered event for the reader; `last` returns True for the final
+    event.
 
-    Waiting may be cancelled (`asyncio.timeout` around `anext`): the next call goes on where this one was.
+    Waiting may be cancelled (`asyncio.timeout` around `anext`): the next call continues with the same event.
     """
 
     def __init__(
@@ -46,10 +47,10 @@ class EventIterator(AsyncIterator[T], Generic[T]):
     def __aiter__(self) -> AsyncIterator[T]:
         return self
 
-    if not TYPE_CHECKING:  # a type checker says it by itself
+    if not TYPE_CHECKING:  # a type checker reports this mistake
 
         def __iter__(self) -> object:
-            """Whoever forgot the `async` of the loop."""
+            """Raise UsageError: the loop needs `async for`."""
             raise UsageError("usage", "events are waited for", do=["async for event in run.events(): …"])
 
     async def __anext__(self) -> T:
@@ -67,42 +68,42 @@ class EventIterator(AsyncIterator[T], Generic[T]):
             raise
         self._after = max(self._after, number)
         if isinstance(event, RequestOpened) and event.responder is None:
-            # Read from the file: whoever reads late may answer as well as anybody.
+            # An event from the file has no responder; a late reader may answer too.
             event = replace(event, responder=self._requests.answer)
         if self._last(number, event):
             await self.aclose()
         return self._show(number, event)
 
     async def aclose(self) -> None:
-        """Read no further. Leaving the loop and forgetting the iterator does the same."""
+        """Stop reading. Leaving the loop and dropping the iterator has the same effect."""
         self.over = True
         source, self._source = self._source, None
         if source is not None:
-            with suppress(RuntimeError):  # somebody else waits in it
+            with suppress(RuntimeError):  # another task waits for the generator
                 await source.aclose()
 
 
 class EventReaders:
-    """Who reads the events of a team, and whether any of them may answer requests."""
+    """The iterators that read the events of a team and may answer requests."""
 
     def __init__(self) -> None:
         self._answering: WeakSet[EventIterator[Any]] = WeakSet()
 
     def add(self, events: EventIterator[T]) -> EventIterator[T]:
-        """Count this reader as somebody who may answer, until it is over or forgotten."""
+        """Register a reader that may answer requests, until it ends or is garbage-collected."""
         self._answering.add(events)
         return events
 
     def may_answer(self) -> bool:
-        """Whether somebody who may answer is reading now."""
+        """Return True while a reader that may answer is active."""
         return any(not events.over for events in self._answering)
 
 
 def numbered(number: int, event: TeamEvent) -> tuple[int, TeamEvent]:
-    """The event with its number in the log."""
+    """Return the event with its number in the log."""
     return number, event
 
 
 def no_last_event(_number: int, _event: TeamEvent) -> bool:
-    """No event is the last one."""
+    """Return False: no event ends the iterator."""
     return False

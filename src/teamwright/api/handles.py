@@ -1,6 +1,6 @@
-"""Members and tasks as a program holds them: names with what one does to them, and no state of their own.
+"""Handles for the members and the tasks of a team: names with operations, without state.
 
-All is read from the team at the moment it is asked for. Knows a team's rooms; knows no session.
+Every property reads from the team when it is used. Depends on the packages teams and tasks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
 USER = "user"
-"""As whom a program writes and changes tasks: it stands for the person who runs it."""
+"""The author of messages and task changes that a program makes: they count as the user's."""
 
 TaskRef: TypeAlias = Task | str | int
 """A task, or its number."""
@@ -34,7 +34,7 @@ TaskRef: TypeAlias = Task | str | int
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A teammate, by name: what it is doing, a way to write to it and to end it. It may be gone any time."""
+    """A handle for a teammate, by name. The teammate may end at any time; its state is `gone` then."""
 
     name: str
     _team: SessionTeam = field(repr=False)
@@ -42,55 +42,58 @@ class Member:
 
     @property
     def state(self) -> str:
-        """`pending idle working blocked awaiting stopping`, or `gone` when it is no longer there."""
+        """The state: one of `pending idle working blocked awaiting stopping`, or `gone` after the teammate ended."""
         mate = self._team.find(self.name)
         return str(mate.state) if mate is not None else "gone"
 
     @property
     def waiting_on(self) -> str:
-        """What a blocked or awaiting member waits for, in words; empty otherwise."""
+        """The reason why a blocked or awaiting member waits, as a text; empty otherwise."""
         mate = self._team.find(self.name)
         return mate.waiting_on if mate is not None else ""
 
     @property
     def model(self) -> str:
-        """The model it runs on; empty when it is no longer there."""
+        """The name of the member's model; empty after the member ended."""
         mate = self._team.find(self.name)
         return mate.model if mate is not None else ""
 
     @property
     def mode(self) -> str:
-        """Its permission mode, the lead's where it has none of its own; empty when it is no longer there."""
+        """The permission mode: the member's, or the lead's when the member has none. Empty after the member ended."""
         mode = self._modes.mode_of(self.name)
         return str(mode) if mode is not None else ""
 
     async def set_mode(self, mode: PermissionMode | Literal["bubble"]) -> ModeSet:
-        """Another permission mode, from its next call on; with `bubble` the lead's, whatever becomes of that.
+        """Set the permission mode from the member's next call on. With `bubble` the member follows the lead's mode.
 
-        No member exceeds the lead: what reaches further is set, and `held_by` of the answer names the lead's mode that
-        decides meanwhile. Raises UnknownMember when it is gone, UsageError for no mode, TeamRefused for
-        bypassPermissions in a session that did not begin in it.
+        A member is never allowed more than the lead. A wider mode is stored, but the lead's mode decides as long as it
+        is narrower; `held_by` of the result names it. Raises UnknownMember after the member ended, UsageError for an
+        unknown mode, and TeamRefused for bypassPermissions in a session that did not start in it.
         """
         return await self._modes.set(mode, self.name, source="mode=")
 
     async def send(self, text: str, summary: str = "") -> Sent:
-        """Write to it as the user. Raises UnknownMember when it is gone, UsageError for empty text."""
+        """Send a message to the member as the user. Raises UnknownMember after it ended, UsageError for empty text."""
         return await send_text(self._team, USER, self.name, text, summary)
 
     def interrupt(self) -> bool:
-        """Cut its turn short: it stays, idle, and what it was at goes along with the next words to it.
+        """Interrupt the member's turn. The member becomes idle, and its next message also names the interrupted work.
 
-        False when it is not in a turn, or is gone.
+        Returns False when the member is not in a turn or has ended.
         """
         mate = self._team.find(self.name)
         return mate is not None and mate.interrupt()
 
     async def stop(self) -> None:
-        """End it at once; its open tasks go back to the list. Raises UnknownMember when it is gone."""
+        """Kill the member; its open tasks return to the list. Raises UnknownMember after it ended."""
         await kill(self._team, self.require(), "stopped by the program")
 
     def require(self) -> Teammate:
-        """Its life, not a part of what is promised. Raises UnknownMember when it is gone, UsageError for the lead."""
+        """Return the teammate object, which is not public API.
+
+        Raises UnknownMember after the member ended, UsageError for the lead.
+        """
         mate = self._team.find(require_text("a member's name", self.name))
         if mate is None and self.name.lower() in (LEAD, LEAD_ALIAS):
             what = "the lead is no member: it ends with the block, and its run with run.cancel()"
@@ -103,7 +106,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """The team's task list: what the program puts there, members claim when they are idle."""
+    """The team's task list. The program adds tasks, and idle members claim them."""
 
     _team: SessionTeam = field(repr=False)
     _require_running: Callable[[], None] = field(repr=False, compare=False)
@@ -121,11 +124,12 @@ class Tasks:
         budget: Budget | None = None,
         check: str = "",
     ) -> Task:
-        """Put a task on the list; it waits for those in `after` (tasks or their numbers).
-        `metadata={"for": ["ada"]}` keeps it for these members, `{"needs": ["Bash"]}` for those that have the tool;
-        `budget` caps what all work on it may use in tokens and money; `check` is a shell command that must succeed in
-        the directory of whoever works on it before the task can be completed.
-        Raises UsageError (no subject), TaskRefused (a number that is not there); then nothing was added.
+        """Add a task to the list; it is blocked by the tasks in `after` (tasks or their numbers).
+
+        `metadata={"for": ["ada"]}` reserves the task for these members, `{"needs": ["Bash"]}` for members with these
+        tools. `budget` caps tokens and money of all work on the task. `check` is a shell command that must succeed in
+        the working directory of the owner before the task can be completed. Raises UsageError without a subject and
+        TaskRefused for an unknown task number; nothing is added then.
         """
         self._require_running()
         for what, text in (("a subject", subject), ("a description", description), ("a check", check)):
@@ -142,11 +146,11 @@ class Tasks:
         )
 
     async def update(self, task: TaskRef, **changes: Unpack[TaskWishes]) -> Task:
-        """Change `subject description status owner metadata add_blocks add_blocked_by`; returns the task as it is now.
+        """Change `subject description status owner metadata add_blocks add_blocked_by`; return the changed task.
 
         `status` is pending, in_progress, completed or deleted. The new and the former owner are notified. Raises
-        TaskRefused when the graph forbids it, UnknownMember for an owner that is not a member, UsageError for a word
-        that is none of these; nothing was changed then.
+        TaskRefused when the task graph forbids the change, UnknownMember for an owner that is not a member, and
+        UsageError for an unknown field or status; nothing is changed then.
         """
         self._require_running()
         unknown = sorted(set(changes) - set(TaskWishes.__annotations__))
@@ -159,11 +163,11 @@ class Tasks:
         return change.task
 
     async def all(self) -> list[Task]:
-        """All tasks in numeric order, as they are on disk now."""
+        """Return all tasks in numeric order, as they are on disk."""
         return await self._team.tasks.all()
 
     async def get(self, task: TaskRef) -> Task | None:
-        """One task as it is on disk now, or None."""
+        """Return one task as it is on disk, or None."""
         return await self._team.tasks.get(_number(task))
 
 

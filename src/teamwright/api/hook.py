@@ -1,6 +1,6 @@
-"""A hook of the program itself: a function in the place of a command, for programs that hold a team.
+"""A hook that is a Python function, for programs that use the API.
 
-Checked when it is made. Knows the events; fires nothing.
+Its arguments are checked when it is created. Depends on the hook events.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Call `function` at an event, for example `Hook("PreToolUse", guard, matcher="Bash")`.
+    """A function that is called at an event, for example `Hook("PreToolUse", guard, matcher="Bash")`.
 
-    `event` and the payload that the function gets are those of docs/hooks.md. The function, which may be a coroutine
-    function, returns what a command would print as JSON, as a dict, or None. A plain function must not block; what a
-    coroutine awaits may take `timeout_s` seconds. A function that raises, or takes longer, counts for nothing.
+    `event` and the payload for the function are documented in docs/hooks.md. The function, which may be a coroutine
+    function, returns a dict with the JSON that a hook command would print, or None. A plain function must not block; a
+    coroutine may take `timeout_s` seconds. The result of a function that raises or takes longer is ignored.
 
-    Raises UsageError for an event that there is none of, a matcher that is no regular expression, a time not above 0.
+    Raises UsageError for an unknown event, a matcher that is not a regular expression, or a timeout that is not above
+    0.
     """
 
     event: str
@@ -48,7 +49,7 @@ class Hook:
 
 
 def to_hooks(given: Iterable[Hook]) -> tuple[hook_index.HookSpec, ...]:
-    """The hooks as the hooks' room has them."""
+    """Return the hooks as values of the package `hooks`."""
     return tuple(
         hook_index.HookSpec(
             one.event,

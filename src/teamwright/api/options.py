@@ -1,4 +1,4 @@
-"""What a program may say about a team, as keywords: checked, and turned into the options of a session."""
+"""Keyword options of the API, and their conversion to the options of a session."""
 
 from __future__ import annotations
 
@@ -19,30 +19,33 @@ from teamwright.protocol.ids import nearest
 from teamwright.session.options import Options
 
 PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions"]
-"""What happens to calls that no rule decides: ask; ask, but let files be edited; deny; allow. In `plan` nothing is
-changed until a plan was approved; a lead in `delegate` only coordinates, a member edits and asks its lead."""
+"""The mode for calls that no rule decides: ask; ask, but allow edits; deny; or allow. `plan` forbids changes until a
+plan is approved. In `delegate` a lead only coordinates, and a member may edit and asks its lead for the rest."""
 
 
 class TeamOptions(TypedDict, total=False):
-    """What `Team` and `run` take, all of it optional."""
+    """The keywords of `Team` and `run`, all optional."""
 
     model: str | Model | None
-    """A name (`sonnet`, `ollama/qwen3-coder`, `scripted:FILE`) or an object with the Model contract, which its owner
-    closes. None: what the settings say, else the default."""
+    """A name (`sonnet`, `ollama/qwen3-coder`, `scripted:FILE`) or an object with the Model contract, which the caller
+    closes. None: the model of the settings, else the default.
+    """
 
     effort: Effort | None
-    """How hard the lead thinks, and whoever it starts: `low` to `max`, or a number of tokens; above the settings.
-    Entering raises UsageError for a model that does not document it."""
+    """The thinking effort of the lead and of the agents that it starts: `low` to `max`, or a number of tokens. It wins
+    over the settings. Entering the team raises UsageError for a model that does not document it.
+    """
 
     budget: Budget | None
-    """Caps on money, tokens, turns and time, from entering on and over all runs of the team."""
+    """Caps on money, tokens, turns and time, from entering the block, over all runs of the team."""
 
     tools: Sequence[Callable[..., Any]]
     """Functions that agents may call, sync or async; permission rules name them `python__<function>`."""
 
     permission_mode: PermissionMode
-    """`default` unless said otherwise, or as a team that goes on was left: reading is allowed, the rest is asked, and
-    denied where nobody answers. `Team.set_mode` changes it in life."""
+    """The permission mode; `default`, or for a resumed team the mode in which it was left. In `default` reading is
+    allowed; other calls are asked, and denied when no approver answers. `Team.set_mode` changes it later.
+    """
 
     allowed_tools: Sequence[str]
     """Allow rules, such as `Bash(git log:*)`, `Edit(docs/**)`, `python__open_ticket`."""
@@ -51,37 +54,41 @@ class TeamOptions(TypedDict, total=False):
     """Deny rules; they win over all others."""
 
     add_dirs: Sequence[str | Path]
-    """Directories that agents may use besides `cwd`."""
+    """Directories that agents may use in addition to `cwd`."""
 
     cwd: str | Path
-    """Where agents work; the current directory unless said otherwise."""
+    """The working directory of agents; by default the current directory."""
 
     home: str | Path | None
-    """The state root; None: `TEAMWRIGHT_HOME`, else `~/.teamwright`."""
+    """The state root. None: `TEAMWRIGHT_HOME`, else `~/.teamwright`."""
 
     on_request: OnRequest | None
-    """Called with every RequestOpened; answers through its methods. A plain function returns what they return."""
+    """A function that is called with every RequestOpened and answers with its methods. A plain function returns the
+    result of the method.
+    """
 
     hooks: Sequence[Hook]
-    """Functions that are called at events, besides the hooks of the settings: `[Hook("PreToolUse", guard)]`."""
+    """Functions that are called at events, in addition to the hooks of the settings: `[Hook("PreToolUse", guard)]`."""
 
     plan_approval: Literal["lead", "human", "auto"]
-    """Who approves plans of members, above the settings: the lead does unless said otherwise."""
+    """The approver of members' plans; by default the lead. It wins over the settings."""
 
     backend: str | None
-    """Where members run, above the settings: `auto`, `in-process`, `tmux`, `detached`, or the name of a recipe."""
+    """The backend of members: `auto`, `in-process`, `tmux`, `detached`, or the name of a terminal adapter. It wins over
+    the settings.
+    """
 
     task_list: str | None
-    """The name of a task list that several teams share; it is kept when the team is not. None: a list of its own."""
+    """The name of a task list that several teams share and that outlives the team. None: the team's private list."""
 
     agents: Mapping[str, Mapping[str, Any]]
-    """Kinds of agents by name, with the fields of a definition: `{"reviewer": {"description": …, "prompt": …}}`."""
+    """Agent types by name, with the fields of a definition: `{"reviewer": {"description": …, "prompt": …}}`."""
 
     plugin_dirs: Sequence[str | Path]
-    """Directories of plugins: their agents are used, as `plugin:agent`."""
+    """Directories of plugins; their agent types are named `plugin:agent`."""
 
     append_system_prompt: str
-    """Added to what the lead is told before anything else."""
+    """A text that is added to the lead's system prompt."""
 
     mcp_servers: Mapping[str, Mapping[str, Any]]
     """MCP servers by name, as in `.mcp.json`: `{"db": {"command": "db-server", "args": ["--read-only"]}}`."""
@@ -90,36 +97,37 @@ class TeamOptions(TypedDict, total=False):
     """One more settings file, above those of the user and the repository."""
 
     trust: bool
-    """Whether the repository's own settings may widen what is allowed, for this team."""
+    """True when the repository's settings may widen permissions, for this team."""
 
     env: Mapping[str, str] | None
-    """The environment in which keys of models are looked up; None: that of the process."""
+    """The environment in which model keys are looked up. None: that of the process."""
 
 
 class SpawnOptions(TypedDict, total=False):
-    """How `Team.spawn` starts a teammate, all of it optional."""
+    """The keywords of `Team.spawn`, all optional."""
 
     agent_type: str
-    """A kind of agent: `general-purpose` unless said otherwise; `Explore` and `UndoPlan` only read."""
+    """An agent type; by default `general-purpose`. `Explore` and `Plan` only read."""
 
     model: str | Model | None
-    """A name or an object; by default as the role says, else the lead's."""
+    """A name or an object; by default the model of the agent type, else the lead's."""
 
     effort: Effort | None
-    """How hard it thinks, `low` to `max` or a number of tokens; by default as the role says, else as the lead."""
+    """The thinking effort, `low` to `max` or a number of tokens; by default that of the agent type, else the lead's."""
 
     mode: PermissionMode | None
-    """Its permission mode; it may only narrow the team's."""
+    """The member's permission mode; it may only narrow the team's."""
 
     budget: Budget | None
-    """What it may use in its life, its sub-agents included; `budget.agent` of the settings holds too."""
+    """Caps on the member and its sub-agents, from start to end; `budget.agent` of the settings applies too."""
 
     command: str
-    """The command of `members.commands` that runs it, in the place of this program; `teamwright`: this one."""
+    """The command of `members.commands` that runs the member instead of this program; `teamwright` means this program.
+    """
 
 
 def to_session_options(given: TeamOptions) -> Options:
-    """The options of a session from the keywords of the API. Raises UsageError for what is not understood."""
+    """Convert keywords of the API to the options of a session. Raises UsageError for an unknown or invalid option."""
     refuse_unknown(given, list(TeamOptions.__annotations__))
     check_option_types(cast("Mapping[str, object]", given))
     if (mode := given.get("permission_mode")) is not None:
@@ -153,7 +161,7 @@ def to_session_options(given: TeamOptions) -> Options:
 
 
 def refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
-    """Raises UsageError for a keyword that is none of these."""
+    """Raise UsageError for a keyword that is not in `known`."""
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return

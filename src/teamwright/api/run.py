@@ -1,7 +1,6 @@
-"""A run: one prompt seen through, to be awaited, watched or cancelled. Made by `Team.run`.
+"""A run of a team: one prompt until its result, to await, watch or cancel. `Team.run` creates it.
 
-Whoever waits for it owns it: cancelling the waiting ends the run. Watching owns nothing. Knows a session; does
-not know the team object.
+Cancelling the task that awaits a run ends the run; ending an event iterator does not. Depends on a session.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from teamwright.session.session import Session
 
 
 class Run:
-    """A run of a team: `await` it for its Result, or watch `events()` first."""
+    """A run of a team: `await` it for its Result, or read `events()` first."""
 
     def __init__(
         self, session: Session, work: Callable[[], Awaitable[Result]], readers: EventReaders, before: Run | None = None
     ) -> None:
-        """`before` is a run that was cancelled, whose end this one waits for."""
+        """Start the work. When `before`, a cancelled run, has not ended yet, the work starts after it."""
         self._session = session
         self._readers = readers
         self._after = session.log.last_number
@@ -41,10 +40,10 @@ class Run:
         state = "over" if self.done else "cancelled" if self.cancelled else "going on"
         return f"<Run of {self._session.team.name!r}, {state}>"
 
-    if not TYPE_CHECKING:  # a type checker says it by itself
+    if not TYPE_CHECKING:  # a type checker reports this mistake
 
         def __getattr__(self, name: str) -> object:
-            """Whoever forgot to await asks a run for what its result has."""
+            """Raise AttributeError; for an attribute of Result the error says to await the run."""
             if name in Result.__dataclass_fields__ or hasattr(Result, name):
                 raise AttributeError(f"a Run has no {name!r}: `result = await run` gives the Result, which has")
             raise AttributeError(f"a Run has no {name!r}")
@@ -54,26 +53,26 @@ class Run:
 
     @property
     def done(self) -> bool:
-        """Whether the run is over."""
+        """True after the run ended."""
         return self._task.done()
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled, though it may not be over yet: the team takes another run, which waits for that."""
+        """True after `cancel`, even before the run ended. The team accepts another run, which waits for this one."""
         return bool(self._reason)
 
     def cancel(self, reason: str = "") -> None:
-        """End the run and keep the team: the result's `stop` is `cancelled`. Does nothing once it is over."""
+        """Cancel the run and keep the team: the result's `stop` is `cancelled`. Does nothing after the run ended."""
         if not self._work.done():
             self._reason = self._reason or reason or "by the program"
             self._work.cancel()
 
     def events(self, after: int | None = None, *, answers: bool = True) -> AsyncIterator[TeamEvent]:
-        """What happens, from the run's beginning (or after that number of the log) until the run is over.
+        """Iterate over events from the start of the run (or after that number of the log) to the end of the run.
 
-        May be called several times, also when the run is over; a slow reader reads from the file and never blocks
-        the team. `answers=False`: this reader only looks, and no request waits for it. Raises UsageError for an
-        `after` that is no number.
+        May be called several times, also after the run ended. A slow reader reads from the file and never blocks the
+        team. With `answers=False` the reader only watches, and no request waits for it. Raises UsageError for an
+        `after` that is not a number.
         """
         start = self._after if after is None else min(require_number("after", after), self._session.log.last_number)
         made: EventIterator[TeamEvent] = EventIterator(
@@ -83,7 +82,7 @@ class Run:
         return self._readers.add(made) if answers else made
 
     async def stop(self) -> None:
-        """End it because the team's block is left, and wait until it is over."""
+        """Cancel the run because the team's block is left, and wait for its end."""
         self.cancel("the team was left")
         await asyncio.wait({self._task})
 
@@ -118,7 +117,10 @@ class Run:
 
 
 async def _begin(work: Callable[[], Awaitable[Result]], before: asyncio.Future[Result] | None) -> Result:
-    """Whoever watches in a task of its own, started right after the run, is there before anything happens."""
+    """Wait for the run `before`, then do the work.
+
+    The work starts one step later, so a task that is created right after the run sees all of its events.
+    """
     await asyncio.sleep(0)
     if before is not None:
         await asyncio.wait({before})

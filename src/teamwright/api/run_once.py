@@ -1,7 +1,4 @@
-"""The one call for scripts: a session for one prompt, from its start to its end, in a loop of its own.
-
-Knows the session; knows no team that a program holds.
-"""
+"""The function `run`: one prompt in a session that starts and ends with the call."""
 
 from __future__ import annotations
 
@@ -18,16 +15,16 @@ from teamwright.session.result import Result
 
 
 async def run_once(prompt: str, options: Options) -> Result:
-    """One prompt in a session of its own, seen through to the end."""
+    """Run one prompt in a new session, and end the session."""
     async with open_session(options) as session:
         return await session.end_members(await session.run([text_block(prompt)]))
 
 
 def run(prompt: str, **options: Unpack[TeamOptions]) -> Result:
-    """One call for scripts: a session for this prompt alone, in which the lead may form a team.
+    """Run one prompt in a new session and return its result. The lead may create a team.
 
-    Raises CannotStart when nothing could begin, UsageError inside a running event loop (a notebook, a web server),
-    for an empty prompt and for an option that cannot be.
+    Raises CannotStart when the session cannot start, and UsageError inside a running event loop (a notebook, a web
+    server), for an empty prompt and for an invalid option.
     """
     wanted = to_session_options(options)
     require_prompt(prompt)

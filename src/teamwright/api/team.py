@@ -1,7 +1,7 @@
-"""A team that a program holds.
+"""The class Team: a team of agents as an async context manager.
 
-Leaving the block is the guarantee: turns that run are waited for, then everybody is ended; state stays on disk, and
-`Team.resume` goes on with it. Knows the session and the handles; knows no screen.
+Leaving the block waits for running turns and then ends all members. State stays on disk, and `Team.resume` continues
+with it. Depends on sessions and on the handles.
 """
 
 from __future__ import annotations
@@ -69,14 +69,17 @@ A_NAME = "a member's name"
 
 
 class Team:
-    """A team that lives as long as its block: `async with Team("release", model="sonnet") as team: …`.
+    """A team that runs as long as its block: `async with Team("release", model="sonnet") as team: …`.
 
-    Nothing is touched before the block is entered. Entering raises CannotStart (no model, unreadable settings) and
-    TeamRefused (the name is led by somebody else, or its last team left something open: `replace=True` archives
-    that first). Leaving, also by an exception or a cancellation, waits `goodbye_s` for turns that run and ends
-    everybody; members keep their places for `Team.resume`. See TeamOptions for the keywords. Raises InvalidName and
-    UsageError at once for a name or an option that cannot be. With `keep=False` the team goes into the archive with
-    the block, also with open tasks, unless an exception ends it.
+    The constructor changes nothing on disk. It raises InvalidName and UsageError for an invalid name or option.
+
+    Entering the block raises CannotStart (no model, unreadable settings) and TeamRefused. TeamRefused means that
+    another process leads the name, or that an earlier team of that name left open work; `replace=True` archives the
+    earlier team first.
+
+    Leaving the block, also by an exception or a cancellation, waits `goodbye_s` for running turns and ends all members.
+    They can be resumed with `Team.resume`. With `keep=False` leaving archives the team, also with open tasks, unless an
+    exception ends the block. See TeamOptions for the keywords.
     """
 
     def __init__(self, name: str, *, replace: bool = False, keep: bool = True, **options: Unpack[TeamOptions]) -> None:
@@ -95,13 +98,13 @@ class Team:
 
     @classmethod
     def resume(cls, name: str, **options: Unpack[TeamOptions]) -> Self:
-        """A team that is on disk, to go on with: `async with Team.resume("release") as team: …`.
+        """Return a team that continues one on disk: `async with Team.resume("release") as team: …`.
 
-        Entering goes on with the session that led it: the lead's conversation, the members with theirs, tasks, unread
-        mail, owed answers. Caps of the run begin anew, those of members count their lives. Raises TeamwrightError
-        (`unknown-team` for a name that no team has, `unknown-session` when its lead's conversation is gone),
-        CannotStart while another process leads it, TeamRefused for another product's. Options as for Team; the
-        directory is the session's.
+        Entering resumes the session that led the team: the lead's conversation, the members with theirs, tasks, unread
+        mail and owed answers. Caps of the run start at zero again; caps of members include their earlier use. Raises
+        TeamwrightError (`unknown-team` for an unknown name, `unknown-session` when the lead's conversation is missing),
+        CannotStart while another process leads the team, and TeamRefused for a team of another product. Options as for
+        Team; the directory is that of the session.
         """
         team = cls(name, **options)
         team._goes_on = "resume"
@@ -109,10 +112,10 @@ class Team:
 
     @classmethod
     def adopt(cls, name: str, **options: Unpack[TeamOptions]) -> Self:
-        """A team whose lead is gone, with a new lead: `async with Team.adopt("release") as team: …`.
+        """Return a team on disk with a new lead: `async with Team.adopt("release") as team: …`.
 
-        Entering begins a session in `cwd` that leads it from now on; the members come back with their conversations.
-        Raises as `resume`, but needs nothing of the former lead.
+        Entering starts a session in `cwd` that leads the team; the members return with their conversations. Raises the
+        same errors as `resume`, but needs no data of the former lead.
         """
         team = cls(name, **options)
         team._goes_on = "adopt"
@@ -123,13 +126,13 @@ class Team:
 
     @property
     def session(self) -> Session:
-        """The machinery behind the team, not a part of what is promised. Raises UsageError outside the block."""
+        """The session of the team, which is not public API. Raises UsageError outside the block."""
         if self._session is None:
             raise UsageError("usage", f'the team "{self.name}" is not running', do=["async with Team(…) as team: …"])
         return self._session
 
     def _require_running(self) -> None:
-        """Raises UsageError outside the block, and elsewhere than in the event loop that entered it."""
+        """Raise UsageError outside the block, and outside the event loop that entered it."""
         _ = self.session
         try:
             here = asyncio.get_running_loop()
@@ -144,7 +147,7 @@ class Team:
             )
 
     async def __aenter__(self) -> Self:
-        """Start: settings, model, session, team. Either all of it stands, or nothing is left."""
+        """Start the session and the team. After an error, no files or processes are left."""
         if self._session is not None:
             raise UsageError("usage", f'the team "{self.name}" is running already')
         async with AsyncExitStack() as stack:
@@ -163,17 +166,17 @@ class Team:
         self._past = (session.log, session.requests)
         return self
 
-    if not TYPE_CHECKING:  # a type checker says it by itself
+    if not TYPE_CHECKING:  # a type checker reports this mistake
 
         def __enter__(self) -> None:
-            """Whoever forgot the `async` of the block."""
+            """Raise UsageError: the block needs `async with`."""
             what = "a team is entered with `async with`, in a coroutine or a notebook"
             raise UsageError("usage", what, do=[f"async with Team({self.name!r}, …) as team: …"])
 
         def __exit__(self, *_error: object) -> None: ...
 
     def _opening(self) -> Options:
-        """What the session is opened with: for a team that is on disk, its session, or a new one that takes it over."""
+        """Return the session options: for a team on disk, those that resume its session or adopt the team."""
         home = resolve_home(self._options.home)
         if self._goes_on == "resume":
             return replace_fields(self._options, resume=find_session_of_team(home, self.name).id)
@@ -198,7 +201,7 @@ class Team:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait `goodbye_s` for turns that run, then end everybody, to be resumed; an error in the block goes on."""
+        """Wait `goodbye_s` for running turns, then end all members so that they can be resumed. Errors propagate."""
         session = self.session
         try:
             if self._run is not None and not self._run.done:
@@ -214,21 +217,22 @@ class Team:
             await self._stack.__aexit__(kind, error, trace)
 
     def run(self, prompt: str) -> Run:
-        """Give the lead a prompt and see it through: the result comes when nobody works any more.
+        """Give the lead a prompt; the result is ready when no member works any more.
 
-        One run at a time; one that was cancelled is waited for. Raises UsageError for an empty prompt, TeamRefused
-        while another run goes on.
+        Only one run at a time is possible; a run that was cancelled ends first. Raises UsageError for an empty prompt,
+        and TeamRefused during another run.
         """
         session = self.session
         require_prompt(prompt)
         return self._begin(lambda: session.run([text_block(prompt)]))
 
     def command(self, name: str, arguments: str = "") -> Run:
-        """Call a slash command or a skill that somebody wrote, as a person does with `/name arguments`.
+        """Call a custom slash command or a skill, as a person does with `/name arguments`.
 
-        A prompt of `run` never calls one, whatever it begins with. One run at a time. Raises UsageError naming the
-        nearest for a name that there is not, TeamRefused while another run goes on. Awaiting the run raises UsageError
-        when a shell line of the command was not allowed, or its arguments do not fit; nobody was told anything then.
+        A prompt of `run` never calls one, even if it starts with a slash. Only one run at a time is possible. Raises
+        UsageError for an unknown name, with the nearest name, and TeamRefused during another run. Awaiting the run
+        raises UsageError when a shell line of the command was not allowed or its arguments do not fit; no message
+        reached the lead then.
         """
         session = self.session
         find_command(session, require_text("a command's name", name))
@@ -237,7 +241,7 @@ class Team:
 
     @property
     def commands(self) -> list[str]:
-        """Names of the commands and skills that `command` takes."""
+        """The names of the commands and skills that `command` accepts."""
         return [one.name.removeprefix("/") for one in list_commands(self.session)]
 
     def _begin(self, work: Callable[[], Awaitable[Result]]) -> Run:
@@ -254,10 +258,10 @@ class Team:
         return self._run
 
     async def spawn(self, name: str, prompt: str, **how: Unpack[SpawnOptions]) -> Member:
-        """Start a teammate; it works on its prompt at once, then claims tasks and answers mail.
+        """Start a teammate. It works on its prompt at once, then claims tasks and answers mail.
 
         See SpawnOptions for the keywords: `agent_type`, `model`, `effort`, `mode`, `budget`. Raises InvalidName,
-        UsageError, TeamRefused, LimitExceeded, CannotStart; nothing is left then.
+        UsageError, TeamRefused, LimitExceeded and CannotStart; no files or processes are left then.
         """
         self._require_running()
         session = self.session
@@ -279,10 +283,10 @@ class Team:
         return Member(mate.name, session.team, session.modes)
 
     async def set_budget(self, name: str, budget: Budget) -> Budget:
-        """Give a member other caps, also for a resume; one that rests at a cap goes on where it stopped.
+        """Change the caps of a member, also for a resume; a member that paused at a cap continues.
 
-        Caps that `budget` does not name stay as they are. Returns what holds now. Raises UnknownMember, TeamRefused for
-        one that another program runs.
+        Caps that `budget` does not name stay as they are. Returns the caps that apply. Raises UnknownMember, and
+        TeamRefused for a member that another program runs.
         """
         check_option_types({"budget": budget})
         mate, team = Member(name, self.session.team, self.session.modes).require(), self.session.team
@@ -303,13 +307,13 @@ class Team:
 
     @property
     def members(self) -> list[Member]:
-        """The teammates that are alive, in the order of joining; the lead is not among them."""
+        """The running teammates, in the order of joining, without the lead."""
         team, modes = self.session.team, self.session.modes
         return [Member(mate.name, team, modes) for mate in team.running_members]
 
     @property
     def usage(self) -> Usage:
-        """What the team has used so far, all runs and members together."""
+        """The usage of the team so far, over all runs and members."""
         return self.session.maker.purse.total
 
     @property
@@ -318,75 +322,81 @@ class Team:
         return str(self.session.modes.mode)
 
     def set_mode(self, mode: PermissionMode) -> ModeSet:
-        """Another permission mode for the lead, from its next call on; kept for `Team.resume`.
+        """Set the lead's permission mode from its next call on; `Team.resume` keeps it.
 
-        Members without a mode of their own follow at once, and none exceeds it; `delegate` restricts the lead alone.
-        Raises UsageError for no mode, TeamRefused for bypassPermissions in a session that did not begin in it.
+        Members without a mode follow at once, and no member is allowed more than the lead; `delegate` restricts the
+        lead alone. Raises UsageError for an unknown mode, and TeamRefused for bypassPermissions in a session that did
+        not start in it.
         """
         modes = self.session.modes
         return modes.set_lead(lead_mode(require_text("a mode", mode), "mode="))
 
     @property
     def model(self) -> str:
-        """The model that the lead runs on, as `provider/model`."""
+        """The name of the lead's model, as `provider/model`."""
         return self.session.lead.agent.model.card.name
 
     async def set_model(self, model: str | Model, member: str = "lead") -> ModelChange:
-        """Another model for the lead, or a member, from its next call on: a new prefix begins; kept for `Team.resume`.
+        """Change the model of the lead, or of a member, from its next call on; `Team.resume` keeps it.
 
-        Whoever is started later without a model of its own has the lead's. Raises UnknownMember, CannotStart for a
-        model that is not to be had or, where money is capped, has no known price; nothing is changed then.
+        The new model starts with a new prefix. Agents started later without a model use the lead's.
+        Raises UnknownMember, and CannotStart for a model that is not available or that has no known price under a cap
+        on money; nothing is changed then.
         """
         require_model(model, or_none=False)
         return await set_model(self.session, model, require_text(A_NAME, member), by=USER)
 
     async def send(self, to: str, text: str, summary: str = "") -> Sent:
-        """Write to a member, or to `lead`, as the user. Raises UnknownMember naming the nearest, UsageError."""
+        """Send a message to a member, or to `lead`, as the user.
+
+        Raises UsageError, and UnknownMember with the nearest name.
+        """
         session = self.session
         to, text = require_text(A_NAME, to), require_text("a message", text)
         return await send_text(session.team, USER, to, text, require_text("a summary", summary))
 
     async def compact(self, name: str = "lead", keep: str = "") -> CompactResult:
-        """Have the lead, or a member, go on from a summary of its conversation; `keep` says what it must not lose.
+        """Replace the conversation of the lead, or of a member, by a summary; `keep` says what the summary must
+        contain.
 
-        At once when it rests, before its next model call when it works; returns when it is done. `done` of the result
-        says whether it was, `why` what was in the way; nothing was changed then. Raises UnknownMember.
+        An idle agent is compacted at once, a working one before its next model call. Returns when the compaction is
+        done. `done` of the result is False when nothing was changed; `why` has the reason. Raises UnknownMember.
         """
         return await compact_agent(self.session, require_text(A_NAME, name), require_text("what to keep", keep))
 
     async def clear(self) -> CompactResult:
-        """Have the lead go on with an empty conversation: team, members, tasks and unread mail stay, as does its file.
+        """Empty the lead's conversation. Team, members, tasks, unread mail and the transcript file stay.
 
-        It is told anew how things stand. `done` of the result is false where nothing was said yet. Raises TeamRefused
-        while it is in a turn.
+        The lead receives a summary of the team's state. `done` of the result is False when the conversation was empty.
+        Raises TeamRefused during a turn of the lead.
         """
         return await clear_lead(self.session)
 
     async def context(self, name: str = "lead") -> ContextView:
-        """What fills the window of the lead, or of a member, and when it is compacted. Raises UnknownMember."""
+        """Return the contents of the context window of an agent, and when it is compacted. Raises UnknownMember."""
         return await context_view(self.session, require_text(A_NAME, name))
 
     async def reload(self) -> ReloadResult:
-        """Read instructions, skills, kinds of agents, MCP servers and rules again, and take over what is new.
+        """Read instructions, skills, agent types, MCP servers and rules again, and use what changed.
 
-        The result says what is different, whose prefix is new, and which settings hold from the next start on. Raises
-        CannotStart for settings that cannot be read; nothing is changed then.
+        The result lists the changes, the agents with a new prefix, and the settings that apply only after a restart.
+        Raises CannotStart for unreadable settings; nothing is changed then.
         """
         return await reload_session(self.session)
 
     async def stop(self, name: str) -> None:
-        """End a member, a sub-agent or a background command at once, by its name or id.
+        """Kill a member, a sub-agent or a background command, by its name or id.
 
-        Open tasks of a member go back to the list; who started a sub-agent is notified. Raises UnknownMember.
+        Open tasks of a member return to the list; the caller of a sub-agent is notified. Raises UnknownMember.
         """
         if await stop_task(self.session, require_text(A_NAME, name)) is None:
             await Member(name, self.session.team, self.session.modes).stop()
 
     async def delete(self, *, force: bool = False) -> None:
-        """End all members and put the team into the archive: requests, mail and tasks.
+        """End all members and archive the team with its requests, mail and tasks.
 
-        Turns that run are waited for, up to `goodbye_s`. No member can be started afterwards: leave the block. Raises
-        TeamRefused during a run, and while a task is open without `force`; nothing was ended then.
+        Running turns may take up to `goodbye_s` to finish. No member can be started afterwards: leave the block. Raises
+        TeamRefused during a run, and, without `force`, while a task is open; no member was ended then.
         """
         self._require_running()
         if self._run is not None and not self._run.done:
@@ -394,11 +404,11 @@ class Team:
         await delete_led_team(self.session, force=force)
 
     def events(self, after: int | None = None, *, answers: bool = True) -> AsyncIterator[tuple[int, TeamEvent]]:
-        """Everything that happens from now on (or after that number of the log) until the block is left.
+        """Iterate over all events from now (or after that number of the log) until the block is left.
 
-        For surfaces: each event comes with its number, which is what `after` takes; events that are never in the log
-        (TextDelta, ToolStarted, AssistantText) come with the number of the last one that is. When the block was left,
-        what is in the log. See Run.events for the rest. Raises UsageError before the block was ever entered.
+        For user interfaces: each event comes with its number, which `after` accepts. Events that are not logged
+        (TextDelta, ToolStarted, AssistantText) have the number of the last logged event. After the block was left, the
+        iterator reads the log and ends. See Run.events for `answers`. Raises UsageError before the block was entered.
         """
         log, requests = self._past or (self.session.log, self.session.requests)
         start = log.last_number if after is None else min(require_number("after", after), log.last_number)

@@ -1,6 +1,6 @@
-"""Pending requests: who may answer them, in which process, and what an answer changes.
+"""Pending requests: the approvers, the files of requests and the effect of an answer.
 
-Depends on the request files of `requests`. Leaves the screen to the user interfaces.
+Depends on the request files of `requests`. The user interfaces show the requests.
 """
 
 from teamwright.approvals.answer_request import AnswerOutcome, answer_request

@@ -1,7 +1,7 @@
-"""Answering a request from another process: the first answer counts, and whoever answers is told what became of it.
+"""Answers to pending requests from another process than the one that asked.
 
-The answer is linked into place beside the request, then the asking process's bell is rung. Knows request files and
-bells; does not know how the answer is used.
+The answer is linked into place beside the request, then the doorbell of the asking process is rung. Only the first
+answer counts. Depends on request files and doorbells.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FIRST, LATE, EXPIRED, GONE, UNKNOWN, SEVERAL = "first", "late", "expired", "gone
 
 @dataclass(frozen=True, slots=True)
 class AnswerOutcome:
-    """What became of an answer. `kind` is
+    """The result of an answer to a request. `kind` is
 
-    - `first`: it counts;
-    - `late`: somebody was first, `by` says who, `verdict` and `text` what;
-    - `expired`: the deadline had passed, and denied it;
-    - `gone`: nobody waits any more, the process that asked is gone; `request.resume` goes on with its session;
-    - `unknown`: no request has that id; `near` has the nearest one;
-    - `several`: more than one begins so; `near` has them.
+    - `first`: the answer counts;
+    - `late`: an earlier answer counts: `by` gave it, with `verdict` and `text`;
+    - `expired`: the deadline had passed, and the request was denied;
+    - `gone`: the process that asked has exited; `request.resume` is the command that resumes its session;
+    - `unknown`: no request has that id; `near` has the most similar id;
+    - `several`: more than one id begins with the text; `near` has them.
     """
 
     kind: str
@@ -45,22 +45,22 @@ class AnswerOutcome:
 
     @property
     def counts(self) -> bool:
-        """Whether the answer is the one that counts."""
+        """Return True when this answer counts."""
         return self.kind == FIRST
 
 
 def answer_request(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
-    """Answer, as a person, the open request of that id, or of an id that begins so (or whose last part does).
+    """Answer the open request that an id, its beginning or the beginning of its last part names.
 
-    `answer.by` empty means another terminal. Raises UsageError (`not-for-agents`) in a command of an agent,
-    StorageError when the disk refuses.
+    The answer counts as a person's. An empty `answer.by` means another terminal. Raises UsageError (`not-for-agents`)
+    in a command of an agent, StorageError when the disk refuses.
     """
     require_person(home, "answers requests", f"{answer.verdict} {id}"[:100])
     return answer_in_process(home, id, answer)
 
 
 def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
-    """Answer a request as `answer_request`, for a person at the terminal of a process of ours."""
+    """Answer a request like `answer_request`, for a person at the terminal of a teamwright process."""
     found = match_requests(home, id)
     if not found:
         return _not_open(home, id, answer)
@@ -69,9 +69,9 @@ def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutco
     request = found[0]
     if not request.lives:
         return AnswerOutcome(GONE, request)
-    # That a deadline is over says whoever asked, by its answer: the clock may have jumped since it was written.
+    # The asking process decides that a deadline has passed: the clock may have jumped since the request was written.
     box = RequestStore(request.box)
-    with suppress(TeamRefused):  # it was answered, and retired, since we looked
+    with suppress(TeamRefused):  # answered and retired since it was listed
         if box.answer(request.id, answer_body(answer, answer.by or ELSEWHERE)):
             ring(doorbell_of(request.box))
             return AnswerOutcome(FIRST, request, answer.by or ELSEWHERE, answer.verdict, answer.text)
@@ -79,12 +79,12 @@ def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutco
 
 
 def doorbell_of(box: Path) -> Path:
-    """The bell of the process that looks at this directory of requests: of a team's lead, or of a session."""
+    """Return the doorbell of the process that watches this directory of requests: a team's lead, or a session."""
     return box.parent / "bells" / inbox_stem(LEAD)
 
 
 def _not_open(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
-    """No open one: perhaps one that is over; else the nearest of those that are open."""
+    """Return the outcome for an id without an open request: its closed request, else the most similar open ids."""
     for box in _boxes(home):
         known = [one for one in box.retired_ids() if matches_id(one, id)]
         if len(known) == 1 and (outcome := _already_answered(box, known[0], answer)) is not None:
@@ -96,7 +96,7 @@ def _not_open(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
 def _already_answered(
     box: RequestStore, id: str, answer: RequestAnswer, request: OpenRequest | None = None
 ) -> AnswerOutcome | None:
-    """Whose answer counts; ours is noted as a late one, for the log of the session that asked."""
+    """Return the outcome with the answer that counts. Note this answer as late in the session's log."""
     there = box.get_retired(id)
     given = there[1] if there is not None else box.get_answer(id)
     if given is None:
@@ -110,5 +110,5 @@ def _already_answered(
 
 
 def _boxes(home: Home) -> Iterator[RequestStore]:
-    """All directories of requests, those without an open one too."""
+    """Yield all directories of requests, including those without an open request."""
     yield from (RequestStore(place.box) for place in request_directories(home, empty=True))

@@ -1,6 +1,6 @@
-"""Who answers a question before anybody is asked: hooks, in order, in the process of whoever asks.
+"""Answers by hooks, before a question goes to an approver.
 
-Knows questions and answers; refuses to know what a hook is, and who is asked after them.
+The hooks run in order, in the process of the agent that asks.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.events import Emit, Notice
 
 Answerer: TypeAlias = Callable[[Question], Awaitable[PermissionAnswer | None]]
-"""Answers a question before anybody is asked, or leaves it to others with None: a hook."""
+"""A hook that answers a question, or returns None to leave it to the next one."""
 
 
 async def first_answer(answerers: Iterable[Answerer], question: Question, emit: Emit) -> PermissionAnswer | None:
-    """What the first of them says that says anything; None leaves the question to whoever is asked then."""
+    """Return the first answer that a hook gives; None leaves the question to the approver."""
     for answerer in answerers:
         try:
             found = await answerer(question)
-        except Exception as problem:  # somebody else's program: it never decides by breaking
+        except Exception as problem:  # a failing hook is another program's fault and decides nothing
             text = f"an answerer broke and was passed over: {type(problem).__name__}: {problem}"
             emit(Notice(member=question.member, text=text, level="warning"))
             continue

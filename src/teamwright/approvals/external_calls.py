@@ -1,7 +1,7 @@
-"""A call of another program's tool, as the person who is asked reads it: a command, lines that go and come, else JSON.
+"""Descriptions of tool calls of external members for the approver: a command, a diff, else JSON.
 
-All of what is asked for is shown, and nothing else: no file is read for it, since what stands there is not the asker's
-to tell. Pure; knows the names that tools have everywhere.
+The description shows the whole input and nothing else. No file is read for it, because the external member may not be
+allowed to see the content. Depends on the common names of tools.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 Input: TypeAlias = Mapping[str, Any]
 Description: TypeAlias = tuple[list[str], frozenset[str]]
-"""The lines, and the keys of the input that they say all of."""
+"""Lines of a description, and the keys of the input that the lines show completely."""
 
 
 def describe_call(tool: str, given: Input, description: str = "") -> str:
-    """What is asked for; behind it, as JSON, whatever of the input those lines do not say."""
+    """Return the description of a tool call, followed by the rest of the input as JSON."""
     shows = _SHOWS.get(tool)
     lines, said = (shows(given) if shows is not None else None) or ([], frozenset[str]())
     rest = {key: value for key, value in given.items() if key not in said}
@@ -62,4 +62,4 @@ _SHOWS: Mapping[str, Callable[[Input], Description | None]] = {
     "Write": _whole_file,
     "Edit": _replacement,
 }
-"""Tools whose calls are read better otherwise than as JSON."""
+"""Tools whose calls are easier to read in another form than JSON."""

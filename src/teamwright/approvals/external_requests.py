@@ -1,8 +1,8 @@
-"""Members that another program runs: what they ask their lead for goes to the person, and the answer back by mail.
+"""Permission requests of external members: the person answers, and the answer is sent back by mail.
 
-Their request is an entry in the lead's inbox, as observed; the answer counts on their side. What is open is a row among
-the team's requests, so that it is asked again after a kill. Whoever is no member that another program runs asks nobody
-by such an entry. Knows the queue and the team's mail; runs nothing.
+A request is an entry in the lead's inbox, as observed in other programs; the answer takes effect on their side. Each
+open request is stored among the team's requests, so that it is asked again after a kill. Requests of senders that are
+not external members are ignored. Depends on the request queue and the team's mail.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.team import SessionTeam
 
 MOST_OPEN = 20
-"""Requests of one stranger that are open at once; what it asks beyond that is denied."""
+"""Maximum number of open requests of one external member; further requests are denied."""
 
 KIND = "asked_beyond"
-"""The kind of a row. What the person is asked beside it is a request of its own, of kind `permission`."""
+"""The kind of a stored request. The question to the person is a second request, of kind `permission`."""
 
 
 @dataclass(slots=True)
 class ExternalRequests:
-    """Asks the person for members that another program runs, and tells these what came back."""
+    """Permission requests of external members, and the answers that are sent back to them."""
 
     asker: Approver
     team: SessionTeam
@@ -45,7 +45,7 @@ class ExternalRequests:
     )
 
     def __call__(self, member: str, request: PermissionRequest) -> None:
-        """A member of another program asks; the same request again changes nothing."""
+        """Ask the person for an external member. A repeated request changes nothing."""
         key = (member.lower(), str(request.request_id))
         if key in self._open or not self._noted(member, request):
             return
@@ -53,7 +53,7 @@ class ExternalRequests:
         self._begin(key, self._deny(member, request) if mine >= MOST_OPEN else self._ask(member, request))
 
     def resume_requests(self, member: str) -> None:
-        """What this member asked before this process led its team is asked again; an answer on its way is sent."""
+        """Ask again for requests from before this process led the team, and send answers that were not delivered."""
         team, life = self.team, bound_incarnation(self.team, member)
         if not team.exists:
             return
@@ -66,7 +66,7 @@ class ExternalRequests:
                     self._begin(key, self._ask(member, asked) if answer is None else self._send(member, asked, answer))
 
     def drop_requests(self, member: str) -> None:
-        """This member is over: nobody is asked for it any more."""
+        """Stop asking for this member, because it has ended."""
         for (who, _), task in list(self._open.items()):
             if who == member.lower():
                 task.cancel()
@@ -76,7 +76,7 @@ class ExternalRequests:
                     self._over(str(row["id"]), {"verdict": "deny", "text": "it has ended", "by": "cancelled"})
 
     async def close(self) -> None:
-        """Ask no longer; what is open is asked again by whoever goes on with the team. May be called twice."""
+        """Stop asking. The next process that leads the team asks again. May be called twice."""
         tasks = list(self._open.values())
         for task in tasks:
             task.cancel()
@@ -93,7 +93,7 @@ class ExternalRequests:
         return keyed_id(self.team.directory, member.lower(), str(request.request_id))
 
     def _noted(self, member: str, request: PermissionRequest) -> bool:
-        """Whether it is new, and noted. Where it cannot be noted it is asked all the same."""
+        """Store the request and return True when it is new. A request that cannot be stored is asked all the same."""
         box, id = self.team.requests, self._row(member, request)
         with suppress(TeamwrightError, TypeError, ValueError):
             if box.get(id) is not None or box.get_retired(id) is not None:
@@ -120,7 +120,7 @@ class ExternalRequests:
         return self.team.external.listeners
 
     async def _ask(self, member: str, request: PermissionRequest) -> None:
-        given = cast("object", request.input)  # what a stranger writes may be anything
+        given = cast("object", request.input)  # input of another program may have any type
         if not isinstance(given, dict) or not all(isinstance(part, str) for part in _texts(request)):
             await self._tell(member, request, PermissionAnswer(False, "policy", "the request is not understood"))
             return
@@ -141,7 +141,7 @@ class ExternalRequests:
                 suggestions=_accepted_suggestions(request.permission_suggestions),
             )
         )
-        if answer.by != "cancelled":  # asked in vain, because the session is being left: the next one asks again
+        if answer.by != "cancelled":  # cancelled because the session closes: the next process asks again
             await self._tell(member, request, answer)
 
     async def _deny(self, member: str, request: PermissionRequest) -> None:
@@ -150,7 +150,7 @@ class ExternalRequests:
         )
 
     async def _tell(self, member: str, request: PermissionRequest, answer: PermissionAnswer) -> None:
-        """The answer counts from now on, whoever sends it."""
+        """Record the answer, which counts from now on, and send it to the member."""
         body: dict[str, Any] = {"verdict": "allow" if answer.allowed else "deny", "text": answer.text, "by": answer.by}
         if answer.allowed:
             given = request.input if answer.input is None else dict(answer.input)
@@ -164,7 +164,7 @@ class ExternalRequests:
                 followed.note_mode(one.mode)
 
     async def _send(self, member: str, request: PermissionRequest, answer: Mapping[str, Any]) -> None:
-        """Tell it, once for each request; a member that is gone is told nothing."""
+        """Send the answer to the member, once for each request; a member that has left receives nothing."""
         team, id = self.team, request.request_id
         told: ProtocolMessage = PermissionResponse(
             request_id=id, subtype="error", error=answer["text"] or "Permission denied"
@@ -186,7 +186,7 @@ class ExternalRequests:
 
 
 def _asked_in(row: Mapping[str, Any], member: str, life: int | None) -> PermissionRequest | None:
-    """What this life of the member asked, if this is a row of its."""
+    """Return the request in this row when this incarnation of the member asked it, else None."""
     if row.get("kind") != KIND or row.get("incarnation") != life or str(row.get("requester")).lower() != member.lower():
         return None
     asked = parse_protocol(json.dumps(row.get("asked")))
@@ -198,7 +198,7 @@ def _texts(request: PermissionRequest) -> tuple[object, ...]:
 
 
 def _accepted_suggestions(offered: object) -> tuple[PermissionUpdate, ...]:
-    """What a stranger offers to be granted, as far as we would."""
+    """Return the suggested permission updates of an external member that are valid."""
     made: list[PermissionUpdate] = []
     for one in cast("list[object]", offered)[:MOST_OPEN] if isinstance(offered, list) else ():
         try:

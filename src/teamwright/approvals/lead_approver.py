@@ -1,7 +1,7 @@
-"""The lead as answerer: who of its members' requests go to the lead, and how it is told of them.
+"""The lead as approver: the members' requests that go to the lead, and the mail about them.
 
-A member in mode delegate asks its lead; the user's setting lets the lead answer for every member. Without that setting
-the lead allows only what it would be allowed itself. Knows the team and its mail; does not know the files.
+A member in mode delegate asks its lead; a user's setting lets the lead answer for every member. Without that setting
+the lead allows only calls that it is allowed to make. Depends on the team and its mail.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from teamwright.teams.mailbox.runtime_notes import put_entry
 from teamwright.teams.team import SessionTeam
 
 CARRIED = 20_000
-"""Characters of one value of an input that a message to the lead carries."""
+"""Maximum characters of one input value in a message to the lead."""
 
 CUT = "… (cut here; the request's file has the whole)"
 
 SHOWN = 300
-"""Characters of what is asked that a note to the lead repeats."""
+"""Maximum characters of the request's description in a note to the lead."""
 
 
 @dataclass(slots=True)
 class LeadApprover:
-    """The lead of this team answers for its members. `always`: by the user's setting, for all of them."""
+    """The lead as approver for its teammates. `always`: a user's setting lets it answer for all of them."""
 
     team: SessionTeam
     always: bool = False
 
     def answers(self, question: Question) -> bool:
-        """Whether the lead may answer this: somebody else's call, of a member that asks its lead."""
+        """Return True when the lead may answer: the call is another member's, and that member asks its lead."""
         return self._concerns(question) and (self.always or question.lead_may_answer)
 
     async def notify(self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...]) -> None:
-        """Ask the lead by mail; or tell it who waits for the user, where it may not answer."""
+        """Ask the lead by mail, or notify it that a member waits for the user when the lead may not answer."""
         if not self._concerns(question):
             return
         if not self.answers(question):
@@ -58,7 +58,7 @@ class LeadApprover:
     async def ask(
         self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...], shown: Mapping[str, Any]
     ) -> None:
-        """Ask the lead by mail, with as much of the input as it is `shown`. Raises TeamwrightError."""
+        """Ask the lead by mail, with the part `shown` of the input. Raises TeamwrightError."""
         request = PermissionRequest(
             request_id=id,
             agent_id=question.owner,
@@ -71,7 +71,7 @@ class LeadApprover:
         await send_protocol(self.team, question.owner, LEAD, request, id=keyed_id(id, "request"))
 
     async def notify_expired(self, id: str, question: Question, reason: str) -> None:
-        """Nobody answered a member in time: the lead is told, once."""
+        """Notify the lead, once, that a request of a member expired without an answer."""
         if question.owner in {"", LEAD} or not self.team.exists:
             return
         text = (
@@ -81,7 +81,10 @@ class LeadApprover:
         await self._note(id, "expired", text, f"{question.owner}: a request got no answer")
 
     async def send_answer(self, id: str, member: str, answer: RequestAnswer, *, again: bool) -> None:
-        """The lead's answer as others read it, in the member's inbox; it wakes nobody. `again`: it may be there."""
+        """Put the lead's answer into the member's inbox, in the format of other programs, without waking the member.
+
+        `again`: the answer may be in the inbox already.
+        """
         msg_id = keyed_id(id, "response")
         if self.team.find(member) is None or (again and await self.team.inbox(member).contains(msg_id)):
             return
@@ -94,7 +97,7 @@ class LeadApprover:
         await send_protocol(self.team, LEAD, member, told, id=msg_id)
 
     def _concerns(self, question: Question) -> bool:
-        """Whether a member asks its lead, which can read its mail."""
+        """Return True when the member asks its lead and the lead can read its mail."""
         if question.kind != "permission" or question.owner in {"", LEAD} or self.team.lead_mail is None:
             return False
         return self.team.exists and (self.always or question.mode == Mode.DELEGATE)
@@ -112,7 +115,7 @@ class LeadApprover:
 
 
 def not_allowed_error(id: str, question: Question) -> TeamRefused:
-    """The lead may not answer this request."""
+    """Return the error for a request that the lead may not answer."""
     return TeamRefused(
         "team-refused",
         f"{id} of {question.owner} is for the user to answer: you would have to ask for such a call yourself",
@@ -122,7 +125,7 @@ def not_allowed_error(id: str, question: Question) -> TeamRefused:
 
 
 def too_late_error(id: str, first: RequestAnswer) -> TeamRefused:
-    """Somebody was first."""
+    """Return the error for a request that has an earlier answer."""
     said = "allowed" if first.verdict == "allow" else "denied"
     return TeamRefused(
         "team-refused",
@@ -133,7 +136,7 @@ def too_late_error(id: str, first: RequestAnswer) -> TeamRefused:
 
 
 def unknown_request_error(id: str, known: Sequence[str]) -> TeamRefused:
-    """Nobody asked that, or nobody waits any more."""
+    """Return the error for an id that no pending request has."""
     close = nearest(id, known)
     return TeamRefused(
         "team-refused",
@@ -144,7 +147,7 @@ def unknown_request_error(id: str, known: Sequence[str]) -> TeamRefused:
 
 
 def _shortened(given: Mapping[str, Any]) -> dict[str, Any]:
-    """An input as a notice carries it: a message has its limit, the request's file has the whole."""
+    """Return an input with values cut for a notice: a message has a size limit, and the request's file has the rest."""
     return {
         key: value[:CARRIED] + CUT if isinstance(value, str) and len(value) > CARRIED else value
         for key, value in given.items()

@@ -1,7 +1,6 @@
-"""What waits for an answer in any process of the user: read from files, of all teams and all sessions.
+"""The open requests in all processes of the user, read from the files of all teams and sessions.
 
-Nothing is locked, and what was answered long ago is not even looked at. Knows where requests and leases
-lie; prints nothing.
+Takes no lock, and does not read requests that were answered before. Depends on the places of requests and leases.
 """
 
 from __future__ import annotations
@@ -24,40 +23,40 @@ from teamwright.storage.paths import Home
 from teamwright.teams.team_file import read_team_file
 
 REQUESTS = "requests"
-"""Name of the directory of requests, in a team's directory as in a session's."""
+"""Name of the directory of requests, in a team's directory and in a session's."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestDirectory:
-    """A directory of requests: a team's, or a session's that had no team when it asked."""
+    """A directory of requests: a team's, or that of a session which had no team when it asked."""
 
     box: Path
     lease: Path
-    """The lease that the asking process holds for life."""
+    """The lease that the asking process holds until it exits."""
     team: str = ""
     session: str = ""
 
     @property
     def resume_command(self) -> str:
-        """The command that goes on with it."""
+        """The command that resumes the session that asked."""
         return f"teamwright resume {shlex.quote(self.team) if self.team else self.session[:8]}"
 
     def is_alive(self, life: LeadProcess) -> bool:
-        """Whether that life of its lead's process is there now."""
+        """Return True when this incarnation of the lead's process is running."""
         return lease_held(self.lease) and LeadProcess.from_lease(life.session, self.lease) == life
 
 
 def open_requests(home: Home) -> list[OpenRequest]:
-    """All requests that nobody has answered, the oldest first; of processes that are gone too, marked as such.
+    """Return all requests without an answer, oldest first, also those of processes that have exited (`lives` False).
 
-    A file that cannot be read is passed over. Raises nothing.
+    A file that cannot be read is skipped. Raises nothing.
     """
     found = [one for place in request_directories(home) for one in open_requests_in(place)]
     return sorted(found, key=lambda one: (one.opened_at, one.id))
 
 
 def open_requests_in(place: RequestDirectory) -> list[OpenRequest]:
-    """The open requests of one directory."""
+    """Return the open requests of one directory."""
     try:
         bodies = RequestStore(place.box).open_requests()
     except TeamwrightError:
@@ -66,19 +65,19 @@ def open_requests_in(place: RequestDirectory) -> list[OpenRequest]:
 
 
 def match_requests(home: Home, text: str) -> list[OpenRequest]:
-    """The open requests that an id, its beginning, or the beginning of its last part means: one, none or several."""
+    """Return the open requests that match an id, its beginning or the beginning of its last part."""
     everything = open_requests(home)
     exact = [one for one in everything if one.id == text]
     return exact or [one for one in everything if text and matches_id(one.id, text)]
 
 
 def matches_id(id: str, text: str) -> bool:
-    """Whether the text is the beginning of the id, or of its last part, which is easier to type."""
+    """Return True when the text is the beginning of the id, or of its last part, which is easier to type."""
     return id.startswith(text) or id.rpartition("-")[2].startswith(text)
 
 
 def request_directories(home: Home, *, empty: bool = False) -> Iterator[RequestDirectory]:
-    """Every directory of requests, of teams and of sessions, that has requests in it; with `empty` the others too."""
+    """Yield each directory of a team or session that contains requests; with `empty` also directories without any."""
     teams = home.own / "teamwork" if home.is_foreign else home.shared / "teams"
     for box in _boxes(_entries(teams), empty=empty):
         made = _of_team(home, box)

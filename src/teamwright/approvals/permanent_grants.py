@@ -1,7 +1,7 @@
-"""For good: what a person granted goes into the settings file that was named, beside all that is in it.
+"""Permanent grants: permission updates of a person, saved in a settings file without changing its other entries.
 
-The checkout's own file stays out of git through `.git/info/exclude`. What is written into a trusted repository is
-trusted as it was written; elsewhere it takes effect once the repository is. Knows settings files and trust.
+The checkout's local file is kept out of git by `.git/info/exclude`. A grant that is written into a trusted repository
+is trusted as written; elsewhere it takes effect once the repository is trusted. Depends on settings files and trust.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _KEYS = {"addDirectories": "additionalDirectories", "setMode": "defaultMode"}
 
 
 def save_grant(places: SettingsFiles, update: PermissionUpdate) -> str:
-    """Write the update into its file, atomically. Returns what was done, in a sentence.
+    """Write the update into its settings file, atomically. Return a sentence that says what was saved.
 
-    Raises CannotStart (`bad-settings`) for a file that cannot be read, TeamRefused for one that lies elsewhere, and
-    StorageError; the file is as it was then.
+    Raises CannotStart (`bad-settings`) for a file that cannot be read, TeamRefused for a file outside the expected
+    directories, and StorageError. The file is unchanged after an error.
     """
     path, origin = places.file_of(update.destination)
     if origin.of_repository:
@@ -56,13 +56,13 @@ def _put(permissions: dict[str, Any], key: str, values: Sequence[str], path: Pat
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The file as an object, in its order; an empty one when there is none. Checked like any settings file."""
+    """Return the file's object in its order, empty without a file. It is checked like any settings file."""
     layer = read_layer(path, SettingsOrigin.USER)
     return {} if layer is None else dict(layer.raw)
 
 
 def _trust(places: SettingsFiles, path: Path, origin: SettingsOrigin, key: str, values: Sequence[str]) -> bool:
-    """Trust exactly what was written, if the repository is trusted for good. Whether it takes effect next time."""
+    """Trust exactly the written values if the repository is permanently trusted. Return True when they take effect."""
     layer = read_layer(path, origin)
     if layer is None:
         return False

@@ -1,8 +1,8 @@
-"""Who approves plans: the lead, a person, or a setting that a person wrote; and that each plan meets an answer.
+"""Approval of plans: by the lead, a person, or a setting that a person wrote.
 
-Fills the port of `agent.plan_mode`. A member's plan that waits is watched until it is answered, its time is up, or
-the member is over; what is open when the session is left is asked again by the next process. Knows the queue and the
-team; knows no screen.
+Implements the port of `agent.plan_mode`. A member's pending plan is watched until it is answered, expires or the member
+ends. The next process asks again for plans that are open when the session closes. Depends on the request queue and the
+team.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ APPROVERS = (LEAD_ALIAS, HUMAN, AUTO)
 _TARGETS = {LEAD_ALIAS: LEAD, HUMAN: USER_APPROVER, AUTO: POLICY_APPROVER}
 
 _NO_PERSON = {"hook": "A hook of the user", "policy": "The user's policy", "deadline": "The deadline"}
-"""Answers of the queue that no person gave, by whom; all others a person gave, wherever it sat."""
+"""Approvers of the queue that are not persons; every other answer is a person's, from any terminal."""
 
 
 @dataclass(slots=True)
 class PlanApprovals:
-    """The plans of one session. `who` approves those of members, as `origin` says; the lead's own a person does.
+    """The plan approvals of one session. `who` approves members' plans, `origin` is the source of that setting.
 
-    `timeout_s` is how long a plan waits for the lead, in seconds; None: for ever.
+    A person approves the lead's own plans. `timeout_s` is how long a plan waits for the lead, in seconds; None is
+    without limit.
     """
 
     asker: Approver
@@ -61,7 +62,7 @@ class PlanApprovals:
     _asks_for: dict[str, str] = field(default_factory=dict[str, str])
 
     def configure(self, settings: Settings, timeout_s: float | None) -> None:
-        """Who approves, by the settings; how long a plan waits for the lead. Raises UsageError for another word."""
+        """Set the approver from the settings, and how long a plan waits for the lead. Raises UsageError."""
         self.who, self.timeout_s = settings.plan_approval, timeout_s
         self.origin = settings.origins.get("plan_approval", "")
         if self.who not in APPROVERS:
@@ -73,7 +74,7 @@ class PlanApprovals:
             )
 
     def lead_team(self, team: SessionTeam) -> None:
-        """The plans of this team's members are watched from now on."""
+        """Watch the plans of this team's members from now on."""
         self.team = team
         team.on_plan = self.watch
         team.external.on_plan = self.submit_external
@@ -83,18 +84,17 @@ class PlanApprovals:
     def make_plan_mode(
         self, policy: Policy, plans: Path, record: Path | None, *, lead: bool = False, gate: Policy | None = None
     ) -> PlanMode:
-        """The plan mode of an agent that is being made. A lead needs an approval, others leave what they entered."""
+        """Return the plan mode of a new agent. A lead needs an approval to leave it."""
         entered, otherwise = (PlanExit.APPROVED, Mode.DEFAULT) if lead else (PlanExit.FREELY, Mode.BUBBLE)
         made = PlanMode(policy, plans, record, own_exit=entered, mode_after=otherwise, deciding_policy=gate)
         self._modes.add(made)
         return made
 
     def restore_plan_mode(self, name: str, mode: PlanMode, place: Workplace, *, new: bool, begins: bool) -> PlanMode:
-        """The plan mode of an agent as it was left, or of a `new` one, which `begins` in it; its changes are told.
+        """Return the plan mode of an agent as it was left, or of a `new` agent, which `begins` in plan mode.
 
-        What is empty need not be read at its `place` before it is written.
-
-        Raises StorageError.
+        Changes of the mode are emitted as events. A workplace without content is not read before it is written. Raises
+        StorageError.
         """
         if new:
             mode.remove_record()
@@ -111,14 +111,14 @@ class PlanApprovals:
         return mode
 
     def lead_changed(self, before: Mode) -> None:
-        """Somebody changed the lead's mode from this one. Raises StorageError."""
+        """Record that the lead's mode changed from `before`. Raises StorageError."""
         if self.lead is not None:
             self.lead.follow_mode_change(before)
 
     # ── handing in ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
-        """See Approval."""
+        """Implement `PlanApproval.submit`."""
         if self.who == AUTO:
             return await self._approve_automatically(member, mode, submission)
         team = self.team
@@ -137,11 +137,11 @@ class PlanApprovals:
         return PlanOutcome(True, _NO_PERSON.get(answer.by, "The user"))
 
     async def _approve_automatically(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
-        """A setting approves: a request all the same, answered at once, and said aloud."""
+        """Approve a plan by the setting: record a request that is answered at once, and emit a notice."""
         team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
         mate = team.find_in_process(member) if team is not None and member != LEAD else None
         if team is None or mate is None:
-            mode.leave(by=POLICY_APPROVER, call=given.call)  # nobody read what it would like to be allowed
+            mode.leave(by=POLICY_APPROVER, call=given.call)  # nobody has read the permissions that the plan asks for
         else:
             request = await submit_plan(team, mate, given, POLICY_APPROVER, None)
             if mode.pending_request:
@@ -153,7 +153,7 @@ class PlanApprovals:
         return PlanOutcome(True, "The user's setting")
 
     def submit_external(self, member: str, message: PlanApprovalRequest) -> None:
-        """A member that another program runs handed in a plan by mail; the same one again changes nothing."""
+        """Handle a plan that an external member sent by mail; a repeated plan changes nothing."""
         if self.team is None:
             return
         target = _TARGETS[self.who]
@@ -166,7 +166,7 @@ class PlanApprovals:
         self.watch(request)
 
     def _resume_external(self, member: str) -> None:
-        """The plan that such a member handed in before this process led it waits on."""
+        """Resume waiting for the plan that an external member sent before this process led the team."""
         if self.team is None or (life := bound_incarnation(self.team, member)) is None:
             return
         request = newest_plan(self.team.requests, member, life)
@@ -176,7 +176,7 @@ class PlanApprovals:
             self.watch(request)
 
     def _drop_external(self, member: str) -> None:
-        """Such a member is over: nobody is asked about its plan any more."""
+        """Stop asking about the plan of an external member that has ended."""
         for id, task in list(self._watched.items()):
             if self._asks_for.get(id) == member.lower():
                 task.cancel()
@@ -184,7 +184,7 @@ class PlanApprovals:
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def watch(self, request: Mapping[str, Any]) -> None:
-        """See that this plan meets an answer: a person is asked, or the lead's time runs."""
+        """Watch this plan until it is answered: ask a person, or let the lead's time run."""
         id, team = str(request["id"]), self.team
         beyond = team is not None and str(request["requester"]).lower() in team.external.external_names
         if id in self._watched or (request.get("target") == POLICY_APPROVER and not beyond):
@@ -209,14 +209,14 @@ class PlanApprovals:
             if answer is not None and (mate is None or mate.pending_plan.request_id == id):
                 await answer_plan(team, id, answer)
         except TeamRefused:
-            return  # somebody was first
+            return  # another approver answered first
         except TeamwrightError as problem:
             self.emit(Notice(member=name, text=f"{id} could not be answered: {problem.what}", level="warning"))
         finally:
             asking.cancel()
 
     async def _first_answer(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
-        """What a person says, or a setting, or the time that is up."""
+        """Return the first answer: of a person, of a setting, or the denial at the deadline."""
         if request.get("target") == USER_APPROVER:
             return await self._ask(id, request)
         if request.get("target") == POLICY_APPROVER:
@@ -225,7 +225,7 @@ class PlanApprovals:
         return await _late(deadline if isinstance(deadline, int) else None)
 
     async def _ask(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
-        """What a person said; None when it was asked in vain, because the session is being left."""
+        """Return the person's answer; None when the question was cancelled because the session closes."""
         rules = tuple(str(rule) for rule in request.get("rules") or ())
         member, use = str(request["requester"]), str(request.get("tool_use_id") or "")
         answer = await self.asker.ask(_question(member, str(request["plan"]), str(request["plan_file"]), rules, use))
@@ -236,7 +236,7 @@ class PlanApprovals:
         return PlanAnswer(answer.allowed, by, answer.text, str(named or ""), id)
 
     async def close(self) -> None:
-        """Ask and wait no longer: what is open stays open for whoever goes on with the team. May be called twice."""
+        """Stop asking and waiting. The next process that leads the team asks about open plans. May be called twice."""
         tasks = list(self._watched.values())
         for task in tasks:
             task.cancel()
@@ -247,7 +247,7 @@ class PlanApprovals:
 
 
 async def _late(deadline: int | None) -> PlanAnswer:
-    """A denial, once the time (milliseconds since 1970) is up."""
+    """Return a denial, once the deadline (milliseconds since 1970) has passed."""
     if deadline is None:
         await asyncio.Event().wait()
     await asyncio.sleep(max(0, (deadline or 0) - now_ms()) / 1000)
@@ -271,7 +271,7 @@ def _question(member: str, plan: str, file: str, rules: tuple[str, ...], tool_us
 
 
 def _granted_mode(answer: PermissionAnswer) -> Mode | None:
-    """The mode that was granted with the yes; None: the one of before."""
+    """Return the mode that was granted with the approval; None is the mode from before."""
     for update in answer.updates if answer.allowed else ():
         if update.kind == "setMode":
             with suppress(UsageError):

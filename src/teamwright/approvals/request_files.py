@@ -1,7 +1,7 @@
-"""Where the requests of a session lie while it runs: in its team's directory, before there is one in its own.
+"""The request files of a running session, in its team's directory, or in its own before it has a team.
 
-Opens, answers and retires the files, and hears when another process answered. Knows the team and its boxes; does not
-know what is asked, nor who may answer.
+Opens, answers and retires the files, and reads the answers of other processes. Depends on the team and its request
+stores.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ CUT_OFF = "the process that asked ended before anybody answered"
 
 @dataclass(slots=True)
 class RequestFiles:
-    """The request files of the session in this directory. `look` is called when an answer may have come.
+    """The request files of the session in this directory. `look` is called when an answer may have arrived.
 
-    `watch` calls back when a directory changes, for answers that nobody rings for.
+    `watch` calls back when a directory changes, for answers without a doorbell.
     """
 
     directory: Path
@@ -46,7 +46,7 @@ class RequestFiles:
 
     @property
     def lead_process(self) -> LeadProcess:
-        """This life of the session: what it opens is bound to it."""
+        """The incarnation of this process, to which its requests are bound."""
         if self._life is None:
             self._life = LeadProcess.from_lease(self.session, self.directory / LEASE)
         return self._life
@@ -60,7 +60,7 @@ class RequestFiles:
         target: str,
         timeout_s: float | None,
     ) -> RequestStore:
-        """Write the request. Returns the box it lies in. Raises StorageError."""
+        """Write the request. Return the store that contains it. Raises StorageError."""
         team = self.team if self.team is not None and self.team.exists else None
         box = team.requests if team is not None else self._own_box
         if team is None:
@@ -73,9 +73,9 @@ class RequestFiles:
         return box
 
     def answer(self, box: RequestStore, id: str, answer: RequestAnswer, call: str = "") -> bool:
-        """Whether this answer is the first. Where the file is gone, or cannot be written, memory alone counts.
+        """Record an answer and return True when it is the first. Without a writable file, only memory counts.
 
-        `call` names the call of a lead that answers.
+        `call` names the tool call of a lead that answers.
         """
         try:
             return box.answer(id, answer_body(answer, answer.by) | ({"call": call} if call else {}))
@@ -83,14 +83,14 @@ class RequestFiles:
             return True
 
     def answer_in(self, box: RequestStore, id: str) -> RequestAnswer | None:
-        """The answer that somebody else wrote; None while there is none."""
+        """Return the answer that another process wrote; None without one."""
         with suppress(TeamwrightError):
             body = box.get_answer(id)
             return None if body is None else parse_answer(body)
         return None
 
     def closed_request(self, id: str) -> tuple[OpenRequest, RequestAnswer, str] | None:
-        """A request that is over, its answer and the call that gave it; None when no such request ever was."""
+        """Return a closed request, its answer and the tool call that gave it; None for an unknown id."""
         for box in self._boxes():
             with suppress(TeamwrightError):
                 found = box.get_answered(id)
@@ -100,20 +100,20 @@ class RequestFiles:
         return None
 
     def retire(self, box: RequestStore, id: str) -> None:
-        """The request is over, and no longer looked at."""
+        """Retire the closed request, so that it is not read again."""
         with suppress(TeamwrightError):
             box.retire(id)
 
     def late_answers(self) -> Iterator[dict[str, Any]]:
-        """Late notes of other processes, each once: answers after the first, and what commands of agents tried."""
+        """Yield the late notes of other processes, each once: late answers, and attempts of agents' commands."""
         for box in self._boxes():
             with suppress(TeamwrightError):
                 yield from box.take_late_answers()
 
     def close_abandoned(self) -> Iterator[tuple[OpenRequest, RequestAnswer]]:
-        """Close what an earlier life left: nobody waits for an answer any more. Yields it, each with what became of it.
+        """Close the requests of earlier incarnations, which no process waits for. Yield each with its answer.
 
-        One that was answered just before the kill keeps its answer.
+        A request that was answered just before the kill keeps its answer.
         """
         for box in self._boxes():
             with suppress(TeamwrightError):
@@ -132,7 +132,7 @@ class RequestFiles:
             yield parsed[0], counts
 
     def close(self) -> None:
-        """Hear nothing any more."""
+        """Stop listening for answers."""
         while self._hung:
             self._hung.pop()()
 
@@ -146,7 +146,7 @@ class RequestFiles:
             yield self.team.requests
 
     def _open_doorbell(self) -> None:
-        """Hang up the session's own bell; a team has one already."""
+        """Open the session's own doorbell; a team has one already."""
         if self._hung or self.look is None:
             return
         box = self._own_box.directory

@@ -1,7 +1,7 @@
-"""Who answers: requests that any surface and any process may answer, or a policy that answers for nobody.
+"""The queue of pending requests, which any user interface, any process or a policy may answer.
 
-Every ask becomes a file and an event; the first answer counts, a deadline denies with its reason. Fills the port of
-`permissions`; knows no screen, and leaves to others where the files lie and how a lead is asked.
+Each request is a file and an event. The first answer counts, and the deadline denies with a reason. Implements the port
+of `permissions`. Leaves the places of files and the mail to the lead to others.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from teamwright.teams.team import SessionTeam
 from teamwright.tools.team.lead_answers import LeadPermissionAnswer
 
 OnRequest: TypeAlias = Callable[[RequestOpened], Awaitable[object] | None]
-"""A program's own answerer: called with each request; answers through its methods.
+"""An approver of an embedding program: called with each request; answers through the request's methods.
 
-A plain function returns what `allow`, `deny` or `answer` gave it, and must not block; None leaves the request open
-for somebody else, until its deadline.
+A plain function returns the result of `allow`, `deny` or `answer`, and must not block. None leaves the request open for
+other approvers, until its deadline.
 """
 
 NO_APPROVER = "no user is present to ask"
 
 _PREFIX = {"permission": "perm"}
-"""How ids begin; those of other kinds begin with the kind."""
+"""The beginnings of request ids; other kinds of requests have ids that begin with the kind."""
 
 
 @dataclass(slots=True)
 class _PendingRequest:
-    """One open request: its question, the box with its file (None: the disk refused), and the answer to come."""
+    """One open request: its question, the store of its file (None: the disk refused), and the answer to come."""
 
     id: str
     question: Question
@@ -51,16 +51,17 @@ class _PendingRequest:
 
 
 AGAIN = "If it is still needed, make the call again."
-"""What an agent does with a yes that came too late."""
+"""The advice to an agent whose request was allowed too late."""
 
 
 @dataclass(slots=True)
 class RequestQueue:
-    """The one queue of a run. `attended` says whether anybody could answer; without, asking is denying.
+    """The queue of one run. `attended` returns True when an approver is present; without one a question is denied.
 
-    `timeout_s` is the deadline of a request, in seconds; None waits for ever (a person at a terminal). `answerer` is
-    who answers here: `terminal` or `program`. `waits`: a request is open until its deadline though nobody is here,
-    for another process may answer it. `answerers` are tried in order before anybody is asked.
+    `timeout_s` is the deadline of a request, in seconds; None waits without limit, for a person at a terminal.
+    `answerer` names the approver here: `terminal` or `program`. `waits`: a request stays open until its deadline
+    although no approver is here, because another process may answer it. `answerers` are tried in order before any
+    approver.
     """
 
     emit: Emit
@@ -74,9 +75,9 @@ class RequestQueue:
     lead: LeadApprover | None = None
     strangers: ExternalRequests | None = None
     settings: Path | None = None
-    """The user's settings file, whose rules are answers too."""
+    """The user's settings file, whose rules also answer requests."""
     _left: str = ""
-    """Why nobody answers any more."""
+    """The reason why requests are not answered any more; empty while they are."""
     _open: dict[str, _PendingRequest] = field(default_factory=dict[str, _PendingRequest])
     _calls: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
@@ -84,7 +85,7 @@ class RequestQueue:
         self.files.look = self.check_answers
 
     def set_team(self, team: SessionTeam, *, always: bool) -> None:
-        """The team whose requests these are, once there is one. `always`: its lead answers for every member."""
+        """Set the team whose requests are in the queue. `always`: its lead answers for every member."""
         self.files.team = team
         self.lead = LeadApprover(team, always)
         team.external.on_permission_request = self.strangers = ExternalRequests(self, team)
@@ -94,7 +95,7 @@ class RequestQueue:
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def ask(self, question: Question) -> PermissionAnswer:
-        """See permissions.verdict.Asker."""
+        """Implement `permissions.verdict.Approver.ask`."""
         if self._left:
             return PermissionAnswer(False, "policy", self._left)
         if (found := await first_answer(self.answerers, question, self.emit)) is not None:
@@ -163,14 +164,14 @@ class RequestQueue:
             )
 
     async def _without_errors(self, telling: Awaitable[None]) -> None:
-        """Tell somebody; that it cannot be told is no reason to leave the request without its answer."""
+        """Notify an agent without raising: the request is answered although the notification failed."""
         try:
             await telling
         except TeamwrightError as problem:
             self.emit(Notice(member=LEAD, text=f"the lead could not be told: {problem.what}", level="warning"))
 
     async def _call(self, on_request: OnRequest, event: RequestOpened) -> None:
-        """The program's answerer; a mistake in it is an answer too, so that nobody waits for ever."""
+        """Call the program's approver. An exception in it denies the request, so that the agent can continue."""
         try:
             made = on_request(event)
             if made is not None:
@@ -183,7 +184,7 @@ class RequestQueue:
     # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def answer(self, request_id: str, answer: RequestAnswer) -> bool:
-        """Answer an open request; False when it is gone or was answered."""
+        """Answer an open request. Return False when it is closed or was answered."""
         return self._record_answer(request_id, answer)
 
     def _record_answer(self, request_id: str, answer: RequestAnswer, call: str = "") -> bool:
@@ -201,7 +202,7 @@ class RequestQueue:
         return True
 
     async def answer_as_lead(self, answer: LeadPermissionAnswer) -> str:
-        """See tools.team.answering.Permits."""
+        """Implement `tools.team.lead_answers.PermissionAnswers.answer_as_lead`."""
         waiting, id = self._open.get(answer.request_id), answer.request_id
         verdict = "allow" if answer.approve else "deny"
         reply = RequestAnswer(verdict=verdict, text=answer.reason, input=answer.input, by="lead")
@@ -224,7 +225,7 @@ class RequestQueue:
         raise unknown_request_error(id, [one.id for one in self._open.values() if not one.answered.done()])
 
     def check_answers(self) -> None:
-        """Another process may have answered: take its answer, and tell of those that came too late."""
+        """Take answers that other processes gave, and report those that came too late."""
         for waiting in list(self._open.values()):
             self._check_answer(waiting)
         for body in self.files.late_answers():
@@ -234,13 +235,13 @@ class RequestQueue:
                 self._note_late(str(body.get("id") or ""), parse_answer(body))
 
     def close_abandoned(self) -> None:
-        """Close what an earlier life of the session left open, and say so."""
+        """Close the requests that an earlier incarnation of the session left open, and emit events for them."""
         for one, left in self.files.close_abandoned():
             closed = RequestClosed(member=one.asker, request=one.id, verdict=left.verdict, by=left.by, reason=left.text)
             self.emit(closed)
 
     def close(self, reason: str) -> None:
-        """Deny what is open and what is asked from now on: whoever could answer is leaving. Answerers are let go."""
+        """Deny open and later requests, because the approvers are leaving, and release the approvers."""
         self._left = reason
         self.check_answers()
         for waiting in self._open.values():
@@ -259,7 +260,7 @@ class RequestQueue:
             waiting.answered.set_result(found)
 
     def _settle(self, waiting: _PendingRequest, answer: RequestAnswer) -> RequestAnswer:
-        """This answer of the runtime, or the one of whoever was first."""
+        """Record this answer of the runtime and return it, or return an earlier answer."""
         if waiting.answered.done() and not waiting.answered.cancelled():
             return waiting.answered.result()
         if waiting.box is None or self.files.answer(waiting.box, waiting.id, answer):
@@ -274,7 +275,7 @@ class RequestQueue:
         self.emit(RequestClosed(member=who, request=waiting.id, verdict=reply.verdict, by=reply.by, reason=reply.text))
 
     def _grant(self, waiting: _PendingRequest, reply: RequestAnswer) -> tuple[PermissionUpdate, ...]:
-        """What was granted along with a yes; what is not understood is told and left out, the yes counts."""
+        """Return the updates granted with an approval. Invalid updates are reported and left out."""
         if not reply.updates or reply.verdict != "allow":
             return ()
         from teamwright.permissions.updates import from_wire
@@ -300,7 +301,7 @@ class RequestQueue:
 
 
 def _encode_suggestions(question: Question) -> tuple[Mapping[str, Any], ...]:
-    """The suggestions as they are on the wire."""
+    """Return the suggestions in wire format."""
     if not question.suggestions:
         return ()
     from teamwright.permissions.updates import to_wire

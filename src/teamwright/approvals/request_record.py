@@ -1,6 +1,6 @@
-"""What a request for a person says, as its file has it; and what its answer says.
+"""Records of requests and answers as they are in their files.
 
-Below it: the words of requests and answers. Refuses to know where the files lie and who reads them.
+Depends on the texts of requests and answers. Leaves places and readers of the files to others.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from teamwright.protocol.values import dataclass
 from teamwright.requests.stop_request import LeadProcess
 
 KINDS = frozenset({"permission", "question", "plan"})
-"""Kinds of requests that a person may answer; shutdown and stop requests are answered by the runtime."""
+"""Kinds of requests that a person may answer; the runtime answers shutdown and stop requests."""
 
 ELSEWHERE = "another terminal"
-"""Who answered, when another process of the user did."""
+"""The approver's name when another process of the user answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """Somebody waits for an answer. `owner` is the member that is held up, `asker` who asks as people read it.
+    """A pending request. `owner` is the member that waits, `asker` is the asking agent as shown to people.
 
-    `what` is the whole command, diff or question; `always` says what "always" would store, and where; `suggestions` are
-    what may be granted along with a yes, as on the wire. Times in seconds since 1970; `deadline` 0: it waits for ever.
-    `lives`: the process that asks is there; of one that is not, `resume` is the command that goes on with its session.
+    `what` is the whole command, diff or question; `always` says what an answer "always" would store, and where;
+    `suggestions` are the updates that may be granted with an approval, in wire format. Times in seconds since 1970; a
+    `deadline` of 0 means no limit. `lives`: the asking process runs; else `resume` is the command that resumes its
+    session.
     """
 
     id: str
@@ -59,12 +60,12 @@ class OpenRequest:
 
     @property
     def shown_owner(self) -> str:
-        """The member that is held up, as people read its name."""
+        """The name of the waiting member, as shown to people."""
         return LEAD_ALIAS if self.owner == LEAD else self.owner
 
 
 def parse_request(body: Mapping[str, Any]) -> tuple[OpenRequest, LeadProcess] | None:
-    """The request in a file, and the life of the process that asked; None for another kind, and for what is damaged."""
+    """Return the request in a file and the incarnation of its process; None for other kinds and damaged files."""
     if body.get("kind") not in KINDS:
         return None
     try:
@@ -99,7 +100,7 @@ def parse_request(body: Mapping[str, Any]) -> tuple[OpenRequest, LeadProcess] | 
 def request_body(
     question: Question, suggestions: Sequence[Mapping[str, Any]], life: LeadProcess, incarnation: int | None
 ) -> dict[str, Any]:
-    """What a question's file says, but for its id, its target and its times."""
+    """Return the content of a question's file, without its id, target and times."""
     return {
         "kind": question.kind,
         "requester": question.owner or question.member,
@@ -119,7 +120,7 @@ def request_body(
 
 
 def answer_body(answer: RequestAnswer, by: str) -> dict[str, Any]:
-    """The answer as its file has it."""
+    """Return the content of an answer's file."""
     return {
         "verdict": "allow" if answer.verdict == "allow" else "deny",
         "by": by,
@@ -132,7 +133,7 @@ def answer_body(answer: RequestAnswer, by: str) -> dict[str, Any]:
 
 
 def parse_answer(body: Mapping[str, Any]) -> RequestAnswer:
-    """The answer in a file. Whatever is not an allow is a denial; a damaged one denies."""
+    """Parse the answer in a file. Each verdict other than allow is a denial, also in a damaged file."""
     given = body.get("input")
     return RequestAnswer(
         verdict="allow" if body.get("verdict") == "allow" else "deny",

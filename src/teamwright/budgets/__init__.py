@@ -1,1 +1,1 @@
-"""Budgets: caps that hold before a model call is made, and the usage of each agent, task and model."""
+"""Budgets: caps that are checked before each model call, and the usage of each agent, task and model."""

@@ -1,8 +1,8 @@
-"""The purse of a session: what was spent and by whom, and room that is set aside before a call is made.
+"""The budget tracker of a session: usage by agent, and reservations that are made before each model call.
 
-A call holds what it may use in every scope that it falls under, all at once; one that finds no room waits while
-others hold some, and is refused when nobody does. So calls that run side by side cannot pass a cap together, and
-none waits for itself. Knows scopes and the books; knows no model and no team.
+A call reserves what it may use in all of its scopes at once. A call that finds no room waits while other calls hold
+reservations, and is refused otherwise. So parallel calls cannot pass a cap together, and no call waits for its own
+reservation. Depends on scopes and usage totals.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(slots=True)
 class Reservation:
-    """What one call holds. Settled once, with its usage, or with None when there was none."""
+    """The reservation of one call, which is settled once: with its usage, or with None when it used nothing."""
 
     purse: BudgetTracker
     parts: tuple[tuple[Scope, ReservedAmount], ...] = ()
 
     def settle(self, usage: Usage | None) -> None:
-        """Give back what was held, book what was used, and let others look for room again."""
+        """Release the reservation, record the usage, and wake calls that wait for room."""
         parts, self.parts = self.parts, ()
         for scope, held in parts:
             scope.release(held)
@@ -50,13 +50,14 @@ class Reservation:
 
 
 class BudgetTracker:
-    """What a session has spent, and what it may. `context` is the context of each agent after its last call, in tokens.
+    """The usage of a session and its caps. `context` is the context of each agent after its last call, in tokens.
 
-    `each` caps every agent but the lead; `earlier` are the books of the session before this process, asked once.
+    `each` caps every agent but the lead; `earlier` returns the totals of the session before this process, and is called
+    once.
     """
 
     estimates = False
-    """Whether each call is estimated, though no cap is known here."""
+    """True when each call is estimated although this process has no cap."""
 
     def __init__(
         self, budget: Budget = NO_CAPS, *, each: Budget = NO_CAPS, earlier: Callable[[], UsageTotals] = UsageTotals
@@ -65,7 +66,7 @@ class BudgetTracker:
         self.run = Scope("", budget, final=True, minutes=lambda: (monotonic() - started) / 60)
         self.each = each
         self.assumed: tuple[str, ...] = ()
-        """Default caps of the run."""
+        """Names of caps of the run that are defaults."""
         self.books = UsageTotals()
         self.context: dict[str, int] = {}
         self.on_raised: Callable[[str], None] = _no_waiter
@@ -84,27 +85,27 @@ class BudgetTracker:
 
     @property
     def stated_budget(self) -> Budget:
-        """The caps of the whole run that were set: for a cap on money all prices must be known."""
+        """The caps of the run that a user set. A cap on money that a user set needs known prices."""
         return replace(self.budget, **dict.fromkeys(self.assumed))
 
     @property
     def spent_cap(self) -> str:
-        """Which cap of the run refused a call; empty while none did."""
+        """The cap of the run that refused a call; empty while none did."""
         return self.run.hit
 
     def out_of_time(self) -> None:
-        """The run's time is over: no call is made any more."""
+        """Refuse all further calls, because the run's time is used up."""
         self.run.hit = "time"
         self.released()
 
     @property
     def total(self) -> Usage:
-        """What all agents used in this process."""
+        """The usage of all agents in this process."""
         return self.books.total
 
     @property
     def by_member(self) -> dict[str, Usage]:
-        """What each agent used in this process, sub-agents under their ids."""
+        """The usage of each agent in this process, with sub-agents under their ids."""
         return {name: account.usage for name, account in self.books.agents.items()}
 
     @property
@@ -120,20 +121,20 @@ class BudgetTracker:
         return used
 
     def task_of(self, agent: str) -> str:
-        """The task that the agent works on: of those it has in progress the one it took last; empty: none."""
+        """Return the agent's latest task among those it has in progress; empty without one."""
         return next(reversed(self._at_work.get(agent.lower(), ())), "")
 
     # ── scopes ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def agent_scope(self, agent: str, budget: Budget, minutes: Callable[[], float], *, goes_on: bool) -> Scope:
-        """The scope of an agent's life; one that goes on after a resume has used what its life used before."""
+        """Return the scope of an agent's incarnation. With `goes_on` the incarnation's earlier usage counts."""
         scope = self._agents[agent.lower()] = Scope(agent, budget, minutes=minutes)
         if goes_on and budget and (account := self._before().agents.get(agent)) is not None:
             scope.add(account.life_usage, account.life_calls)
         return scope
 
     def subagent_scope(self, id: str, budget: Budget, minutes: Callable[[], float]) -> Scope:
-        """The scope of a sub-agent: what its life used before counts, in this process and in earlier ones."""
+        """Return the scope of a sub-agent. Its earlier usage counts, from this process and from earlier ones."""
         scope = Scope(f"sub-agent {id}", budget, minutes=minutes)
         for books in (self._before(), self.books) if budget else ():
             if (account := books.agents.get(id)) is not None:
@@ -141,18 +142,19 @@ class BudgetTracker:
         return scope
 
     def task_scope(self, task: str) -> Scope | None:
-        """The scope of a task that has caps."""
+        """Return the scope of a task that has caps, else None."""
         return self._tasks.get(task)
 
     def cap_of(self, agent: str) -> Budget:
-        """The caps of an agent of this process."""
+        """Return the caps of an agent of this process."""
         scope = self._agents.get(agent.lower())
         return NO_CAPS if scope is None else scope.budget
 
     def set_budget(self, agent: str, budget: Budget) -> Budget:
-        """Give an agent other caps, where it names any; it may go on. Returns what holds now.
+        """Change the caps of an agent that `budget` contains, so that the agent may continue. Return the resulting
+        caps.
 
-        Raises UsageError for an agent that there is not.
+        Raises UsageError for an unknown agent.
         """
         scope = self._agents.get(agent.lower())
         if scope is None:
@@ -165,7 +167,7 @@ class BudgetTracker:
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def reserve(self, scopes: Sequence[Scope], call: Estimate) -> Reservation | BudgetRefusal:
-        """Room for a call in all of these scopes, once there is some; or why there will be none."""
+        """Wait for room in all of these scopes and reserve it, or return the refusal."""
         while True:
             closed = next((refusal for scope in scopes if (refusal := scope.closed()) is not None), None)
             short = [(scope, limit) for scope in scopes if (limit := scope.short_of(call))]
@@ -178,7 +180,7 @@ class BudgetTracker:
             await self._moved.wait()
 
     async def admit(self, scopes: Sequence[Scope], calls: int) -> int:
-        """How many of so many tool calls all of these scopes let through; they count from now on."""
+        """Return how many of `calls` tool calls all of these scopes allow, and count those."""
         caps = [scope.budget.calls - scope.calls for scope in scopes if scope.budget.calls is not None]
         admitted = max(0, min([calls, *caps]))
         for scope in scopes:
@@ -186,20 +188,22 @@ class BudgetTracker:
         return admitted
 
     def _refused(self, scope: Scope, limit: str) -> BudgetRefusal:
-        """Nobody holds anything there that could be given back. Once the run refused a call it refuses all."""
+        """Refuse a call for which no other call can release room. A refusal by the run's scope is final for all
+        calls.
+        """
         if scope.final:
             self.released()
         return scope.refuse(limit)
 
     def released(self) -> None:
-        """Something is free again, or closed for good: whoever waits looks again."""
+        """Wake waiting calls, because room was released or a scope was closed."""
         self._moved.set()
         self._moved.clear()
 
     def add_usage(
         self, agent: str, usage: Usage, model: str, *, caller: str = "", task: str = "", failed: bool = False
     ) -> None:
-        """An agent's call used this much; `failed`: its tries that broke did."""
+        """Add an agent's usage. With `failed` it is the usage of failed attempts of the call."""
         made = ModelCallEnded(member=agent, usage=usage, model=model, tools=0, caller=caller, task=task)
         self.books.add_call(replace(made, aside=FAILED_ATTEMPTS) if failed else made)
         if failed:
@@ -209,7 +213,7 @@ class BudgetTracker:
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add_event(self, event: TeamEvent) -> None:
-        """Who works on what, and what a task may cost, as events tell it."""
+        """Update tasks, context sizes and the current team from an event."""
         if isinstance(event, TaskChanged):
             self.take_task(event.task)
         elif isinstance(event, Compacted) and event.state == "done":
@@ -220,12 +224,12 @@ class BudgetTracker:
             self._tasks.clear()
 
     def take_tasks(self, tasks: Iterable[TaskInfo]) -> None:
-        """The list as a resume finds it."""
+        """Take over the task list at a resume."""
         for task in tasks:
             self.take_task(task)
 
     def take_task(self, task: TaskInfo) -> None:
-        """A task as it is now: who has it in progress, and its caps."""
+        """Take over a task's present owner and caps."""
         owner = (task.owner or "").partition("@")[0].lower() if task.status == "in_progress" else ""
         for name, held in self._at_work.items():
             if task.id in held and name != owner:
@@ -255,11 +259,11 @@ class BudgetTracker:
 
 
 def _caps_of(task: TaskInfo) -> Budget:
-    """Its caps; none where another program wrote what is no budget."""
+    """Return the caps of a task; no caps when another program wrote an invalid budget."""
     with suppress(UsageError):
         return Budget.from_json(task.budget) if task.budget else NO_CAPS
     return NO_CAPS
 
 
 def _no_waiter(_agent: str) -> None:
-    """Nobody waits for a larger budget."""
+    """Do nothing, while no agent waits for a larger budget."""

@@ -1,7 +1,7 @@
-"""One agent's meter: what its next call may use, told to the purse before it is made, and booked after.
+"""The meter of one agent: it reserves the estimated usage before a model call and records the real usage after it.
 
-The prompt is as long as the last one was, with what came since; the first one is estimated from its bytes. Fills
-the port of `models`. Knows requests, prices and the purse; knows no team.
+The prompt is estimated as the last prompt plus the messages since; the first prompt from its bytes. Implements the port
+of `models`. Depends on requests, prices and the budget tracker.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from teamwright.protocol.usage import NO_USAGE, Usage
 Clock: TypeAlias = Callable[[], float]
 
 OUTPUT_HELD = 8_192
-"""Tokens of an answer that are held for it at most. Answers may be longer, up to the model's limit, and seldom are:
-holding all of it would make members wait for each other that have room side by side."""
+"""Maximum tokens that are reserved for an answer. Answers may be longer, up to the model's limit, but seldom are:
+reserving the limit would make members wait for each other although there is room for all.
+"""
 
 CACHE_S = 270.0
-"""So long after a call its prompt is expected to be in the service's cache, which keeps it for 5 minutes."""
+"""Seconds after a call in which its prompt is expected in the service's cache, which keeps it for 5 minutes."""
 
 _NOT_ESTIMATED = Estimate(0, 0)
-"""Where nothing is capped."""
+"""The estimate of a call without caps."""
 
 _MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
 _ANSWER = b'{"role":"assistant"'
 
 
 class AgentMeter:
-    """The meter of one agent (the port of `models`). `caller` is the meter of whoever started a sub-agent.
+    """The meter of one agent (the port of `models`). `caller` is the meter of the agent that started a sub-agent.
 
-    `own` is its scope, `bounded` says whether the caps of the task that it works on hold for it.
+    `own` is the agent's scope. `bounded`: the caps of the agent's task apply to it.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class AgentMeter:
     # ── the port ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def reserve(self, request: Request, card: ModelCard) -> BudgetRefusal | None:
-        """See Meter.reserve."""
+        """Implement `Meter.reserve`."""
         self._task = self._task_now()
         self._asked = len(request.items)
         scopes = self._scopes()
@@ -83,7 +84,7 @@ class AgentMeter:
         return None
 
     def settle(self, answer: Reply | Failure | None) -> str:
-        """See Meter.settle. A second settling of the same call changes nothing."""
+        """Implement `Meter.settle`. A second settling of the same call changes nothing."""
         hold, self._hold = self._hold, None
         if hold is None:
             return ""
@@ -112,7 +113,7 @@ class AgentMeter:
         return self._sent[0].wire if self._sent is not None else ""
 
     async def admit(self, calls: int) -> int:
-        """See Meter.admit."""
+        """Implement `Meter.admit`."""
         admitted = await self.purse.admit(self._scopes(), calls)
         account = self.purse.books.account(self.agent)
         account.calls += admitted
@@ -120,7 +121,7 @@ class AgentMeter:
         return admitted
 
     def _counted(self, reply: Reply) -> Usage:
-        """What the caps count: what the service said, and where it said nothing what the call looked like."""
+        """Return the usage that counts for caps: the service's figures, or an estimate from the texts without them."""
         if reply.usage.tokens or self._sent is None:
             return reply.usage
         card, tokens_in = self._sent
@@ -133,7 +134,7 @@ class AgentMeter:
         return self.caller._task_now() if self.caller is not None else self.purse.task_of(self.agent)
 
     def _scopes(self) -> Sequence[Scope]:
-        """All that the next call falls under: its own caps, its callers', its task's, the run's."""
+        """Return the scopes of the next call: the agent's, its callers', its task's and the run's."""
         found = [self.purse.run]
         if self.bounded and (task := self.purse.task_scope(self._task)) is not None:
             found.append(task)
@@ -158,7 +159,9 @@ class AgentMeter:
         return Estimate(known + fresh, out, usd_in, (both.usd or 0.0) - (prompt.usd or 0.0))
 
     def _fresh(self, request: Request) -> int:
-        """Tokens that came since the last call; of the first one, all. Its own answers are in the context already."""
+        """Return the tokens of messages since the last call, all of them before the first. The agent's answers are
+        excluded.
+        """
         items = request.items
         if self._context and len(items) >= self._known:
             return sum(message_tokens(item) for item in items[self._known :] if not item.startswith(_ANSWER))
@@ -166,7 +169,7 @@ class AgentMeter:
         return len(request.prefix.head) // BYTES_PER_TOKEN + sum(map(message_tokens, items))
 
     def _longest(self, prefix: Prefix, card: ModelCard) -> int:
-        """The longest answer that a request with this prefix asks for."""
+        """Return the maximum answer, in tokens, that a request with this prefix asks for."""
         if self._most is None or self._most[0] != prefix.digest:
             found = _MAX_TOKENS.search(prefix.head)
             self._most = prefix.digest, int(found[1]) if found else card.max_output_tokens
@@ -174,7 +177,7 @@ class AgentMeter:
 
 
 class Meters:
-    """Makes the meter of each agent of a session: the lead's, members', sub-agents'."""
+    """The meters of the agents of a session: lead, members and sub-agents."""
 
     def __init__(self, purse: BudgetTracker) -> None:
         self.purse = purse
@@ -183,17 +186,22 @@ class Meters:
         self._below: WeakValueDictionary[str, AgentMeter] = WeakValueDictionary()
 
     def lead(self) -> AgentMeter:
-        """The lead's: the run's caps are its own, and no task holds it up."""
+        """Return the lead's meter. The run's caps apply to the lead, and no task's caps do."""
         return self._lead
 
     def member(self, name: str, budget: Budget, worked_s: Clock, *, goes_on: bool) -> AgentMeter:
-        """A member's, for one life. `worked_s` tells how long it has worked; `goes_on`: the life began before."""
+        """Create a member's meter for one incarnation. `worked_s` returns its working time in seconds.
+
+        With `goes_on` the incarnation began in an earlier process.
+        """
         own = self.purse.agent_scope(name, budget, lambda: worked_s() / 60, goes_on=goes_on)
         made = self._members[name.lower()] = AgentMeter(self.purse, name, own)
         return made
 
     def subagent(self, id: str, caller: str, budget: Budget, worked_s: Clock) -> AgentMeter:
-        """A sub-agent's, for its whole life: what it uses is its caller's too, whether that is a sub-agent or not."""
+        """Create a sub-agent's meter, for all its runs. Its usage also counts for its caller, which may be a
+        sub-agent.
+        """
         own = self.purse.subagent_scope(id, budget, lambda: worked_s() / 60)
         above = self._below.get(caller) or self._members.get(caller.lower(), self._lead)
         made = self._below[id] = AgentMeter(self.purse, id, own, above)

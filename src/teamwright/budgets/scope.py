@@ -1,7 +1,7 @@
-"""A scope: what one cap holds over, with what is spent there and what is set aside for calls that run.
+"""Scopes of budgets: an agent, a task or a run, with its caps, its usage and the reservations of running calls.
 
-An agent, a task, a run. Spent and held together never pass a cap, but for what a call really used beyond what was
-held for it. Knows budgets and usage; does not know who waits.
+Usage and reservations together never pass a cap, except for usage beyond a call's reservation. Depends on budgets and
+usage.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a call will need: its prompt, and what its answer may be; tokens and USD (0.0: free or not known)."""
+    """The expected need of a call: prompt and answer, in tokens and USD (0.0: free or unknown)."""
 
     tokens_in: int
     tokens_out: int
@@ -26,13 +26,13 @@ class Estimate:
 
     @property
     def usd(self) -> float:
-        """All that it may cost."""
+        """The highest cost of the call, in USD."""
         return self.usd_in + self.usd_out
 
 
 @dataclass(frozen=True, slots=True)
 class ReservedAmount:
-    """What is set aside of one scope."""
+    """The amount that a call reserved in one scope."""
 
     tokens: int
     usd: float
@@ -40,9 +40,10 @@ class ReservedAmount:
 
 @dataclass(slots=True)
 class Scope:
-    """One cap's reach. `whose` is `ada`, `task #3`, or empty for the whole run. `minutes` tells the time it has used.
+    """The caps and usage of an agent (`ada`), a task (`task #3`) or the run (empty `whose`). `minutes` returns its
+    time.
 
-    `hit` is the cap that refused a call; where it is `final`, it refuses every call after that one too.
+    `hit` is the cap that refused a call. When the scope is `final`, that cap refuses each later call too.
     """
 
     whose: str
@@ -58,13 +59,13 @@ class Scope:
     hit: str = ""
 
     def add(self, usage: Usage, calls: int = 0) -> None:
-        """So much was used; money that nobody knows counts nothing."""
+        """Add usage; an unknown price counts as 0."""
         self.tokens += usage.tokens
         self.usd += usage.usd or 0.0
         self.calls += calls
 
     def closed(self) -> BudgetRefusal | None:
-        """The cap that is spent already, if one is."""
+        """Return the refusal by a cap that is used up already, else None."""
         caps = self.budget
         if self.final and self.hit:
             return self._refusal(self.hit)
@@ -79,9 +80,9 @@ class Scope:
         return None
 
     def short_of(self, call: Estimate) -> str:
-        """The cap under which this call finds no room now, beside those that run; empty when it finds some.
+        """Return the cap that has no room for this call beside the running ones; empty when there is room.
 
-        The prompt must fit, and a token of the answer: what is left then is held for the rest of it.
+        The prompt and one token of the answer must fit. What is left is then reserved for the rest of the answer.
         """
         caps = self.budget
         if caps.tokens is not None and self.tokens + self.held_tokens + call.tokens_in >= caps.tokens:
@@ -91,7 +92,7 @@ class Scope:
         return ""
 
     def hold(self, call: Estimate) -> ReservedAmount:
-        """Set aside what the call may use, and no more than is left."""
+        """Reserve what the call may use, and no more than is left."""
         caps, tokens, usd = self.budget, call.tokens_in + call.tokens_out, call.usd
         if caps.tokens is not None:
             tokens = min(tokens, caps.tokens - self.tokens - self.held_tokens)
@@ -103,13 +104,13 @@ class Scope:
         return ReservedAmount(tokens, usd)
 
     def release(self, held: ReservedAmount) -> None:
-        """The call is over."""
+        """Release a call's reservation."""
         self.held_tokens -= held.tokens
         self.holders -= 1
         self.held_usd = self.held_usd - held.usd if self.holders else 0.0
 
     def refuse(self, limit: str) -> BudgetRefusal:
-        """Note that this cap refused a call."""
+        """Note that this cap refused a call, and return the refusal."""
         self.hit = limit
         return self._refusal(limit)
 

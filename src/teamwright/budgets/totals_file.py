@@ -1,7 +1,7 @@
-"""The sums of an event log, kept beside it: who asks for the cost again reads only what came since.
+"""Saved usage totals beside an event log: a later cost query reads only the events since.
 
-Depends on the ledger and the log's form. The log has the truth: the file may be removed at any time, and one that does
-not fit the log is not used.
+Depends on usage totals and the format of the log. The log is authoritative: the file may be deleted at any time, and a
+file that does not match the log is not used.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _PLAIN = ("rounds", "calls", "caller", "life", "life_calls")
 
 @dataclass(slots=True)
 class SavedTotals:
-    """The books after event number `n`, and the subjects of the tasks that were heard of."""
+    """The usage totals up to event number `n`, and the subjects of known tasks."""
 
     n: int = 0
     books: UsageTotals = field(default_factory=UsageTotals)
     subjects: dict[TaskKey, str] = field(default_factory=dict[TaskKey, str])
 
     def note(self, event: TeamEvent) -> None:
-        """Take an event in."""
+        """Add an event."""
         if isinstance(event, TaskChanged):
             self.subjects[self.books.list, event.task.id] = event.task.subject
         self.books.add_event(event)
 
     def as_json(self) -> dict[str, Any]:
-        """The sums as the file has them."""
+        """Return the totals in the format of the file."""
         books = self.books
         return {
             "v": VERSION,
@@ -77,20 +77,20 @@ class SavedTotals:
 
 
 def load_totals(log: Path) -> SavedTotals:
-    """The sums of the whole log. Reads the file beside it and what the log has since, and writes the file again."""
+    """Return the totals of the whole log. Reads the saved file and newer events, and saves the file again."""
     path, last = log.with_name(NAME), last_number(log)
     sums = _read(path)
     if sums.n > last:
-        sums = SavedTotals()  # of another log
+        sums = SavedTotals()  # the file belongs to another log
     if sums.n == last:
         return sums
     for event in usage_events(log, last, after=sums.n):
         sums.note(event)
     sums.n = last
-    with suppress(StorageError, OSError):  # a home that cannot be written to: the next look reads as much again
+    with suppress(StorageError, OSError):  # without write access the next query reads the same events again
         changed = os.stat(log)
         write_atomic(path, encode(sums.as_json()))
-        os.utime(path, ns=(changed.st_atime_ns, changed.st_mtime_ns))  # a look is no use of the session
+        os.utime(path, ns=(changed.st_atime_ns, changed.st_mtime_ns))  # a query does not count as use of the session
     return sums
 
 

@@ -1,6 +1,6 @@
-"""What a log tells of spending: the lines that matter are picked out by their kind, the others are not even parsed.
+"""Usage events of a log: relevant lines are selected by their kind before they are parsed.
 
-Knows the log's form; keeps no books.
+Depends on the format of the log.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from teamwright.storage.jsonl import read_backward, read_lines
 
 _KINDS = (b'"round_ended"', b'"team_changed"', b'"member_changed"', b'"task_changed"')
 _HEAD = 60
-"""Bytes of a line in which its kind stands."""
+"""Length of a line's beginning, in bytes, that contains its kind."""
 
 
 def usage_events(path: Path, last: int | None = None, after: int = 0) -> Iterator[TeamEvent]:
-    """Rounds, and what says whose they were, oldest first; behind event number `after`, up to `last`."""
+    """Yield model calls, and the events that attribute them, oldest first, after event number `after` and up to
+    `last`.
+    """
     for line in read_lines(path, find_event_end(path, after)):
         number = parse_number(line)
         if last is not None and number > last:
@@ -34,7 +36,9 @@ def usage_events(path: Path, last: int | None = None, after: int = 0) -> Iterato
 
 
 def usage_events_since(path: Path, since: float) -> tuple[str, list[TeamEvent]]:
-    """The same from a time on, read from the end of the log; and the directory of the team that was led before it."""
+    """Return the usage events since a time, read from the end of the log, and the directory of the team led before
+    it.
+    """
     events: list[TeamEvent] = []
     for line in read_backward(path):
         if (at := parse_snapshot_time(line)) is not None and at < since:

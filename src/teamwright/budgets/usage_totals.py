@@ -1,7 +1,7 @@
-"""Who used what: by agent, task and model, each adding up to the total. One fold for a run and for a log.
+"""Usage totals by agent, task and model, each adding up to the total, for a run and for a log.
 
-A sub-agent is booked under its own id, with its caller named beside it: it counts once. Knows events and usage;
-knows no caps, no prices and no files.
+A sub-agent has an account under its own id that names its caller, so its usage counts once. Depends on events and
+usage.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.protocol.values import dataclass
 
 TaskKey: TypeAlias = tuple[str, str]
-"""A task for good: the directory of the team whose list it is on (empty: the session's own), and its number."""
+"""A unique key of a task: the directory of its team (empty: the session's own list), and its number."""
 
 
 @dataclass(slots=True)
 class Account:
-    """What one agent used: all of it, and since its present life began. `caller` is set for a sub-agent.
+    """The usage of one agent: in total, and of its present incarnation. `caller` is set for a sub-agent.
 
-    `failed` is the part of it that tries had used which broke.
+    `failed` is the part of failed attempts.
     """
 
     usage: Usage = NO_USAGE
@@ -37,9 +37,10 @@ class Account:
 
 @dataclass(slots=True)
 class UsageTotals:
-    """The books of a session, or of a part of it. `list` is where tasks are looked for now, `untasked` the rest.
+    """The usage totals of a session, or of a part of it. `list` is the current task list, `untasked` usage without a
+    task.
 
-    `failed` is the part of the total that tries had used which broke.
+    `failed` is the part of failed attempts.
     """
 
     total: Usage = NO_USAGE
@@ -52,14 +53,14 @@ class UsageTotals:
 
     @classmethod
     def from_events(cls, events: Iterable[TeamEvent]) -> UsageTotals:
-        """The books of these events."""
+        """Return the totals of these events."""
         made = cls()
         for event in events:
             made.add_event(event)
         return made
 
     def add_event(self, event: TeamEvent) -> None:
-        """Take an event in; what costs nothing and moves nothing is passed over."""
+        """Add an event. Events without usage or change of team, owner or task are ignored."""
         match event:
             case ModelCallEnded():
                 self.add_call(event)
@@ -71,13 +72,13 @@ class UsageTotals:
                 pass
 
     def account(self, agent: str, caller: str = "") -> Account:
-        """The account of an agent; a new one when it has none."""
+        """Return the account of an agent, which is created when missing."""
         if agent not in self.agents:
             self.agents[agent] = Account(caller=caller)
         return self.agents[agent]
 
     def add_call(self, spent: ModelCallEnded) -> None:
-        """One model call and the tool calls it asked for."""
+        """Add one model call and the tool calls of its answer."""
         usage, account = spent.usage, self.account(spent.member, spent.caller)
         account.usage += usage
         account.life_usage += usage

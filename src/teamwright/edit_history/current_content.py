@@ -1,6 +1,6 @@
-"""What a file has now, as far as it must be known: the name of its content, or why nobody can say.
+"""The current content of a file: its hash, or the reason why the content is unknown.
 
-Knows the file system; knows no journal.
+Depends on the file system.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from teamwright.tools.files.replace_file import MAX_BYTES, open_regular, read_al
 
 @dataclass(frozen=True, slots=True)
 class CurrentContent:
-    """`digest` names the content, None: there is no such file. With `why` the content is not known, and that is why."""
+    """The hash of a file's content in `digest` (None: the file does not exist), or in `why` the reason it is
+    unknown.
+    """
 
     digest: str | None = None
     why: str = ""
 
 
 def current_content(path: str) -> CurrentContent:
-    """What the file has now. Nothing is raised; a file of more than 64 MB is not read."""
+    """Return the current content of the file. Raises nothing; a file of more than 64 MB is not read."""
     if os.path.realpath(path) != path:
         return CurrentContent(why="the way to it is a link now")
     try:
@@ -42,6 +44,6 @@ def current_content(path: str) -> CurrentContent:
 
 
 def display_path(path: str, cwd: str) -> str:
-    """The path as people read it: from the session's directory where it lies in there."""
+    """Return the path as shown to people: relative to the session's directory where the file is inside it."""
     inside = bool(cwd) and Path(path).is_relative_to(cwd)
     return os.path.relpath(path, cwd) if inside else path

@@ -1,7 +1,7 @@
-"""The journal of a session's edits, read and added to: prompts, changes of files, undos.
+"""The journal of a session's edits: prompts, changes of files and undos.
 
-Knows the format (docs/formats/edit-history.md) and which changes are still in effect. Reads no file but the journal.
-Other modules show changes and take them back.
+Depends on the format (docs/formats/edit-history.md), and decides which changes are still in effect. Reads only the
+journal.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from teamwright.storage.jsonl import read_lines
 from teamwright.tools.files.edit_journal import JOURNAL, append_line
 
 USER = "user"
-"""Who changes a file when an undo does."""
+"""The author of a file change that an undo makes."""
 
 WORDS = 80
-"""Characters of a prompt that its line has."""
+"""Maximum characters of a prompt in its line."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptEntry:
-    """Words of a person to the lead. `number` counts from 1; 0 is what was before the first, or before there were lines
-    of prompts. `text` is how they began."""
+    """A prompt of a person to the lead. `number` counts from 1; 0 is the time before the first recorded prompt.
+    `text` is the beginning of the prompt.
+    """
 
     number: int = 0
     id: str = ""
@@ -40,9 +41,9 @@ class PromptEntry:
 
 @dataclass(frozen=True, slots=True)
 class ChangeEntry:
-    """A change of one file. `before` and `after` name contents by hash; None: there was none, there is none.
+    """A change of one file. `before` and `after` are hashes of contents; None: the file did not exist.
 
-    `made` is the topmost directory that was made for a new file. `undo` is the id of the undo that did it.
+    `made` is the topmost directory that was created for a new file. `undo` is the id of the undo that made the change.
     """
 
     at: str
@@ -56,15 +57,15 @@ class ChangeEntry:
     undo: str = ""
 
     def is_by(self, members: Sequence[str]) -> bool:
-        """Whether one of these made it; none named: anybody did."""
+        """Return True when one of these agents made the change; without names always."""
         return not members or self.member in members
 
 
 @dataclass(slots=True)
 class UndoEntry:
-    """An undo: of whose edits (`by`; empty: everybody's) of which prompt; `ended` says that all of it was done.
+    """An undo: of whose edits (`by`; empty: all agents') of which prompt; `ended` says that it was completed.
 
-    `paths` are those it was to take back, `left` those that it was told to leave.
+    `paths` are the files to restore, `left` the files that the user asked to leave.
     """
 
     id: str
@@ -78,26 +79,26 @@ class UndoEntry:
 
 @dataclass(slots=True)
 class EditJournal:
-    """Everything that a journal says, in its order. `damaged` counts lines that cannot be read."""
+    """All entries of a journal, in their order. `damaged` counts lines that cannot be read."""
 
     prompts: list[PromptEntry] = field(default_factory=lambda: [PromptEntry()])
     changes: dict[str, list[ChangeEntry]] = field(default_factory=dict[str, "list[ChangeEntry]"])
     undos: dict[str, UndoEntry] = field(default_factory=dict[str, UndoEntry])
     cut_off: UndoEntry | None = None
-    """The undo that a kill ended, as long as no prompt came after it."""
+    """The undo that a kill interrupted, as long as no prompt came after it."""
     damaged: int = 0
 
     @property
     def members(self) -> list[str]:
-        """Who changed something, in the order of their first change; undos are nobody's."""
+        """The agents that changed files, in the order of their first change; undos are not counted."""
         found = sorted((c for group in self.changes.values() for c in group if not c.undo), key=lambda c: c.at)
         return list(dict.fromkeys(change.member for change in found))
 
     def in_effect(self, path: str, now: Callable[[], str | None]) -> list[ChangeEntry]:
-        """The edits of a file that were neither taken back nor prevented, the oldest first.
+        """Return the edits of a file that were neither undone nor prevented, oldest first.
 
-        A line without effect is known by what follows: the next one begins with what that one began with. `now` names
-        the file's content, and is only asked behind an undo that did not come to its end.
+        A line had no effect when the next line begins with the same content. `now` returns the file's content hash, and
+        is only called after an undo that was interrupted.
         """
         stack: list[ChangeEntry] = []
         lines = self.changes.get(path, [])
@@ -116,7 +117,7 @@ class EditJournal:
         return stack
 
     def left_out(self, change: ChangeEntry) -> bool:
-        """Whether an undo of its prompt was told to leave this file as it is."""
+        """Return True when an undo of the change's prompt was asked to leave this file."""
         return any(_of(change, undo) and change.path in undo.left for undo in self.undos.values())
 
 
@@ -125,7 +126,7 @@ def _of(change: ChangeEntry, undo: UndoEntry) -> bool:
 
 
 def read_journal(history: Path) -> EditJournal:
-    """The journal as it is now; none is an empty one. Raises StorageError when the disk will not give it."""
+    """Return the current journal, empty without a file. Raises StorageError when the disk refuses."""
     made = EditJournal()
     try:
         for line in read_lines(history / JOURNAL):
@@ -179,23 +180,23 @@ def _undo_begun(edits: EditJournal, said: Mapping[str, Any]) -> None:
 
 
 def record_prompt(history: Path, id: str, text: str) -> None:
-    """Edits belong to this prompt from now on. Raises StorageError."""
+    """Record a prompt, to which the following edits belong. Raises StorageError."""
     _append(history, {"at": iso_time(), "prompt": id, "text": " ".join(text[: 4 * WORDS].split())[:WORDS]})
 
 
 def record_undo(history: Path, undo: UndoEntry, of: str) -> None:
-    """An undo begins; `of` is the id of the prompt. Raises StorageError."""
+    """Record the beginning of an undo; `of` is the id of the prompt. Raises StorageError."""
     _append(history, {"at": undo.at, "undo": undo.id, "of": of, "by": undo.by, "paths": undo.paths, "left": undo.left})
 
 
 def record_undone_file(history: Path, undo: str, path: str, before: str | None, after: str | None) -> None:
-    """This file is about to have `after` again. Raises StorageError."""
+    """Record that this file is about to be restored to `after`. Raises StorageError."""
     line = {"at": iso_time(), "member": USER, "path": path, "before": before, "after": after, "call": "", "undo": undo}
     _append(history, line)
 
 
 def record_undo_done(history: Path, undo: str) -> None:
-    """All of an undo was done. Raises StorageError."""
+    """Record that an undo was completed. Raises StorageError."""
     _append(history, {"at": iso_time(), "undone": undo})
 
 
@@ -209,7 +210,7 @@ def _append(history: Path, line: Mapping[str, object]) -> None:
 
 
 def count_by_member(changes: Sequence[ChangeEntry]) -> dict[str, int]:
-    """How many of these changes each member made, in the order of their first."""
+    """Return the number of these changes by member, in the order of first changes."""
     counts: dict[str, int] = {}
     for change in changes:
         counts[change.member] = counts.get(change.member, 0) + 1
@@ -217,5 +218,5 @@ def count_by_member(changes: Sequence[ChangeEntry]) -> dict[str, int]:
 
 
 def display_name(name: str) -> str:
-    """An agent's name as people read it."""
+    """Return an agent's name as shown to people."""
     return LEAD_ALIAS if name == LEAD else name

@@ -1,7 +1,7 @@
-"""What a session changed in files: a unified diff for each, and who did it; one member's share, or one single edit.
+"""File changes of a session: a unified diff and the authors of each file, for all agents, one member or one edit.
 
-Made of kept contents alone, from the first known one to the last; what the file has now is told beside it. Work is
-bounded: large contents are counted, not compared. Knows the journal; does not know how a diff is shown.
+Compares only saved contents, from the first known one to the last; a difference to the file's current content is noted
+separately. Large contents are counted, not compared. Depends on the journal.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from teamwright.tools.files.edit_journal import load_content
 from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
 
 COMPARED_MOST = 4 * 1024 * 1024
-"""Bytes of the largest content that is compared line by line."""
+"""Maximum bytes of a content that is compared line by line."""
 
 _REPLACED = re.compile(r"^@@ (\d+) lines replaced by (\d+) from", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class EditShare:
-    """How many edits of a file, or of all, are an agent's. `of` is the member that a sub-agent works for."""
+    """The number of an agent's edits of a file, or of all files. `of` is the member that a sub-agent works for."""
 
     name: str
     edits: int
@@ -35,11 +35,11 @@ class EditShare:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file. `state` is created, changed or removed; `path` is as people read it, `file` whole.
+    """The changes of one file. `state` is created, changed or removed; `path` is for people, `file` is absolute.
 
-    `diff` is empty where there is none to show, and `note` says why then. `added` and `removed` count lines, None:
-    not known. `since` says in what the file differs now from the last edit that is known; `between` that something else
-    changed it between two edits.
+    `diff` is empty when it cannot be shown, and `note` has the reason. `added` and `removed` count lines, None:
+    unknown. `since` describes the difference between the last known edit and the file's current content; `between` says
+    that something else changed the file between two edits.
     """
 
     path: str
@@ -57,7 +57,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class _ContentChange:
-    """From one content to another, in one go."""
+    """A change from one content to another, over one or more edits."""
 
     before: str | None
     after: str | None
@@ -66,9 +66,9 @@ class _ContentChange:
 def file_changes(
     edits: EditJournal, history: Path, cwd: str, by: Sequence[str] = (), owners: dict[str, str] | None = None
 ) -> Iterator[FileChange]:
-    """The files that are not what they were, in the order of their first change: all of it, or these agents' share.
+    """Yield the files that differ from their first content, in the order of first changes: of all agents, or of these.
 
-    `owners` has the member that a sub-agent works for. Each file's contents are read when it is its turn.
+    `owners` maps a sub-agent to the member that it works for. Contents are read file by file.
     """
     for path, lines in edits.changes.items():
         now = current_content(path)
@@ -88,7 +88,7 @@ def file_changes(
 
 
 def newest_edit_of_call(edits: EditJournal, history: Path, cwd: str, call: str) -> FileChange | None:
-    """The newest edit that was made by this call (`c7`); None when no edit was."""
+    """Return the newest edit that this tool call (`c7`) made; None without one."""
     found = [change for lines in edits.changes.values() for change in lines if change.call == call]
     if not found:
         return None
@@ -99,12 +99,12 @@ def newest_edit_of_call(edits: EditJournal, history: Path, cwd: str, call: str) 
 
 
 def count_reverted(edits: EditJournal) -> int:
-    """How many of the changed files are as they were before the session, as far as is known."""
+    """Return how many of the changed files have their first content again, as far as is known."""
     return sum(lines[0].before == lines[-1].after for lines in edits.changes.values())
 
 
 def _runs(edits: EditJournal, path: str, own: Sequence[ChangeEntry]) -> list[_ContentChange]:
-    """Edits that follow each other without anything of others between them, as one span each."""
+    """Return consecutive edits, without changes of others between them, as one content change each."""
     spans: list[_ContentChange] = []
     for change in own:
         if spans and spans[-1].after == change.before:
@@ -115,7 +115,7 @@ def _runs(edits: EditJournal, path: str, own: Sequence[ChangeEntry]) -> list[_Co
 
 
 def _between(lines: Sequence[ChangeEntry]) -> bool:
-    """Whether a change begins with what no line before it left: something else was there."""
+    """Return True when a change begins with a content that no earlier line left, so something else changed the file."""
     known = {lines[0].before, lines[0].after}
     for change in lines[1:]:
         if change.before not in known:

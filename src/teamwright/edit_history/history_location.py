@@ -1,6 +1,6 @@
-"""Whose edits, of which session: a directory on disk with its history, and names of agents in it.
+"""Locations of edit histories: the files of a session on disk, and the names of its agents.
 
-Knows where sessions lie and who started which sub-agent. Refuses to know what is done with the edits.
+Depends on the places of sessions and the records of sub-agents.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from teamwright.views.log import event_name, find_log
 
 @dataclass(frozen=True, slots=True)
 class HistoryLocation:
-    """A session's files. `cwd` is where it works, as far as that is known; `team` may be empty.
+    """The files of a session. `cwd` is its working directory, as far as known; `team` may be empty.
 
-    `rooms` are the directories of members' own processes: a member that was adopted keeps that in its first session.
-    `beyond` are the members that another program runs: what they edit is noted nowhere here.
+    `rooms` are the directories of member processes: an adopted member keeps the one of its first session. `beyond` are
+    the external members, whose edits are not recorded.
     """
 
     directory: Path
@@ -42,17 +42,17 @@ class HistoryLocation:
 
     @property
     def history(self) -> Path:
-        """The contents and the journal of edits."""
+        """The directory with the contents and the journal of edits."""
         return self.directory / "history"
 
     @property
     def transcript(self) -> Path:
-        """The lead's conversation."""
+        """The lead's transcript."""
         return self.directory.with_name(f"{self.directory.name}.jsonl")
 
 
 def find_history(home: Home, cwd: Path, name: str | None) -> HistoryLocation:
-    """The session of a team (also of a deleted one), of that id, or the newest of this directory.
+    """Find the session of a team (also a deleted one), the session with that id, or the newest of this directory.
 
     Raises TeamwrightError (`unknown-team`, `unknown-session`).
     """
@@ -65,14 +65,14 @@ def find_history(home: Home, cwd: Path, name: str | None) -> HistoryLocation:
 
 
 def history_of_session(session: Session) -> HistoryLocation:
-    """That of a session that runs here."""
+    """Return the location of a session in this process."""
     maker = session.maker
     made = HistoryLocation(maker.home.session(maker.cwd, session.id), session.id, str(maker.cwd), session.team.name)
     return _with_rooms(maker.home, made)
 
 
 def _with_rooms(home: Home, place: HistoryLocation) -> HistoryLocation:
-    """The place with the rooms in its directory and those of members of the team that it leads, and its strangers."""
+    """Return the location with the directories of its member processes and with its external members."""
     rooms = dict.fromkeys(sorted((place.directory / "members").glob("*/")))
     led = [team for team in all_teams(home) if team.file is not None and team.session == place.session]
     lives = [
@@ -87,7 +87,7 @@ def _with_rooms(home: Home, place: HistoryLocation) -> HistoryLocation:
 
 
 def subagent_owners(place: HistoryLocation) -> dict[str, str]:
-    """For each sub-agent the member that it works for, the lead or a teammate."""
+    """Return for each sub-agent the member that it works for, the lead or a teammate."""
     direct = {
         run.id: run.owner
         for directory in (place.directory, *place.rooms)
@@ -107,9 +107,10 @@ def _root(direct: Mapping[str, str], id: str) -> str:
 def agents_of_member(
     place: HistoryLocation, edits: EditJournal, member: str | None, owners: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Whose edits a member's are: its own and its sub-agents'. None named: empty, which means everybody's.
+    """Return the agents whose edits count as a member's: itself and its sub-agents. Without a member: empty, all
+    agents.
 
-    Raises UnknownMember naming who changed something; UsageError for a member whose edits nobody noted.
+    Raises UnknownMember with the names of agents that changed files; UsageError for a member without recorded edits.
     """
     if not member:
         return ()
@@ -142,12 +143,14 @@ def agents_of_member(
 def make_undo_request(
     place: HistoryLocation, edits: EditJournal, member: str | None, left: tuple[str, ...], owners: Mapping[str, str]
 ) -> UndoRequest:
-    """An undo as people say it. Files to leave are named from the session's directory. Raises UnknownMember."""
+    """Return the undo request for these arguments. `left` is relative to the session's directory. Raises
+    UnknownMember.
+    """
     paths = tuple(os.path.realpath(os.path.join(place.cwd, os.path.expanduser(path))) for path in left)
     by = agents_of_member(place, edits, member, owners)
     return UndoRequest(by, paths, display_name(event_name(member)) if member else "")
 
 
 def running_members(place: HistoryLocation) -> list[str]:
-    """The members whose own processes live, by name."""
+    """Return the members whose own processes are running, by name."""
     return [room.name for room in place.rooms if lease_held(room / LEASE)]

@@ -1,7 +1,6 @@
-"""What people ask of the way back, for all faces: what changed, and to take a prompt's edits back.
+"""Queries of the edit history for all user interfaces: the changes of a session, and undo of a prompt's edits.
 
-In a session that runs here, or in one that nobody drives. Knows who is at work and how the lead is told; the edits
-themselves are known below.
+The session runs in this process, or in no process. Depends on the agents' activity and the notices to the lead.
 """
 
 from __future__ import annotations
@@ -32,13 +31,14 @@ from teamwright.storage.jsonl import Journal
 from teamwright.storage.lease import Lease
 
 BY_UNDO = "the user's undo"
-"""Who changed a file last, as an agent is told that has an old reading of it."""
+"""The author that an agent with an outdated reading of the file is shown after an undo."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionChanges:
-    """What a session changed. `again` counts files that are as they were before; `cut_off` is when an undo began that
-    did not come to its end; `damaged` counts lines of the journal that cannot be read."""
+    """The changes of a session. `again` counts files that have their first content again; `cut_off` is the time of
+    an interrupted undo; `damaged` counts lines of the journal that cannot be read.
+    """
 
     place: HistoryLocation
     member: str
@@ -49,9 +49,9 @@ class SessionChanges:
 
 
 def session_changes(place: HistoryLocation, member: str | None = None) -> SessionChanges:
-    """What changed since the session began: all of it, or a member's share with that of its sub-agents.
+    """Return the changes since the session began: of all agents, or of a member and its sub-agents.
 
-    The files come one by one. Raises UnknownMember, StorageError.
+    The files are an iterator. Raises UnknownMember, StorageError.
     """
     edits, owners = read_journal(place.history), subagent_owners(place)
     by = agents_of_member(place, edits, member, owners)
@@ -61,7 +61,7 @@ def session_changes(place: HistoryLocation, member: str | None = None) -> Sessio
 
 
 def edit_of_call(place: HistoryLocation, call: str) -> FileChange:
-    """What one call changed, `c7` or `7`. Raises UsageError when no edit was made by it."""
+    """Return the edit of one tool call, `c7` or `7`. Raises UsageError when it made none."""
     wanted = f"c{call.strip().lower().removeprefix('c')}"
     edits = read_journal(place.history)
     found = newest_edit_of_call(edits, place.history, place.cwd, wanted)
@@ -75,10 +75,10 @@ def edit_of_call(place: HistoryLocation, call: str) -> FileChange:
 async def undo_in_session(
     session: Session, member: str | None, left: tuple[str, ...], *, force: bool, agreed: UndoPlan | None = None
 ) -> UndoResult:
-    """Take back the last prompt's edits in a session that runs here; the lead is told with its next turn.
+    """Undo the last prompt's edits in a session of this process; the lead is notified with its next turn.
 
-    `agreed` is what the person said yes to. Raises TeamwrightError (`undo-refused`) when there is nothing to take back
-    or something else than was agreed to, and while somebody works unless `force`; UnknownMember, UsageError,
+    `agreed` is the plan that the person confirmed. Raises TeamwrightError (`undo-refused`) when there is nothing to
+    undo or the plan differs from `agreed`, and while an agent works unless `force`; UnknownMember, UsageError,
     StorageError.
     """
     place = history_of_session(session)
@@ -91,7 +91,7 @@ async def undo_in_session(
 
 
 def undo_here_ahead(session: Session, member: str | None, left: tuple[str, ...], *, force: bool) -> UndoPlan:
-    """Return the plan of an undo in this session; nothing is changed. Raises as `undo_in_session`."""
+    """Return the plan of an undo in this session, without changes. Raises as `undo_in_session`."""
     plan = _planned(history_of_session(session), member, left)
     if not force and (busy := _at_work(session)):
         raise TeamwrightError(
@@ -104,18 +104,18 @@ def undo_here_ahead(session: Session, member: str | None, left: tuple[str, ...],
 
 
 def preview_undo(place: HistoryLocation, member: str | None, left: tuple[str, ...]) -> UndoPlan:
-    """What an undo would do now; nothing is changed. Raises as `undo_on_disk`, but for who is at work."""
+    """Return the plan of an undo on disk, without changes. Raises as `undo_on_disk`, except for running agents."""
     return _planned(place, member, left)
 
 
 async def undo_on_disk(
     place: HistoryLocation, member: str | None, left: tuple[str, ...], *, force: bool, agreed: UndoPlan | None = None
 ) -> UndoResult:
-    """Take back the last prompt's edits of a session that nobody drives; its lead reads of it when it is resumed.
+    """Undo the last prompt's edits of a session without a process; the lead is notified at its next resume.
 
-    `agreed` is what somebody said yes to. Raises CannotStart (`session-busy`) while a process drives it, and
-    TeamwrightError (`undo-refused`) for files that must not be touched, for members whose own processes live (unless
-    `force`), and when there is something else to take back than was agreed to.
+    `agreed` is the plan that the person confirmed. Raises CannotStart (`session-busy`) while a process runs the
+    session, and TeamwrightError (`undo-refused`) for files that must not be touched, for running member processes
+    (unless `force`), and when the plan differs from `agreed`.
     """
     lease = _lease(place)
     try:
@@ -147,7 +147,7 @@ def _require_agreed(plan: UndoPlan, agreed: UndoPlan | None) -> None:
 
 
 def _at_work(session: Session) -> list[str]:
-    """Who is in a turn, or on the way to one."""
+    """Return the agents that are in a turn or about to begin one."""
     agents = [run.name or run.id for run in session.agents.running_runs()]
     return [*([LEAD_ALIAS] if session.lead.busy else []), *(mate.name for mate in session.team.busy_members()), *agents]
 
@@ -167,7 +167,7 @@ def _lease(place: HistoryLocation) -> Lease:
 
 
 def _leave_notice(place: HistoryLocation, id: str, text: str) -> None:
-    """Leave the words in the lead's conversation: they go along with its next ones. Raises StorageError."""
+    """Append the notice to the lead's transcript, for its next model call. Raises StorageError."""
     header = read_header(place.transcript) if place.transcript.exists() else None
     if header is None:
         return

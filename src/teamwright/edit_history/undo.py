@@ -1,7 +1,6 @@
-"""An undo: all of a prompt's files or none, each through the lock that edits go through, noted before and after.
+"""Undo: all files of a prompt or none, each changed under the lock of edits and recorded before and after.
 
-A kill leaves each file old or new, and the undo can be completed. Knows the journal and files; does not know who is
-at work, and who is to be told.
+A kill leaves each file old or new, and the undo can be completed. Depends on the journal and files.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ from teamwright.tools.files.edit_journal import digest, load_content
 from teamwright.tools.files.replace_file import lock_file, read_all, write_file
 
 COMMANDS_STAY = "files that shell commands (Bash) changed are not covered"
-"""What an undo does not cover, in the words of all faces."""
+"""The limit of an undo, in the same words in all user interfaces."""
 
 Did: TypeAlias = Literal["restored", "removed", "already", "kept"]
-"""What became of a file: it has its former content, it is gone, it was so already, it was left as it is."""
+"""The result of an undo for a file: its former content, removed, had it already, left as it is."""
 
 CHANGED: frozenset[Did] = frozenset({"restored", "removed"})
-"""What became of files that are now another than before the undo."""
+"""Results that mean a changed file."""
 
 _NAMED = 7
-"""Files that an error names; the rest is counted."""
+"""Maximum number of files that an error names; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndoneFile:
-    """One file of an undo: its path as people read it, what became of it, whose edits were taken back.
+    """One file of an undo: its path as shown to people, the result, and whose edits were undone.
 
-    `why` is the reason when it was left without a request to leave it.
+    `why` is the reason when the file was left although the user did not ask for it.
     """
 
     path: str
@@ -59,9 +58,9 @@ class UndoneFile:
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """What an undo did. `prompt` is how the words began whose edits it took back, `at` when they were said.
+    """The result of an undo. `prompt` is the beginning of the prompt whose edits it undid, `at` the time of the prompt.
 
-    `completed`: a kill had ended it before. `id` names it in the journal.
+    `completed`: the undo completed one that a kill had interrupted. `id` is its id in the journal.
     """
 
     id: str
@@ -72,15 +71,15 @@ class UndoResult:
 
     @property
     def changed(self) -> tuple[UndoneFile, ...]:
-        """The files that are not what they were before the undo."""
+        """The files that the undo changed."""
         return tuple(file for file in self.files if file.did in CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
 class UndoRequest:
-    """What is to be undone: of which agents (none named: of all), and which files to leave, by absolute path.
+    """The request for an undo: of which agents (empty: all), and which files to leave, by absolute path.
 
-    `who` says whose edits these are, for people; empty: everybody's.
+    `who` names the agents for people; empty: all.
     """
 
     by: tuple[str, ...] = ()
@@ -91,8 +90,8 @@ class UndoRequest:
 def require_plan(edits: EditJournal, history: Path, cwd: str, wish: UndoRequest) -> UndoPlan:
     """Return the plan; files that must not be touched are left, with the reason in `refused`.
 
-    Raises TeamwrightError (`undo-refused`) when no file is left to take back, UsageError for a file to leave that is
-    none of them, StorageError.
+    Raises TeamwrightError (`undo-refused`) when no file is left to undo, UsageError for a file to leave that the plan
+    does not contain, StorageError.
     """
     plan = plan_undo(edits, history, wish.by, wish.left)
     if plan is None:
@@ -109,10 +108,10 @@ def require_plan(edits: EditJournal, history: Path, cwd: str, wish: UndoRequest)
 
 
 async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[str, str], None]) -> UndoResult:
-    """Do it. `tell` is given the id and the words for the lead, before the undo counts as done.
+    """Carry out the plan. `tell` receives the id and the notice for the lead, before the undo is recorded as completed.
 
-    Raises StorageError, and TeamwrightError (`undo-refused`) when a file could not be changed after all: what is done
-    then stays done, and the same undo completes the rest.
+    Raises StorageError, and TeamwrightError (`undo-refused`) when a file could not be changed: earlier changes then
+    remain, and the same undo completes the rest.
     """
     undo = plan.undo
     if undo is None:
@@ -141,7 +140,7 @@ async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[st
 
 
 def notice_text(undone: UndoResult) -> str:
-    """What the lead is told of an undo, on one line."""
+    """Return the notice of an undo to the lead, on one line."""
     names = [file.path for file in undone.changed]
     shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     prompt = f' of the prompt "{undone.prompt}"' if undone.prompt else ""
@@ -151,7 +150,7 @@ def notice_text(undone: UndoResult) -> str:
 
 
 async def _take_back(history: Path, undo: str, step: UndoStep) -> str:
-    """Change one file, locked; why it could not be, or nothing."""
+    """Restore one file under its lock. Return the reason of a failure, or an empty text."""
     path = Path(step.path)
     content = None if step.after is None else load_content(history, step.after)
     if content is None and step.after is not None:
@@ -182,7 +181,7 @@ def _replace(history: Path, undo: str, step: UndoStep, content: bytes | None, fd
 
 
 def _remove_empty(directory: Path, top: Path) -> None:
-    """Remove the directories that an edit made, as far as nothing else is in them."""
+    """Remove the directories that an edit created, where they are empty."""
     with contextlib.suppress(OSError):
         while directory.is_relative_to(top):
             os.rmdir(directory)
@@ -190,7 +189,7 @@ def _remove_empty(directory: Path, top: Path) -> None:
 
 
 def _earlier(plan: UndoPlan, undo: UndoEntry, cwd: str) -> list[UndoneFile]:
-    """Files that this undo had taken back before it was cut off."""
+    """Return the files that this undo had restored before it was interrupted."""
     if plan.undo is None:
         return []
     now = {step.path for step in plan.steps} | set(plan.left)

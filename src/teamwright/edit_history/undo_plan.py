@@ -1,7 +1,7 @@
-"""What an undo would do: the newest prompt whose edits are still there, and for each of its files what is to come back.
+"""Plans of undos: the newest prompt whose edits are still in effect, and the content to restore in each file.
 
-Decides and changes nothing. A file is refused, by name and with the reason, where anything but the edits that are to
-be taken back would be lost.
+Changes nothing. A file is refused, with its name and the reason, when the undo would lose other changes than the edits
+to be undone.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ WITHOUT_CONTENT = "what it had before is missing or damaged in the session's his
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
-    """One file: it has `before` now and is to have `after` (None: it is removed, it was made by an edit).
+    """One file: it has `before` now and gets `after` (None: an edit created the file, and it is removed).
 
-    `made` is the topmost directory that came with it. `already`: nothing is to be done.
+    `made` is the topmost directory created with it. `already`: the file needs no change.
     """
 
     path: str
@@ -64,9 +64,9 @@ class UndoPlan:
 
 
 def plan_undo(edits: EditJournal, history: Path, by: Sequence[str] = (), left: Collection[str] = ()) -> UndoPlan | None:
-    """What to take back of these members' edits (none named: of everybody's), without the files to leave.
+    """Return the plan for these members' edits (empty: all agents'), without the files to leave.
 
-    An undo that a kill ended is completed first. None: there is nothing to take back.
+    An undo that a kill interrupted is completed first. Returns None when there is nothing to undo.
     """
     if (cut_off := edits.cut_off) is not None:
         number, by, wanted = cut_off.prompt, cut_off.by, set(cut_off.paths)
@@ -92,7 +92,7 @@ def plan_undo(edits: EditJournal, history: Path, by: Sequence[str] = (), left: C
 
 
 def _newest(edits: EditJournal, by: Sequence[str]) -> int | None:
-    """The number of the newest prompt of which something can be taken back."""
+    """Return the number of the newest prompt with edits that can be undone."""
     found = [
         change.prompt
         for path in edits.changes
@@ -105,7 +105,7 @@ def _newest(edits: EditJournal, by: Sequence[str]) -> int | None:
 def _file(
     edits: EditJournal, history: Path, path: str, number: int, by: Sequence[str]
 ) -> UndoStep | RefusedFile | None:
-    """What becomes of one file; None when nothing of that prompt is in it."""
+    """Return the step for one file; None when the file has no edit of that prompt."""
     stack = edits.in_effect(path, lambda: current_content(path).digest)
     mine = [place for place, change in enumerate(stack) if change.prompt == number and change.is_by(by)]
     if not mine:

@@ -200,7 +200,7 @@ async def test_what_a_dead_team_left_open_is_replaced_only_when_that_is_said(tmp
 @pytest.mark.promise("J1", "F22")
 async def test_leaving_waits_goodbye_s_for_who_is_at_work_and_ends_it(tmp_path):
     model = Stuck("ok", "ada")
-    extra = settings(tmp_path, goodbye_s=0.05)
+    extra = settings(tmp_path, shutdown_timeout_s=0.05)
     async with asyncio.timeout(WAIT_S):
         async with a_team(tmp_path, model, settings_file=extra) as team:
             ada = await team.spawn("ada", "Work for ever.")
@@ -241,7 +241,7 @@ async def test_a_member_whose_turn_ends_in_time_is_not_cut(tmp_path):
 @pytest.mark.promise("J1", "P3")
 async def test_an_error_in_the_block_ends_everybody_too_and_is_raised_as_it_was(tmp_path):
     model = Stuck("ok", "ada")
-    extra = settings(tmp_path, goodbye_s=0.05)
+    extra = settings(tmp_path, shutdown_timeout_s=0.05)
     mine = ZeroDivisionError("mine")
     with pytest.raises(ZeroDivisionError) as caught:
         async with a_team(tmp_path, model, settings_file=extra) as team:
@@ -256,7 +256,7 @@ async def test_an_error_in_the_block_ends_everybody_too_and_is_raised_as_it_was(
 @pytest.mark.parametrize("times", [1, 2, 3, 6])
 async def test_cancelling_the_block_ends_everybody_however_often_it_is_cancelled(tmp_path, times):
     model = Stuck("ok", "team-lead", "ada")
-    extra = settings(tmp_path, goodbye_s=0.1)
+    extra = settings(tmp_path, shutdown_timeout_s=0.1)
 
     async def program() -> None:
         async with a_team(tmp_path, model, settings_file=extra) as team:
@@ -287,7 +287,7 @@ async def test_a_second_cancellation_cuts_the_goodbye_short_and_nothing_else(tmp
             await asyncio.Event().wait()
 
     task = asyncio.create_task(program())
-    async with asyncio.timeout(WAIT_S):  # goodbye_s is 10 s here
+    async with asyncio.timeout(WAIT_S):  # shutdown_timeout_s is 10 s here
         await model.asked.wait()
         task.cancel()
         for _ in range(50):  # it says goodbye by then
@@ -313,7 +313,7 @@ async def test_closing_is_seen_to_its_end_whoever_cancels_meanwhile(tmp_path):
                 await release.wait()
 
     model = Tidy("ok", "ada")
-    extra = settings(tmp_path, goodbye_s=0.01)
+    extra = settings(tmp_path, shutdown_timeout_s=0.01)
 
     async def program() -> None:
         async with a_team(tmp_path, model, settings_file=extra) as team:

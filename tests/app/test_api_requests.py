@@ -292,7 +292,7 @@ async def test_where_the_mode_says_so_nobody_is_asked_even_if_somebody_could_ans
 async def test_leaving_denies_what_is_open_so_that_a_blocked_member_winds_up(tmp_path):
     asked = asyncio.Event()
     model = ScriptedModel({"ada": [TOUCH, "understood"]})
-    async with asyncio.timeout(WAIT_S):  # goodbye_s is 10 s
+    async with asyncio.timeout(WAIT_S):  # shutdown_timeout_s is 10 s
         async with a_team(tmp_path, model, on_request=lambda _request: asked.set()) as team:
             await team.spawn("ada", "Go.")
             await asked.wait()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.config.model_settings import model_settings
-from teamwright.config.settings.setting_keys import KEYS
+from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.settings_files import SettingsOrigin, read_layer
 from teamwright.permissions.verdict import Access, Mode, Verdict
@@ -137,6 +137,34 @@ def test_unknown_keys_are_warnings_that_name_the_nearest(repository):
     assert "limits.member is not a setting; did you mean limits.members?" in warnings
     assert "statusLine is not used yet" in warnings
     assert "$schema" not in warnings
+
+
+def test_an_earlier_name_of_a_setting_is_read_with_one_warning_that_names_the_new_one(repository):
+    repository.user({"goodbye_s": 3, "members": {"grace_s": 7}, "headless_asks": "wait", "stagger_s": None})
+    settings = repository.settings()
+    assert (settings.team.shutdown_timeout_s, settings.places.orphan_timeout_s) == (3, 7)
+    assert (settings.unattended_requests, settings.models["cache_warmup_s"]) == ("wait", None)
+    assert sorted(line.partition(": ")[2] for line in settings.warnings) == [
+        f"{old} is used, and is called {new} now: rename it"
+        for old, new in sorted(RENAMED_KEYS.items())
+        if old != "members.recipes"
+    ]
+    repository.user({"goodbye_s": 3, "shutdown_timeout_s": 5})
+    settings = repository.settings()
+    assert settings.team.shutdown_timeout_s == 5
+    assert [line.partition(": ")[2] for line in settings.warnings] == [
+        "goodbye_s is the old name of shutdown_timeout_s, which is used: remove it"
+    ]
+    repository.user({"members": {"grace_s": 0}})
+    with pytest.raises(CannotStart) as refused:
+        repository.settings()
+    assert (
+        "members.grace_s must be" in refused.value.what and ("at", "line 1, members.grace_s") in refused.value.looked_at
+    )
+
+
+def test_what_the_earlier_names_became_are_settings():
+    assert set(RENAMED_KEYS.values()) <= KEYS.keys() and not RENAMED_KEYS.keys() & KEYS.keys()
 
 
 @pytest.mark.promise("K7")

@@ -37,7 +37,7 @@ def no_owed_rule() -> None:
 
     def loaded(cls, path, prefix):
         made = load(cls, path, prefix)
-        made.owes_round = False
+        made.owes_answer = False
         return made
 
     Conversation.load = classmethod(loaded)
@@ -56,7 +56,7 @@ def no_rename() -> None:
         os.close(draft.fd)
         draft.fd = os.open(draft.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         os.write(draft.fd, content)
-        os.unlink(draft.tmp)
+        os.unlink(draft.temporary_path)
 
     atomic.PendingFile.commit = commit
 

@@ -342,7 +342,7 @@ class Player:
 
     async def stream(self, request):
         talk = Talk(request.items)
-        answer = (lead if request.asker in {"team-lead", "lead"} else member)(talk, self.plan)
+        answer = (lead if request.agent_name in {"team-lead", "lead"} else member)(talk, self.plan)
         await asyncio.sleep(random.uniform(0, 0.004))
         if isinstance(answer, str):
             yield TextPart(answer)

@@ -142,7 +142,7 @@ class Round:
             if os.environ.get(mutations.VARIABLE):
                 program.before = [sys.executable, "-m", "tests.crash.mutations"]
                 program.env["PYTHONPATH"] = str(ROOT)
-            program.settings(members={"backend": self.backend, "grace_s": 20}, **self.errands.prepare())
+            program.settings(members={"backend": self.backend, "orphan_timeout_s": 20}, **self.errands.prepare())
             self.acts = Acts(self.seed, self.ground, program, self._running, self.endings)
             try:
                 while not self.wrong and not is_done(self.ground):

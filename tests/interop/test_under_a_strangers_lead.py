@@ -443,7 +443,7 @@ def test_a_name_that_is_started_again_after_it_left_begins_anew(older, tmp_path,
 @pytest.mark.promise("E8")
 def test_it_ends_when_its_lead_has_ended_and_nobody_took_over_in_time(newer, tmp_path, monkeypatch):
     with ours(newer, tmp_path, monkeypatch, "ready") as bob:
-        bob.settings(members={"grace_s": 0.2})
+        bob.settings(members={"orphan_timeout_s": 0.2})
         lead = bob.lead({"do": "send", "to": "bob", "text": "x"}, until(tmp_path / "never"))
         wait_until(lambda: bob.entry("team-lead"), "the team")
         process = bob.start()
@@ -456,7 +456,7 @@ def test_it_ends_when_its_lead_has_ended_and_nobody_took_over_in_time(newer, tmp
 @pytest.mark.promise("E8")
 def test_it_ends_when_a_lead_without_a_process_to_ask_reads_no_mail(older, tmp_path, monkeypatch):
     with ours(older, tmp_path, monkeypatch, "ready") as bob:
-        bob.settings(members={"grace_s": 0.1})
+        bob.settings(members={"orphan_timeout_s": 0.1})
         end = tmp_path / "end"
         lead = bob.lead(bob.spawn(), {"do": "await", "file": str(end)})
         wait_until(lambda: bob.out.exists() and "bob has ended" in bob.out.read_text())

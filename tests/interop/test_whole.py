@@ -171,7 +171,7 @@ def test_a_mixed_team_does_its_job_through_kills_and_leaves_nothing(tmp_path, te
         {"when": "Review it.", "do": [*review, {"do": "send", "to": "team-lead", "text": "the review is done"}]},
     ]
     started = Started(tmp_path, NEWER, home)
-    settings = started.settings({"zed": {"turns": turns}}, backend="tmux", headless_asks="wait")
+    settings = started.settings({"zed": {"turns": turns}}, backend="tmux", unattended_requests="wait")
     held = Held("too late")
     left = ("Write", {"file_path": "left.txt", "content": "left"})
     parts = {

@@ -55,7 +55,7 @@ async def test_the_first_of_several_equal_prompts_goes_ahead_and_the_others_foll
     async with (
         asyncio.timeout(WAIT_S),
         LoopbackModel(gate) as server,
-        client(server.url, settings=quick(stagger_s=15)) as c,
+        client(server.url, settings=quick(cache_warmup_s=15)) as c,
     ):
         calls = [Listener(c) for _ in range(5)]
         tasks = [asyncio.create_task(call.ask()) for call in calls]
@@ -75,7 +75,7 @@ async def test_another_prompt_and_a_lone_one_wait_for_nobody(client, quick):
     async with (
         asyncio.timeout(WAIT_S),
         LoopbackModel(gate) as server,
-        client(server.url, settings=quick(stagger_s=15)) as c,
+        client(server.url, settings=quick(cache_warmup_s=15)) as c,
     ):
         first = Listener(c)
         task = asyncio.create_task(first.ask())
@@ -89,7 +89,7 @@ async def test_another_prompt_and_a_lone_one_wait_for_nobody(client, quick):
 
 async def test_nobody_waits_longer_than_the_bound(client, quick):
     gate = Gate()
-    settings = quick(stagger_s=0.05)
+    settings = quick(cache_warmup_s=0.05)
     async with asyncio.timeout(WAIT_S), LoopbackModel(gate) as server, client(server.url, settings=settings) as c:
         first, second = Listener(c), Listener(c)
         task = asyncio.create_task(first.ask())
@@ -105,7 +105,7 @@ async def test_when_the_first_is_refused_the_others_do_not_wait_for_it(client, q
     async with (
         asyncio.timeout(WAIT_S),
         LoopbackModel(script) as server,
-        client(server.url, settings=quick(stagger_s=15)) as c,
+        client(server.url, settings=quick(cache_warmup_s=15)) as c,
     ):
         calls = [Listener(c) for _ in range(3)]
         lasts = await asyncio.gather(*(call.ask() for call in calls))
@@ -119,7 +119,7 @@ async def test_it_can_be_switched_off_and_needs_a_cache(client, quick, why):
     async with asyncio.timeout(WAIT_S), LoopbackModel(gate) as server:
         plain = client(server.url).card
         card = plain if off else replace(plain, caching=False)
-        async with client(server.url, card=card, settings=quick(stagger_s=0.0 if off else 15)) as c:
+        async with client(server.url, card=card, settings=quick(cache_warmup_s=0.0 if off else 15)) as c:
             first, second = Listener(c), Listener(c)
             task = asyncio.create_task(first.ask())
             await gate.came.wait()
@@ -137,7 +137,7 @@ async def test_members_of_a_team_are_equal_when_their_tools_are(client, quick):
     async with (
         asyncio.timeout(WAIT_S),
         LoopbackModel(gate) as server,
-        client(server.url, settings=quick(stagger_s=15)) as c,
+        client(server.url, settings=quick(cache_warmup_s=15)) as c,
     ):
         calls = [Listener(c, system=[text_block(f"You are {name}.")], tools=tools) for name in names]
         tasks = [asyncio.create_task(call.ask()) for call in calls]

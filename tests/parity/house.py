@@ -191,7 +191,7 @@ async def house(
     given = options.pop("settings_file", None)
     settings = settings if given is None else json.loads(given.read_text())
     path = root / "given.json"
-    path.write_text(json.dumps({"stagger_s": None} | (settings or {})))
+    path.write_text(json.dumps({"cache_warmup_s": None} | (settings or {})))
     played = Parts(parts)
     async with LoopbackModel(played) as server:
         env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, **options.pop("env", {})}

@@ -253,7 +253,7 @@ class Run:
         program = Program(work, self.top / "home" / ".teamwright", url, env)
         limits = {"spawns": 10_000, "spawns_per_minute": 10_000}
         small = {"anthropic/claude-sonnet-5-5": {"context_tokens": 20_000}}
-        program.settings(models=small, limits=limits, members={"grace_s": 30}, stagger_s=None)
+        program.settings(models=small, limits=limits, members={"orphan_timeout_s": 30}, cache_warmup_s=None)
         return Lead(backend, program)
 
     def _watch(self, most: float) -> None:

@@ -71,7 +71,7 @@ async def test_an_answer_that_was_cut_off_is_applied_and_told_once(tmp_path, app
     if point != "answered":
         model = Holding(ada, "ada")
         short = tmp_path / "short.json"
-        short.write_text('{"goodbye_s": 0.1}')
+        short.write_text('{"shutdown_timeout_s": 0.1}')
         async with resumed(tmp_path, model, settings_file=short):
             await model.thinking.wait()
         if point == "applied":  # the mode had changed, and the message was not written yet

@@ -251,7 +251,7 @@ async def test_whatever_a_model_makes_of_a_request_to_stop_it_ends_unless_it_obj
 @pytest.mark.promise("F28", "D4", "F23")
 async def test_after_a_stop_nothing_of_the_old_life_counts_though_its_model_heeds_no_cancellation(tmp_path, own_home):
     """Ada's model swallows the cancellation and answers with calls; by then another ada lives."""
-    settings(own_home, goodbye_s=1)
+    settings(own_home, shutdown_timeout_s=1)
     late, answered, first = asyncio.Event(), asyncio.Event(), True
 
     class Deaf(ScriptedModel):

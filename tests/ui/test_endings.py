@@ -110,7 +110,7 @@ def run_in(phase: str, tmp_path: Path, repo: Path, *flags: str) -> Generator[Run
     players = Phases(phase, up.path, job.path)
     with LoopbackModel.in_thread(players) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        program.settings(goodbye_s=NEVER)
+        program.settings(shutdown_timeout_s=NEVER)
         process = program.start(*SKIP, "--output-format", "stream-json", *flags)
         try:
             pids = [int(up.wait()), *([int(job.wait())] if phase == "job" else [])]
@@ -231,7 +231,7 @@ def test_a_report_that_came_when_no_turn_was_left_is_told_at_the_resume(tmp_path
 
     with LoopbackModel.in_thread(players) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        program.settings(goodbye_s=NEVER)
+        program.settings(shutdown_timeout_s=NEVER)
         done = program.run(*SKIP, "--max-turns", "2", "--output-format", "json")
         result = json.loads(done.stdout)
         assert (done.returncode, result["team"]["limit"]) == (4, "turns"), done.stderr
@@ -252,7 +252,7 @@ def test_a_member_that_never_comes_to_rest_is_cut_off_by_the_cap(tmp_path, repo)
 
     with LoopbackModel.in_thread(players) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        program.settings(goodbye_s=NEVER)
+        program.settings(shutdown_timeout_s=NEVER)
         done = program.run(*SKIP, "--max-tokens", "60000", "--output-format", "json")
         steps = [who(body) for body in server.bodies].count("ada")
     result = json.loads(done.stdout)
@@ -289,7 +289,7 @@ def test_a_lead_that_fails_while_a_member_works_ends_the_run_which_goes_on_with_
     pids: list[int] = []
     with LoopbackModel.in_thread(players) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        program.settings(goodbye_s=NEVER)
+        program.settings(shutdown_timeout_s=NEVER)
         done = program.run(*SKIP, "--output-format", "json")
         result = json.loads(done.stdout)
         assert (done.returncode, result["team"]["stop"]) == (1, "failed"), done.stderr
@@ -312,7 +312,7 @@ def test_a_member_that_fails_for_good_is_told_once_and_keeps_no_run_from_its_end
 
     with LoopbackModel.in_thread(players) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        program.settings(goodbye_s=NEVER)
+        program.settings(shutdown_timeout_s=NEVER)
         done = program.run(*SKIP, "--output-format", "json")
     result = json.loads(done.stdout)
     assert (done.returncode, result["result"]) == (5, "ada failed, so I say it myself."), done.stderr

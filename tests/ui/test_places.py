@@ -38,11 +38,11 @@ def test_a_backend_that_nothing_has_is_refused_before_anything_starts(program, c
 
 @pytest.mark.promise("E4", "F33")
 def test_a_recipe_with_a_mistake_stops_the_start_with_file_and_key(program):
-    saved(program, {"members": {"recipes": {"mine": {"open": "xterm -e {argv}", "alive": ["a"], "close": ["b"]}}}})
+    saved(program, {"members": {"adapters": {"mine": {"open": "xterm -e {argv}", "alive": ["a"], "close": ["b"]}}}})
     done = program.run("-p", "hi")
     assert done.returncode == 3
     assert "a command is a list of arguments, not a line for a shell" in done.stderr
-    assert "members.recipes.mine.open" in done.stderr
+    assert "members.adapters.mine.open" in done.stderr
     assert str(program.home / "settings.json") in done.stderr
     assert "[bad-settings]" in done.stderr
 
@@ -52,14 +52,14 @@ def test_doctor_explains_the_choice_and_a_repository_has_no_say_in_it(program):
     recipe = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
     theirs = program.cwd / ".teamwright" / "settings.json"
     theirs.parent.mkdir()
-    theirs.write_text(json.dumps({"members": {"backend": "mine", "recipes": {"mine": recipe}}}))
+    theirs.write_text(json.dumps({"members": {"backend": "mine", "adapters": {"mine": recipe}}}))
     for args in ([], ["trust", "--yes"]):
         if args:
             program.run(*args)
         found = members_of(program)
         assert found["backend"]["value"] == "in-process: members.backend is auto, and the lead has no terminal"
         assert "mine" not in found
-    saved(program, {"members": {"backend": "detached", "recipes": {"mine": recipe}}})
+    saved(program, {"members": {"backend": "detached", "adapters": {"mine": recipe}}})
     found = members_of(program)
     assert found["backend"]["value"] == "detached: members.backend is detached, and it was asked for"
     assert found["mine"]["value"] == "can be used (yours)"

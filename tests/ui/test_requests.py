@@ -78,7 +78,7 @@ def waiting(repo: Path, home: Path, play: Callable[[dict], Answer | str], **sett
     """The run, at work. It is ended at the end."""
     with LoopbackModel.in_thread(play) as server:
         program = Program(repo, home, server.url)
-        program.settings(headless_asks="wait", **settings)
+        program.settings(unattended_requests="wait", **settings)
         process = program.start("-p", "go")
         try:
             yield Waiting(program, process)

@@ -77,9 +77,9 @@ class Team:
     another process leads the name, or that an earlier team of that name left open work; `replace=True` archives the
     earlier team first.
 
-    Leaving the block, also by an exception or a cancellation, waits `goodbye_s` for running turns and ends all members.
-    They can be resumed with `Team.resume`. With `keep=False` leaving archives the team, also with open tasks, unless an
-    exception ends the block. See TeamOptions for the keywords.
+    Leaving the block, also by an exception or a cancellation, waits `shutdown_timeout_s` for running turns and ends all
+    members. They can be resumed with `Team.resume`. With `keep=False` leaving archives the team, also with open tasks,
+    unless an exception ends the block. See TeamOptions for the keywords.
     """
 
     def __init__(self, name: str, *, replace: bool = False, keep: bool = True, **options: Unpack[TeamOptions]) -> None:
@@ -201,7 +201,7 @@ class Team:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait `goodbye_s` for running turns, then end all members so that they can be resumed. Errors propagate."""
+        """Wait `shutdown_timeout_s` for running turns, then end all members; they can be resumed. Errors propagate."""
         session = self.session
         try:
             if self._run is not None and not self._run.done:
@@ -395,8 +395,8 @@ class Team:
     async def delete(self, *, force: bool = False) -> None:
         """End all members and archive the team with its requests, mail and tasks.
 
-        Running turns may take up to `goodbye_s` to finish. No member can be started afterwards: leave the block. Raises
-        TeamRefused during a run, and, without `force`, while a task is open; no member was ended then.
+        Running turns may take up to `shutdown_timeout_s` to finish. No member can be started afterwards: leave the
+        block. Raises TeamRefused during a run, and, without `force`, while a task is open; no member was ended then.
         """
         self._require_running()
         if self._run is not None and not self._run.done:

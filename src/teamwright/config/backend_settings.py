@@ -23,7 +23,7 @@ from teamwright.teams.backends.terminal_adapter import (
     shipped_adapters,
 )
 
-BACKEND, RECIPES = "members.backend", "members.recipes"
+BACKEND, ADAPTERS = "members.backend", "members.adapters"
 BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED)
 """Backends that need no recipe."""
 
@@ -33,21 +33,21 @@ def parse_backend_settings(values: Mapping[str, Any], origins: Mapping[str, str]
 
     Raises CannotStart (`bad-settings`) with file and key, UsageError for a flag.
     """
-    recipes = _recipes(values, origins)
-    made = fill_settings(BackendSettings(adapters=recipes), "places", values)
+    adapters = _adapters(values, origins)
+    made = fill_settings(BackendSettings(adapters=adapters), "places", values)
     backend = made.backend
-    if backend not in BACKENDS and backend not in recipes and backend not in shipped_adapters():
-        known = [*BACKENDS, *{**shipped_adapters(), **recipes}]
+    if backend not in BACKENDS and backend not in adapters and backend not in shipped_adapters():
+        known = [*BACKENDS, *{**shipped_adapters(), **adapters}]
         raise _no_such(origins.get(BACKEND, ""), BACKEND, f"{backend!r} is no backend for members", backend, known)
     return made
 
 
-def _recipes(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, TerminalAdapter]:
+def _adapters(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, TerminalAdapter]:
     try:
-        return parse_adapters(values.get(RECIPES, {}))
+        return parse_adapters(values.get(ADAPTERS, {}))
     except InvalidAdapter as problem:
         do = f"; {problem.do}" if problem.do else ""
-        raise bad_settings(Path(origins[RECIPES]), f"{problem.what}{do}", f"{RECIPES}.{problem.key}") from None
+        raise bad_settings(Path(origins[ADAPTERS]), f"{problem.what}{do}", f"{ADAPTERS}.{problem.key}") from None
 
 
 def _no_such(origin: str, key: str, what: str, said: str, known: list[str]) -> TeamwrightError:

@@ -16,7 +16,7 @@ from teamwright.models.model_settings import ModelSettings
 FIELDS: Mapping[str, str] = {**ASSEMBLED, "permissions.defaultMode": "mode", "compat.claude": "compat"}
 """The field of `Settings` that a key decides."""
 
-OF_MODELS = frozenset({"thinking", "retries", "stagger_s", "cache_hour", "stall_s"})
+OF_MODELS = frozenset({"thinking", "retries", "cache_warmup_s", "cache_hour", "stall_s"})
 """Keys that decide a field of the models' settings, of the same name."""
 
 

@@ -29,7 +29,7 @@ from teamwright.storage.paths import Home
 Target: TypeAlias = Literal["user", "project", "local"]
 
 _PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
-_PARTS = frozenset({"env", "hooks", "mcpServers", "providers", "prices", "members.recipes", "members.commands"})
+_PARTS = frozenset({"env", "hooks", "mcpServers", "providers", "prices", "members.adapters", "members.commands"})
 """Keys that hold an object, whose parts can be named behind a dot."""
 
 _ABSENT: Any = object()

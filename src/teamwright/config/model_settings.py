@@ -32,7 +32,7 @@ def model_settings(settings: Settings) -> ModelSettings:
         max_output_tokens=given.get("max_output_tokens"),
         context_tokens=given.get("context_tokens"),
         retries=given.get("retries", fallback.retries),
-        stagger_s=given.get("stagger_s", fallback.stagger_s) or 0.0,
+        cache_warmup_s=given.get("cache_warmup_s", fallback.cache_warmup_s) or 0.0,
         cache_hour=given.get("cache_hour", fallback.cache_hour),
         stall_s=given.get("stall_s", fallback.stall_s),
         custom={name: _provider(settings, name, value) for name, value in _objects(settings, "providers")},

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from teamwright.config.defaults import default_of
 from teamwright.config.settings.merge import settings_places
-from teamwright.config.settings.setting_keys import KEYS
+from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS
 from teamwright.config.settings.setting_parts import WHOLE, SettingPart
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.settings_files import SettingsOrigin
@@ -108,6 +108,9 @@ def require_key(key: str) -> None:
     """Raises UsageError naming the nearest for a setting that there is not."""
     if key in KEYS:
         return
+    if key in RENAMED_KEYS:
+        do = [f"write {RENAMED_KEYS[key]}"]
+        raise UsageError("usage", f"{key} is called {RENAMED_KEYS[key]} now", do=do, note="nothing was changed")
     below = [name for name in KEYS if name.startswith(f"{key}.")]
     near = nearest(key, KEYS)
     do = [f"did you mean {near}?"] if near else ["teamwright config list --all shows every key"]

@@ -91,7 +91,7 @@ class MessagesApi:
         self._client: AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answered = False
-        self._cache_warmup = CacheWarmup(settings.stagger_s if card.caching else 0.0)
+        self._cache_warmup = CacheWarmup(settings.cache_warmup_s if card.caching else 0.0)
         self._prompt_check = None if endpoint.provider in PROVIDERS_THAT_REFUSE else PromptCheck()
         self._served = served or ServedModel(endpoint)
         self._format = api_format or MessagesFormat(endpoint, caching=card.caching)

@@ -135,7 +135,7 @@ class ModelSettings:
     limit_most_s: float = 3600.0
     """How long a limit may last, by the service's word, for an agent to try again automatically after it. A headless
     run waits `LIMIT_HEADLESS_S` at most."""
-    stagger_s: float = 4.0
+    cache_warmup_s: float = 4.0
     """How long a call waits at most for an equal prompt that was sent just before it, to read it from the service's
     cache; 0 is never."""
     cache_hour: CacheHour = "auto"

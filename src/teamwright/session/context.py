@@ -275,8 +275,8 @@ def waits_for_answers(ground: SessionContext) -> bool:
 
     What the caller said, else the setting. Raises CannotStart (`bad-settings`) for another word than wait or deny.
     """
-    said = ground.options.ask or ground.settings.headless_asks
+    said = ground.options.ask or ground.settings.unattended_requests
     if said not in ASKS_PERSON:
-        where = [("headless_asks", said)]
-        raise CannotStart("bad-settings", "headless_asks must be wait or deny", looked_at=where)
+        where = [("unattended_requests", said)]
+        raise CannotStart("bad-settings", "unattended_requests must be wait or deny", looked_at=where)
     return not ground.options.interactive and said == "wait"

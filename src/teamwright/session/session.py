@@ -259,7 +259,7 @@ class Session:
         return cut
 
     async def finish(self, *, keep: bool = False) -> list[str]:
-        """Let turns that run come to their end, up to `goodbye_s`, then end all; the names that were cut off.
+        """Let turns that run come to their end, up to `shutdown_timeout_s`, then end all; the names that were cut off.
 
         With `keep` everybody keeps its place, and a resume brings them back: nobody is asked to stop for good only
         because the session is left.

@@ -44,7 +44,7 @@ def backend_names(home: Home) -> Iterator[NameOnDisk]:
     from teamwright.teams.backends.terminal_adapter import shipped_adapters
 
     yield from map(NameOnDisk, ("auto", "in-process", "tmux", "detached"))
-    yield from (NameOnDisk(name, OWN) for name in names_under_setting(home, "members", "recipes"))
+    yield from (NameOnDisk(name, OWN) for name in names_under_setting(home, "members", "adapters"))
     yield from (NameOnDisk(name, "recipe") for name in shipped_adapters())
 
 

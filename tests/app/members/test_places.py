@@ -32,7 +32,13 @@ def places(settings, tmp_path, environ=None, **more):
 @pytest.mark.promise("E4", "E5", "G2")
 def test_settings_of_places_are_read_from_the_user_s_files_and_the_flag(repository):
     assert repository.settings().places == BackendSettings()
-    members = {"backend": "mine", "pane_layout": "window", "lead_share": 0.5, "grace_s": 5, "recipes": {"mine": RECIPE}}
+    members = {
+        "backend": "mine",
+        "pane_layout": "window",
+        "lead_share": 0.5,
+        "orphan_timeout_s": 5,
+        "adapters": {"mine": RECIPE},
+    }
     repository.user({"members": members})
     found = repository.settings()
     assert (found.places.backend, found.places.layout, found.places.lead_share) == ("mine", "window", 0.5)
@@ -48,7 +54,13 @@ def test_settings_of_places_are_read_from_the_user_s_files_and_the_flag(reposito
     "place", [".teamwright/settings.json", ".claude/settings.json", ".teamwright/settings.local.json"]
 )
 def test_no_repository_says_where_members_run_or_what_runs_for_them_trusted_or_not(repository, place, trusted):
-    members = {"backend": "mine", "pane_layout": "window", "lead_share": 0.5, "grace_s": 1, "recipes": {"mine": RECIPE}}
+    members = {
+        "backend": "mine",
+        "pane_layout": "window",
+        "lead_share": 0.5,
+        "orphan_timeout_s": 1,
+        "adapters": {"mine": RECIPE},
+    }
     repository.write(place, {"members": members})
     if trusted:
         repository.trust()
@@ -67,12 +79,12 @@ def test_no_repository_says_where_members_run_or_what_runs_for_them_trusted_or_n
         ({"pane_layout": "tabs"}, "line 1, members.pane_layout", "must be split or window"),
         ({"lead_share": 1}, "members.lead_share", "from 0.1 to 0.95"),
         ({"lead_share": None}, "members.lead_share", "from 0.1 to 0.95"),
-        ({"grace_s": 0}, "members.grace_s", "above 0"),
-        ({"recipes": []}, "members.recipes", "must be an object"),
-        ({"recipes": {"mine": {}}}, "members.recipes.mine.open", "a recipe needs open"),
-        ({"recipes": {"mine": {**RECIPE, "open": "sh"}}}, "members.recipes.mine.open", "not a line for a shell"),
-        ({"recipes": {"mine": {**RECIPE, "clos": []}}}, "members.recipes.mine.clos", "did you mean close?"),
-        ({"recipes": {"tmux": RECIPE}}, "members.recipes.tmux", "is a backend already"),
+        ({"orphan_timeout_s": 0}, "members.orphan_timeout_s", "above 0"),
+        ({"adapters": []}, "members.adapters", "must be an object"),
+        ({"adapters": {"mine": {}}}, "members.adapters.mine.open", "an adapter needs open"),
+        ({"adapters": {"mine": {**RECIPE, "open": "sh"}}}, "members.adapters.mine.open", "not a line for a shell"),
+        ({"adapters": {"mine": {**RECIPE, "clos": []}}}, "members.adapters.mine.clos", "did you mean close?"),
+        ({"adapters": {"tmux": RECIPE}}, "members.adapters.tmux", "is a backend already"),
     ],
 )
 def test_settings_that_cannot_be_used_stop_the_start_with_file_key_and_what_to_do(repository, members, where, why):
@@ -109,7 +121,7 @@ async def test_auto_looks_for_nothing_where_nobody_sits_and_says_why(tmp_path):
 
 @pytest.mark.promise("E5", "F33")
 async def test_what_is_named_is_used_or_refused_with_the_reason(repository, tmp_path):
-    repository.user({"members": {"recipes": {"mine": {**RECIPE, "needs": ["MINE"]}}, "backend": "mine"}})
+    repository.user({"members": {"adapters": {"mine": {**RECIPE, "needs": ["MINE"]}}, "backend": "mine"}})
     settings = repository.settings().places
     made = places(settings, tmp_path, {"PATH": os.defpath, "MINE": "1"})
     assert isinstance((await made.choose())[1], AdapterBackend)
@@ -129,7 +141,7 @@ async def test_what_is_named_is_used_or_refused_with_the_reason(repository, tmp_
 
 @pytest.mark.promise("E4", "P3")
 async def test_what_was_started_earlier_finds_its_place_again(repository, tmp_path):
-    repository.user({"members": {"recipes": {"mine": RECIPE}}})
+    repository.user({"members": {"adapters": {"mine": RECIPE}}})
     made = places(repository.settings().places, tmp_path, {"PATH": os.environ["PATH"]})
     assert isinstance(await made.backend_for(Location("detached", "7")), DetachedBackend)
     assert isinstance(await made.backend_for(Location("mine", "7")), AdapterBackend)
@@ -182,7 +194,7 @@ def test_doctor_says_of_each_terminal_of_the_user_whether_it_can_be_used(reposit
     old.write_text("#!/bin/sh\necho tmux 2.9\n")
     old.chmod(0o700)
     recipes = {"mine": RECIPE, "other": {**RECIPE, "open": ["no-such-terminal", "{argv}"]}}
-    repository.user({"members": {"recipes": recipes, "backend": "other"}})
+    repository.user({"members": {"adapters": recipes, "backend": "other"}})
     found = findings(repository, {"PATH": f"{old.parent}:{os.defpath}"})
     assert "no-such-terminal" in found["backend"].value
     assert (found["backend"].verdict, found["other"].verdict) == ("problem", "note")

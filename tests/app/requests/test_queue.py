@@ -318,7 +318,7 @@ async def test_answerers_come_before_anybody_is_asked_and_one_that_breaks_decide
 @pytest.mark.promise("G4", "F44")
 @pytest.mark.parametrize("how", ["deny", "wait"])
 async def test_where_nobody_is_here_a_request_is_denied_at_once_or_waits_as_was_said(tmp_path, how):
-    extra = settings(tmp_path, headless_asks=how)
+    extra = settings(tmp_path, unattended_requests=how)
     model = ScriptedModel([TOUCH, "done"])
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, settings_file=extra) as team:
         opened = Events(team, RequestOpened)

@@ -40,7 +40,7 @@ class House:
 
     def set(self, grace_s: float = 60, **more: Any) -> None:
         """The user's settings."""
-        members = {"backend": self.backend, "grace_s": grace_s}
+        members = {"backend": self.backend, "orphan_timeout_s": grace_s}
         self.program.settings(members=members, cancel_grace_s=10, **more)
 
     def start(self, prompt: str = "work", *args: str) -> subprocess.Popen[str]:

@@ -122,7 +122,7 @@ def test_a_place_that_is_not_there_any_more_costs_no_member_its_life(scene, back
 def test_a_person_who_leaves_leaves_no_process(scene, how):
     held = Held("ann's report.")
     here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[held])
-    here.program.settings(members={"backend": here.backend, "grace_s": 60}, goodbye_s=1)
+    here.program.settings(members={"backend": here.backend, "orphan_timeout_s": 60}, shutdown_timeout_s=1)
     person = Person("--model", "sonnet", BYPASS, cwd=here.program.cwd, **here.program.environment)
     try:
         person.sees("/help", "\n>")

@@ -126,7 +126,7 @@ def test_the_pane_of_a_recipe_is_closed_too_when_a_team_is_removed_that_nobody_l
         "close": [*cli, "close", "{id}"],
     }
     with house(repo, own_home / ".teamwright", "played", marked, **two(held)) as here:
-        here.program.settings(members={"backend": "played", "recipes": {"played": recipe}})
+        here.program.settings(members={"backend": "played", "adapters": {"played": recipe}})
         here.start()
         held.come()
         until(lambda: "bob's report." in here.told_lead())

@@ -115,7 +115,7 @@ def waiting(here):
 def test_what_a_member_asked_when_the_lead_was_killed_is_asked_again_and_answered_once(scene, tmp_path):
     runs = call("Bash", command=f"echo ran >> {tmp_path}/ran")
     here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[runs, "ann's report."])
-    here.set(headless_asks="wait")
+    here.set(unattended_requests="wait")
     here.lead = here.program.start("-p", "work")
     first = waiting(here)
     assert (first["owner"], first["tool"]) == ("ann", "Bash")

@@ -157,7 +157,7 @@ def test_kinds_and_services_of_the_user_s_own_are_known(repo, own_home):
     (repo / ".claude" / "agents" / "scribe.md").write_text("---\nname: scribe\n---\n")
     home = own_home / ".teamwright"
     home.mkdir()
-    settings = {"providers": {"mine": {}}, "prices": {"mine/big": {}}, "members": {"recipes": {"foot": {}}}}
+    settings = {"providers": {"mine": {}}, "prices": {"mine/big": {}}, "members": {"adapters": {"foot": {}}}}
     (home / "settings.json").write_text(json.dumps(settings))
     (repo / "below").mkdir()
     assert "scribe" in words("teamwright agents show ", repo / "below")

@@ -24,7 +24,7 @@ _FOR_MODELS = frozenset(
         "context_tokens",
         "max_output_tokens",
         "retries",
-        "stagger_s",
+        "cache_warmup_s",
         "cache_hour",
         "stall_s",
         "providers",

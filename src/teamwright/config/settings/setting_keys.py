@@ -65,7 +65,7 @@ KEYS: dict[str, SettingKey] = {
         "word", "Who approves plans of members.", user_only=True, words=("lead", "human", "auto")
     ),
     "members.backend": SettingKey(
-        "text", "Where members run: auto, in-process, tmux, detached, or a recipe's name.", user_only=True
+        "text", "Where members run: auto, in-process, tmux, detached, or an adapter's name.", user_only=True
     ),
     "members.pane_layout": SettingKey(
         "word",
@@ -74,10 +74,10 @@ KEYS: dict[str, SettingKey] = {
         words=("split", "window"),
     ),
     "members.lead_share": SettingKey("share", "The lead's share of the width of its pane, with split.", user_only=True),
-    "members.recipes": SettingKey(
-        "map", "Terminals of your own, by name: the commands that drive them.", user_only=True
+    "members.adapters": SettingKey(
+        "map", "Terminal adapters by name: the commands that drive a terminal program.", user_only=True
     ),
-    "members.grace_s": SettingKey(
+    "members.orphan_timeout_s": SettingKey(
         "seconds", "How long a member's process stays when its lead is gone.", user_only=True
     ),
     "members.commands": SettingKey(
@@ -110,7 +110,7 @@ KEYS: dict[str, SettingKey] = {
     ),
     "bash.startup_s": SettingKey("seconds", "How long the startup of your shell may take.", user_only=True),
     "retries": SettingKey("count", "How often a failed model request is tried again."),
-    "stagger_s": SettingKey(
+    "cache_warmup_s": SettingKey(
         "seconds or null", "How long a call waits for an equal prompt sent just before, to use its cache; null: never."
     ),
     "cache_hour": SettingKey(
@@ -123,12 +123,12 @@ KEYS: dict[str, SettingKey] = {
         "seconds", "How long an answer may make no progress. Not set: 90, and 600 where models think without a sign."
     ),
     "ask_timeout_s": SettingKey("seconds or null", "How long a question waits; null waits for ever at a terminal."),
-    "headless_asks": SettingKey(
+    "unattended_requests": SettingKey(
         "word", "Requests without a person at a terminal: wait, or deny.", words=("wait", "deny")
     ),
     "shutdown_objection_s": SettingKey("seconds", "How long a member may take to answer a request to stop."),
     "cancel_grace_s": SettingKey("seconds", "How long a cancelled turn may wind up."),
-    "goodbye_s": SettingKey("seconds", "How long leaving waits for members that wind up."),
+    "shutdown_timeout_s": SettingKey("seconds", "How long leaving waits for members that finish their turns."),
     "dedupe_names": SettingKey("bool", "Whether a name that is taken becomes name-2."),
     "task_check": SettingKey("text", "A command that must succeed before any task is completed; none by default."),
     "task_check_timeout_s": SettingKey("seconds", "How long the check of a task may take."),
@@ -176,6 +176,15 @@ KEYS: dict[str, SettingKey] = {
     "compat.claude": SettingKey("bool", "Whether files of the other product are read.", user_only=True),
 }
 """Every setting, with the name it has in a file (a dot is a level of JSON)."""
+
+RENAMED_KEYS = {
+    "goodbye_s": "shutdown_timeout_s",
+    "headless_asks": "unattended_requests",
+    "members.grace_s": "members.orphan_timeout_s",
+    "members.recipes": "members.adapters",
+    "stagger_s": "cache_warmup_s",
+}
+"""The name of a setting by its earlier name. A file may still use the earlier one; a warning names the new one."""
 
 NOT_USED_YET = frozenset(
     {

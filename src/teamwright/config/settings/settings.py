@@ -72,7 +72,7 @@ class Settings:
     compact: CompactSettings = field(default_factory=CompactSettings)
     teams: bool = True
     ask_timeout_s: float | None = None
-    headless_asks: str = "deny"
+    unattended_requests: str = "deny"
     lead_answers: bool = False
     plan_approval: str = "lead"
     git_trailer: str = ""

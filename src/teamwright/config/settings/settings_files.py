@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from teamwright.config.settings.env_names import is_other_product_variable
 from teamwright.config.settings.json_positions import explain_json_error, find_positions
-from teamwright.config.settings.setting_keys import KEYS, NEVER_USED, NOT_USED_YET, TOPS
+from teamwright.config.settings.setting_keys import KEYS, NEVER_USED, NOT_USED_YET, RENAMED_KEYS, TOPS, SettingKey
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import is_typo, nearest
 from teamwright.protocol.values import dataclass
@@ -126,9 +126,17 @@ def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:
     raw = cast("dict[str, Any]", read)
     values: dict[str, Any] = {}
     remarks = [SettingRemark(name[:80], "occurs twice; only the last one is used") for name in twice[:TWICE_MOST]]
-    for name, value in _flat(raw, path, text):
+    pairs = _flat(raw, path, text)
+    new_names = {name for name, _ in pairs}
+    for name, value in pairs:
+        new = RENAMED_KEYS.get(name)
         if name in KEYS:
-            values[name] = _checked(name, value, path, text)
+            values[name] = _checked(KEYS[name], name, value, path, text)
+        elif new in new_names:
+            remarks.append(SettingRemark(name, f"is the old name of {new}, which is used: remove it"))
+        elif new is not None:
+            values[new] = _checked(KEYS[new], name, value, path, text)
+            remarks.append(SettingRemark(name, f"is used, and is called {new} now: rename it"))
         else:
             remarks += _unknown(name, origin)
     return SettingsLayer(path, origin, values, tuple(remarks), raw, text)
@@ -199,8 +207,7 @@ def _unknown(name: str, origin: SettingsOrigin) -> list[SettingRemark]:
     return [SettingRemark(name, "is not a setting" + (f"; did you mean {near}?" if near else ""))]
 
 
-def _checked(name: str, value: Any, path: Path, text: str) -> Any:
-    key = KEYS[name]
+def _checked(key: SettingKey, name: str, value: Any, path: Path, text: str) -> Any:
     if key.fits(value):
         return value
     raise bad_settings(path, f"{name} must be {key.expected}", line_of(text, name))

@@ -220,7 +220,7 @@ class StopListener:
         self._hurried.set()
 
     async def wait_until_idle(self) -> None:
-        """Wait until nobody is at work, at most `goodbye_s`, if the user asked for that; nobody is asked to leave."""
+        """Wait until no agent works, at most `shutdown_timeout_s`, if the user asked for that."""
         if not self.gentle:
             return
         quiet = asyncio.ensure_future(self._wait_until_quiet())

@@ -22,7 +22,7 @@ from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
 @cache
 def shipped_adapters() -> dict[str, TerminalAdapter]:
     """By name, read once a process."""
-    return parse_adapters(_read_shipped()["recipes"])
+    return parse_adapters(_read_shipped()["adapters"])
 
 
 def facts_date() -> str:
@@ -211,18 +211,20 @@ def parse_adapter(name: str, raw: Any) -> TerminalAdapter:
         )
         raise InvalidAdapter(name, f"{name[:60]!r} {why}", "give it another name")
     if not isinstance(raw, dict):
-        raise InvalidAdapter(name, "a recipe is an object", "see docs/backends.md")
+        raise InvalidAdapter(name, "an adapter is an object", "see docs/backends.md")
     row = {key: value for key, value in cast("dict[str, Any]", raw).items() if not key.startswith("//")}
     known = (*_COMMAND_PLACEHOLDERS, *_OTHER_KEYS)
     for key in row:
         if key not in known:
             near = get_close_matches(key, known, 1)
             raise InvalidAdapter(
-                f"{name}.{key}", "a recipe has no such key", f"did you mean {near[0]}?" if near else ""
+                f"{name}.{key}", "an adapter has no such key", f"did you mean {near[0]}?" if near else ""
             )
     for key in _REQUIRED:
         if key not in row:
-            raise InvalidAdapter(f"{name}.{key}", f"a recipe needs {key}, a list of arguments", "see docs/backends.md")
+            raise InvalidAdapter(
+                f"{name}.{key}", f"an adapter needs {key}, a list of arguments", "see docs/backends.md"
+            )
     commands = {key: _command(name, key, row[key]) for key in _COMMAND_PLACEHOLDERS if key in row}
     recipe = TerminalAdapter(
         name,

@@ -17,7 +17,7 @@ from teamwright.session.platform_check import mask_secrets
 SHOWN_SETTINGS = frozenset(
     {
         *("model", "effort", "permissions.defaultMode", "plan_approval", "members.backend", "members.pane_layout"),
-        *("headless_asks", "thinking", "cache_hour", "bash.shell"),
+        *("unattended_requests", "thinking", "cache_hour", "bash.shell"),
     }
 )
 """Settings whose text is shown: names of ours, of models and of shells."""

@@ -110,7 +110,7 @@ def plan_live_check(name: str | None, env: Mapping[str, str], settings: ModelSet
 
 def live_check_settings(settings: ModelSettings) -> ModelSettings:
     """The settings for a trial: nothing is tried again, so that what happens is what is told."""
-    return replace(_small(settings), retries=0, stagger_s=0.0)
+    return replace(_small(settings), retries=0, cache_warmup_s=0.0)
 
 
 def _small(settings: ModelSettings) -> ModelSettings:

@@ -1,7 +1,6 @@
-"""What an agent is busy with: told once a call lasts longer than a second, and when nothing comes for too long.
+"""Activity of agents: events for calls that last longer than a second, and for agents without output for too long.
 
-One timer for all agents of a session, armed while somebody works; an idle team has none. Knows events and the
-clock of the loop; knows no model, no tool and no team.
+One timer serves all agents of a session. It runs only while an agent works. Depends on events and the loop's clock.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.values import dataclass
 
 NOTIFY_AFTER_S = 1.0
-"""How long a call may last before it is told."""
+"""Seconds that a call lasts before an event reports it."""
 
 STALLED_AFTER_S = 120.0
-"""How long nothing may come of an agent at work before it counts as stalled, unless the settings say otherwise."""
+"""Default number of seconds without output after which a working agent counts as stalled."""
 
 
 class Watchdog:
-    """The timer of a session. `tell_s` and `stalled_s` in seconds."""
+    """The activity timer of a session. `tell_s` and `stalled_s` are in seconds."""
 
     def __init__(self, emit: Emit, *, tell_s: float = NOTIFY_AFTER_S, stalled_s: float = STALLED_AFTER_S) -> None:
         self.emit = emit
@@ -32,23 +31,23 @@ class Watchdog:
         self._due = 0.0
 
     def activity(self, member: str) -> AgentActivity:
-        """What this agent does, to be kept up by its loop and its toolbox."""
+        """Return the activity object of this agent, which its loop and its toolbox update."""
         return AgentActivity(member, self)
 
     def watch(self, activity: AgentActivity, due: float) -> None:
-        """Look at this one at that time (of `time.monotonic`), if it is at work then."""
+        """Check this activity at time `due` (of `time.monotonic`), if its agent is working then."""
         self._working[activity] = None
         if self._timer is None or due < self._due:
             self._arm(due)
 
     def forget(self, activity: AgentActivity) -> None:
-        """It is not at work any more; without anybody at work there is no timer."""
+        """Stop watching an agent that does not work any more. Without working agents there is no timer."""
         self._working.pop(activity, None)
         if not self._working:
             self.close()
 
     def close(self) -> None:
-        """No timer outlives the session."""
+        """Cancel the timer at the end of the session."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -69,7 +68,10 @@ class Watchdog:
 
 @dataclass(slots=True, eq=False)
 class AgentActivity:
-    """What one agent does now, and how long it has worked. Without a watchdog (a sub-agent) nothing is told."""
+    """The current activity of one agent and its total working time.
+
+    Without a watchdog (a sub-agent) no events are emitted.
+    """
 
     member: str = ""
     watchdog: Watchdog | None = None
@@ -87,28 +89,28 @@ class AgentActivity:
 
     @property
     def worked_s(self) -> float:
-        """How long its turns lasted, in seconds, with the one that runs."""
+        """The total duration of its turns in seconds, the running turn included."""
         return self._worked + (time.monotonic() - self._turn_began if self._at_work else 0.0)
 
-    # ── kept up by the loop and the toolbox ───────────────────────────────────────────────────────────────────
+    # ── updated by the loop and the toolbox ──────────────────────────────────────────────────────────────────────
 
     def start_turn(self) -> None:
-        """A turn begins: it is at work, between calls, until a call begins."""
+        """Note that a turn has started. The agent is working, between calls, until a call starts."""
         self._at_work = True
         self._turn_began = time.monotonic()
         self._start_step("", "")
 
     def start_model_call(self, model: str) -> None:
-        """A model call begins."""
+        """Note that a model call has started."""
         self._model = model
         self._start_step("model", model)
 
     def start_wait(self, what: str) -> None:
-        """The model call has to wait before it may go on: for a rate limit, for another try."""
+        """Note that the model call waits: for a rate limit, or before the next attempt."""
         self._start_step("pause", what)
 
     def note_output(self) -> None:
-        """Something came of the model: it is not stalled, and waits no longer."""
+        """Note output of the model: the agent is not stalled and does not wait any more."""
         self._last_output = time.monotonic()
         if self._stalled or self._activity == "pause":
             told = self._notified
@@ -117,7 +119,7 @@ class AgentActivity:
                 self._notify()
 
     def start_tool_call(self, call: str, what: str) -> None:
-        """A tool call begins."""
+        """Note that a tool call has started."""
         now = time.monotonic()
         self._calls[call] = (what, now)
         if len(self._calls) == 1:
@@ -125,7 +127,7 @@ class AgentActivity:
             self._watch(now + self._notify_s)
 
     def end_tool_call(self, call: str) -> None:
-        """A tool call ended; others of its round may go on, and are told anew."""
+        """Note that a tool call has ended. Other calls of the same answer may still run; they are reported again."""
         self._calls.pop(call, None)
         self._notified = self._stalled = False
         self._last_output = time.monotonic()
@@ -135,17 +137,17 @@ class AgentActivity:
             self._start_step("", "")
 
     def end_turn(self) -> None:
-        """The turn is over."""
+        """Note that the turn has ended."""
         self._calls.clear()
         self._worked = self.worked_s
         self._at_work = False
         if self.watchdog is not None:
             self.watchdog.forget(self)
 
-    # ── looked at by the watchdog ─────────────────────────────────────────────────────────────────────────────
+    # ── called by the watchdog ───────────────────────────────────────────────────────────────────────────────────
 
     def check(self, now: float) -> float | None:
-        """Tell what has become due. Returns when to look again, None when nothing can become due by itself."""
+        """Emit the events that are due. Return the time of the next check, or None when none is needed."""
         if self._calls:
             since = min(begun for _, begun in self._calls.values())
             return self._notify_when_due(now, since)
@@ -172,7 +174,8 @@ class AgentActivity:
         self._activity, self._detail = doing, what
         self._notified = self._stalled = False
         self._since = self._last_output = now = time.monotonic()
-        # Early for what begins with no call yet: a look says when the next one is, and a timer set anew costs more.
+        # The check may come too early for an agent without a call; it then returns the next time. Setting the timer
+        # again would cost more.
         self._watch(now + min(self._notify_s, self._stalled_s))
 
     def _watch(self, due: float) -> None:

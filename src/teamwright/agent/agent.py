@@ -1,7 +1,6 @@
-"""One agent as a value: its model, conversation, tools and limits, and how its turns end.
+"""One agent as a value: its model, conversation, tools and limits, and the ways in which its turns end.
 
-Handed to the loop and to whatever asks its model; it does nothing by itself. Knows the contracts of this room and of
-`models`; knows no tool, no team, no screen.
+The loop and the model call receive it as a parameter. Depends on the contracts of this package and of `models`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,10 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SteeringInput:
-    """What arrived between rounds: texts and the ids they carry; `seen` is called once the transcript has them."""
+    """Input that arrived between model calls: texts and their ids.
+
+    `on_delivered` is called once the transcript has them.
+    """
 
     texts: tuple[Block, ...]
     ids: tuple[str, ...]
@@ -46,27 +48,27 @@ class SteeringInput:
 
 
 class Steering(Protocol):
-    """The port through which mail and notices reach a busy agent."""
+    """The port through which mail and notices reach a working agent."""
 
     async def next_input(self) -> SteeringInput | None:
-        """What to tell before the next model call, or None. Cheap when there is nothing."""
+        """Return the input to deliver before the next model call, or None. The call is cheap when there is none."""
         ...
 
 
 class NoSteering:
-    """For agents that nobody writes to."""
+    """The port for agents that receive no mail and no notices."""
 
     async def next_input(self) -> SteeringInput | None:
-        """Nothing, ever."""
+        """Return None always."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """How a turn ended: `done`, `failed`, `limit`. `text` is the final text; `failure` says why it failed.
+    """The end of a turn: `done`, `failed` or `limit`. `text` is the final text; `failure` says why it failed.
 
-    `limit` names the cap that was hit, and `reason` says in a sentence whose it is and how much was spent: a budget is
-    exceeded, and what was said so far is the partial result.
+    `limit` names the cap that was reached. `reason` is a sentence with the cap's owner and the amount used. When a
+    budget is exceeded, the text so far is the partial result.
     """
 
     stop: str
@@ -78,11 +80,11 @@ class TurnEnd:
     tool_calls: int = 0
     reason: str = ""
     answer_end: str = ""
-    """How the newest answer ended (`models.ends.End`); empty where there was none."""
+    """The end of the newest answer (`models.ends.End`); empty without an answer."""
 
     @property
     def explanation(self) -> str:
-        """Why it is not done; empty when it is."""
+        """The reason why the turn is not done; empty when it is."""
         if self.failure is not None:
             return self.failure.sentence
         reason = self.reason or f"the cap on {self.limit} is spent"
@@ -90,27 +92,27 @@ class TurnEnd:
 
     @property
     def is_capped(self) -> bool:
-        """True when a cap ended it that a larger budget would raise."""
+        """True when a cap ended the turn that a larger budget would raise."""
         return self.stop == "limit" and self.limit != REPEATED_CALLS
 
 
 def always_false() -> bool:
-    """Never so."""
+    """Return False."""
     return False
 
 
 REPEATED_CALLS = "repeats"
-"""The limit of a turn that ended because it repeated itself; no budget gives it more."""
+"""The limit of a turn that ended because of repeated calls. A larger budget does not raise it."""
 
 _NO_PREFIX = Prefix("", b"")
 
 
 @dataclass(slots=True, weakref_slot=True)
 class Agent:
-    """Everything one agent is: handed to `run_turn` as a value. `rounds_left` None means no cap of its own.
+    """All parts of one agent, passed to `run_turn` as a value. `model_calls_left` None means that it has no cap.
 
-    `policy` is what its gate decides by; `remind` goes behind whatever it is told. `effort` is how hard it
-    thinks where its model documents that; None: its model decides.
+    `policy` is the permission policy of its gate. `remind` gives the reminder that is appended to each user message.
+    `effort` is the reasoning effort, for models that document one; None leaves it to the model.
     """
 
     name: str
@@ -133,9 +135,9 @@ class Agent:
     compaction: Compaction = field(default_factory=Compaction)
     effort: Effort | None = None
     wants_hour_cache: Callable[[], bool] = always_false
-    """True while its turns are far apart: its prompt is then cached for an hour, where the service offers that."""
+    """Return True while its turns are far apart. Its prompt is then cached for an hour, if the service offers that."""
     watched_directories: Callable[[], Sequence[Path]] = tuple
-    """Directories beside its own in which a change counts for its work: those of tasks."""
+    """Return the directories besides the working directory in which a change counts as progress: those of tasks."""
     _deferred_changes: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     @property
@@ -148,13 +150,13 @@ class Agent:
 
     @property
     def tags(self) -> RuntimeTags:
-        """The tags in which the runtime speaks to it."""
+        """The tags that mark the runtime's texts in its conversation."""
         return self.conversation.tags
 
     def change_between_calls(self, change: Callable[[], None]) -> bool:
-        """Make a change that no model call may see half of: now, or before its next one while it is in a turn.
+        """Make a change that must not happen during a model call: now, or before the next call of a running turn.
 
-        Whether it was made. Raises what the change raises, when it is made now.
+        Return True when the change was made now; errors of the change are raised then.
         """
         if self.compaction.turn_lock.locked():
             self._deferred_changes.append(change)
@@ -163,12 +165,12 @@ class Agent:
         return True
 
     def apply_deferred_changes(self) -> None:
-        """Make the changes that wait, between two model calls."""
+        """Make the deferred changes, between two model calls."""
         while self._deferred_changes:
             self._deferred_changes.pop(0)()
 
     def without_history(self) -> Agent:
-        """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""
+        """Return a copy of a terminated agent for reports, without its history and tools."""
         lived = self.conversation
         conversation = Conversation(lived.path, _NO_PREFIX, lived.header, lines=lived.lines)
         told = (self.model, conversation, NO_TOOLS, self.meter, self.emit)
@@ -176,12 +178,15 @@ class Agent:
 
     @property
     def effort_text(self) -> str:
-        """Its effort as people read it, empty where its model decides."""
+        """The effort as text for people; empty when the model decides."""
         effort = supported_effort(self.model.card, self.effort)
         return "" if effort is None else str(effort)
 
     def report_model_call(self, answer: Reply, calls: int, task: str, *, aside: str = "") -> None:
-        """Tell what an answer cost, and to whom it was booked. `aside`: what it was asked beside its work."""
+        """Report the cost of an answer and the task that it was charged to.
+
+        `aside` names a purpose other than the agent's work.
+        """
         used, model, caller = answer.usage, answer.model, self.caller
         made = ModelCallEnded(
             member=self.name,
@@ -197,7 +202,7 @@ class Agent:
         self.emit(made)
 
     def report_failed_attempts(self, answer: Reply | Failure, task: str) -> None:
-        """Tell what broken tries of a call had used: it is paid, and no round."""
+        """Report the usage of failed attempts of a call. It is charged, but does not count as a model call."""
         if answer.failed_usage.requests:
             model = answer.model if isinstance(answer, Reply) else self.model.card.wire
             made = ModelCallEnded(
@@ -206,7 +211,10 @@ class Agent:
             self.emit(replace(made, aside=FAILED_ATTEMPTS))
 
     def emit_message(self, role: str, content: Sequence[Block], answer: Reply | None = None) -> None:
-        """Tell surfaces of a line that was stored, without the key of the runtime's tags. `answer`: a model's."""
+        """Emit an event for a stored message, without the key of the runtime's tags.
+
+        `answer` is the model's answer that has this message.
+        """
         if not self.has_listeners():
             return
         content = self.tags.without_key(content)

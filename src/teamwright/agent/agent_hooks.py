@@ -1,7 +1,7 @@
-"""The hooks of one agent: whose they are, the step around its tool calls, and its start and stop.
+"""The hooks of one agent: the step around its tool calls, its start and its stop.
 
-Composed from outside: a toolbox is handed `wrap`, a turn is handed `may_stop`. An agent without hooks pays nothing.
-Knows the contract of a call and the room of hooks; knows no settings, no team and no screen.
+A toolbox receives `wrap`; a turn receives the stop hooks. An agent without hooks has no cost. Depends on the contract
+of a tool call and on the package `hooks`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from teamwright.protocol.messages import message_text
 from teamwright.protocol.values import dataclass
 
 HOOK_RULE = "hook"
-"""The rule that a refusal of a hook names."""
+"""The rule that a denial by a hook names."""
 
 
 def _no_directory() -> Path:
@@ -45,14 +45,14 @@ def _no_mode() -> str:
 
 
 def _ignore_denial(call: PreparedCall, rule: str, reason: str) -> None:
-    """Nobody keeps what was refused."""
+    """Ignore a denial: the default when no report is made."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class AgentHooks:
-    """The hooks of one agent. `cwd` and `mode` are asked each time; `denied` keeps what a hook refused.
+    """The hooks of one agent. `cwd` and `mode` are called for each event; `record_denial` records denials by hooks.
 
-    `starts` notes the start until its stop; None where nobody needs it.
+    `starts` records the start until the stop hooks have run; None when that is not needed.
     """
 
     hooks: HookRunner = field(default_factory=no_hook_runner)
@@ -64,21 +64,24 @@ class AgentHooks:
     _is_running: bool = False
 
     async def fire(self, event: str, make_payload: Callable[[], Mapping[str, Any]], *subjects: str) -> HookOutcome:
-        """Run the hooks of an event of this agent; `more` makes what its payload has beside the common keys."""
+        """Run the hooks of an event of this agent.
+
+        `make_payload` returns the fields that its payload has besides the common ones.
+        """
         if not self.hooks.wants(event):
             return NO_OUTCOME
         return await self.hooks.fire(event, self._full_payload(make_payload()), subjects or ("",), self.cwd())
 
     @property
     def is_running(self) -> bool:
-        """Whether the agent began, and no stop was told of it yet."""
+        """True from the start of the agent until its stop hooks have run."""
         return self._is_running
 
-    # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── tool calls ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def wrap(self) -> Callable[[Step], Step] | None:
-        """The step around all others of a call; None when no hook is for calls."""
+        """The step around all other steps of a call; None when no hook applies to tool calls."""
         return self._wrap_step if self.hooks.wants(PRE_TOOL, POST_TOOL, TOOL_FAILURE) else None
 
     def _wrap_step(self, inner: Step) -> Step:
@@ -105,7 +108,7 @@ class AgentHooks:
         return step
 
     async def _run_call(self, inner: Step, call: PreparedCall) -> ToolResult:
-        """The call. One that is cut off, or breaks, has its hooks too; nobody is told what they add to that."""
+        """Run the call. A cancelled or failed call runs its hooks too; their output is not delivered."""
         try:
             return await inner(call)
         except asyncio.CancelledError:
@@ -149,7 +152,7 @@ class AgentHooks:
     # ── start and stop ────────────────────────────────────────────────────────────────────────────────────────
 
     async def run_start_hooks(self) -> tuple[str, ...]:
-        """The agent begins to run; what hooks want it to know."""
+        """Run the hooks of an agent's start and return their texts for the agent."""
         if not self.hooks.wants(SUBAGENT_START, SUBAGENT_STOP):
             return ()
         self._note_start()
@@ -157,19 +160,25 @@ class AgentHooks:
         return said.contexts
 
     async def run_session_end_hooks(self, reason: str) -> None:
-        """The lead's conversation is about to be over, though its session goes on."""
+        """Run the session-end hooks when the lead's conversation ends although its session continues."""
         if self.agent.kind == payload.LEAD:
             await self.fire(SESSION_END, lambda: payload.session_end(reason), reason)
 
     async def run_session_start_hooks(self, model: str, source: str = "compact") -> tuple[str, ...]:
-        """The lead is about to go on from a summary, or from nothing: what hooks of a start want it to know again."""
+        """Run the session-start hooks before the lead continues from a summary or an empty conversation.
+
+        Return their texts.
+        """
         if self.agent.kind != payload.LEAD:
             return ()
         said = await self.fire(SESSION_START, lambda: payload.session_start(source, model), source)
         return said.contexts
 
     async def run_stop_hooks(self, event: str, text: str, *, again: bool) -> HookOutcome:
-        """The agent has come to its end: what the hooks say to that. Blocked, it goes on, and is still running."""
+        """Run the stop hooks at the end of a turn and return their outcome.
+
+        A blocked agent continues and is still running.
+        """
         who = self.agent
         if event != SUBAGENT_STOP:
             return await self.fire(event, lambda: payload.stop(text, is_repeated=again))
@@ -182,7 +191,7 @@ class AgentHooks:
         return outcome
 
     def note_end(self, outcome: str, detail: str = "", text: str = "") -> None:
-        """The agent runs no more, however that came; its stop hooks run without anybody waiting. Once a start."""
+        """Note the end of the agent and run its stop hooks in the background, once for each start."""
         if not self._is_running:
             return
         self._note_stop()
@@ -207,7 +216,7 @@ class AgentHooks:
 
 
 NO_HOOKS = AgentHooks()
-"""What all agents without hooks share."""
+"""The hooks object that all agents without hooks share."""
 
 
 def _call_input(call: PreparedCall) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Agent definitions: what kind of agent to start, and what it is held to. Built-in kinds are data here.
+"""Agent types: the definition of an agent and the bounds that apply to it. Built-in types are data in this module.
 
-Where other kinds come from is not known here, nor what a tool does: tools are words.
+Other sources of types are in `config`. Tools appear here by name only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from teamwright.protocol.ids import nearest
 from teamwright.protocol.values import dataclass
 
 TEAMMATE_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
-"""What a teammate of any kind has beside its definition's tools."""
+"""Tools that every teammate has besides those of its agent type."""
 
 OTHER_PRODUCTS_TOOLS = {
     "MultiEdit": "Edit does its work",
@@ -32,36 +32,38 @@ OTHER_PRODUCTS_TOOLS = {
     "NotebookRead": "Read does its work",
     "WebSearch": "WebFetch reads an address that is known",
 }
-"""Tools of other products, and what there is here in their place."""
+"""Tools of other products, with the tool of this program that replaces each."""
 
 LEAD_ONLY = frozenset({"TeamCreate", "TeamDelete"})
 """Tools of the lead: no teammate and no sub-agent has them."""
 
 NOT_FOR_SUBAGENTS = LEAD_ONLY | {"Agent", "SendMessage", "ListAgents", "AskUserQuestion", *TEAMMATE_TOOLS}
-"""A sub-agent does one job and answers once: it has no team, no list, nobody to ask, and no sub-agents, unless
-`limits.depth` is more than 1."""
+"""Tools that no sub-agent has: it does one job and returns one answer.
+
+`limits.depth` above 1 allows sub-agents of sub-agents.
+"""
 
 READ_TOOLS = ("Bash", "Read", "Glob", "Grep", "WebFetch")
 
 
 BUILT_IN = "built in"
-"""The source of the kinds that are always there."""
+"""The source of built-in agent types."""
 
 MAX_LISTED = 12
-"""Types that an error lists."""
+"""The number of types that an error lists."""
 
 TOOLS_NAMED = 8
-"""Tools that the short text of a type names."""
+"""The number of tools that the short text of a type names."""
 
 
 def covers(names: Iterable[str], tool: str) -> bool:
-    """Whether one of these names means the tool: its own, one with `*`, or `mcp__server` for all of a server."""
+    """Return True when a name means the tool: its name, a pattern with `*`, or `mcp__server` for a whole server."""
     return _covers(tuple(names), tool)
 
 
 @lru_cache(maxsize=4_096)
 def _covers(names: tuple[str, ...], tool: str) -> bool:
-    """Asked for every tool of every agent that is made."""
+    """Return True when a name means the tool. The cache serves repeated checks: every new agent checks every tool."""
     return any(
         name == tool
         or ("*" in name and fnmatchcase(tool, name))
@@ -72,10 +74,10 @@ def _covers(names: tuple[str, ...], tool: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AgentBounds:
-    """What an agent was held to when it was born. It is kept with its life: whatever becomes of the definition, a
-    process that goes on with the agent holds it to no less.
+    """The bounds that applied when an agent was created. They are stored with its incarnation.
 
-    `hooks` are the marks of the hooks that ran for it; `role`: it came from a team file, which fences off paths.
+    A process that resumes the agent applies at least these bounds, even if the definition has changed. `hooks` are the
+    digests of the hooks that ran for it; `role`: the type came from a team file, which sets path ownership.
     """
 
     tools: tuple[str, ...] | None = None
@@ -88,11 +90,11 @@ class AgentBounds:
 
 @dataclass(frozen=True, slots=True)
 class AgentType:
-    """A kind of agent. `tools` None means all; `prompt` is the body; `model` and `mode` None mean the caller's.
+    """An agent type. `tools` None means all; `prompt` is the body; `model` and `mode` None mean the caller's.
 
     `denied` are deny rules for parts of tools (`Bash(git push:*)`). `read_only`: calls that are not proven to change
-    nothing are refused, the shell's included. `source` says in a word where it comes from, `file` which file says it.
-    `role`: it is a role of a team file.
+    nothing are denied, shell commands included. `source` is a short name of the type's origin, `file` the file that
+    defines it. `role`: it is a role of a team file.
     """
 
     name: str
@@ -120,7 +122,7 @@ class AgentType:
     role: bool = False
 
     def allows(self, tool: str) -> bool:
-        """Whether an agent of this kind has the tool of that name."""
+        """Return True when an agent of this type has the tool of that name."""
         refused = bool(self.disallowed_tools) and covers(self.disallowed_tools, tool)
         return not refused and (self.tools is None or covers(self.tools, tool))
 
@@ -135,12 +137,12 @@ class AgentType:
 
     @property
     def bounds(self) -> AgentBounds:
-        """What an agent of this kind is held to, to be kept with its life."""
+        """The bounds of this type, to be stored with the agent."""
         marks = tuple(hook_digest(hook) for hook in self.hooks)
         return AgentBounds(self.tools, self.disallowed_tools, self.denied, self.read_only, marks, self.role)
 
     def restricted_to(self, bounds: AgentBounds) -> AgentType:
-        """This kind held to no less than an agent was that was born under these bounds."""
+        """Return this type restricted to the bounds under which an agent was created."""
         return replace(
             self,
             tools=_intersection(self.tools, bounds.tools),

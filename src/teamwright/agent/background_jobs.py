@@ -1,9 +1,8 @@
-"""Background shell commands of a run: started, listed, read, stopped; told of when they end.
+"""Background shell commands of a run: start, list, read, stop, and a callback when a job ends.
 
-A job belongs to nobody's turn: interrupting the foreground does not touch it, closing ends all. Its output is a
-file that can be read at any time. With a session's directory all of it is on disk (`job_journal`, `processes`),
-and what an earlier life of the session left is ended before anything is started. Knows processes; knows no tool and
-writes no message.
+A job is independent of turns: interrupting the foreground leaves it running, and closing ends all jobs. Its output is a
+file that can be read at any time. With a session's directory the records are on disk (`job_journal`, `processes`), and
+processes of an earlier run of the session are ended before a new one starts. Depends on processes.
 """
 
 from __future__ import annotations
@@ -26,21 +25,22 @@ from teamwright.protocol.errors import LimitExceeded, UsageError
 from teamwright.protocol.ids import job_id, nearest
 
 _TAIL = 4_000
-"""Characters of a job's output that stay in memory; the file has the rest."""
+"""Characters of a job's output that are kept in memory; the file has all of it."""
 
 _MAX_ENDED = 200
-"""Ended jobs that can still be asked for."""
+"""The number of ended jobs that can still be read."""
 
 
 def ignore_job(job: Job) -> None:
-    """The default listener: nobody is told."""
+    """Ignore the end of a job: the default listener."""
 
 
 class BackgroundJobs:
-    """All jobs of a run. `on_done` is called once a job, in the loop, also for a stopped one; never after `close`.
+    """All jobs of a run. `on_done` is called once for each job, in the loop, also for a stopped one;
 
-    `session` is the directory of the session whose lease we hold; without it nothing is noted on disk. `shown` makes
-    of a command what may stand there. `records` are for every process that the session starts, not only for jobs.
+    never after `close`. `session` is the directory of the session whose lease this process holds; without it nothing is
+    recorded on disk. `redact` removes secrets from a command before it is recorded. `records` cover every process that
+    the session starts, not only jobs.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class BackgroundJobs:
         self._processes: dict[str, tuple[Process, ProcessOutput]] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._left_running: list[tuple[str, Process]] = []
-        """Processes without output that commands left behind, with the owner of each."""
+        """Processes without output that commands left running, with the owner of each."""
         self._foreground: dict[int, tuple[Process, str, str]] = {}
         self._closed = False
 
     def start(self, command: ProcessCommand, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
-        """Start a job. `text` is the command as people read it; its output goes to `<scratch>/<id>.output`.
+        """Start a job. `text` is the command as shown to people; its output goes to `<scratch>/<id>.output`.
 
-        Raises LimitExceeded when too many run, OSError when it cannot be started.
+        Raises LimitExceeded when too many jobs run, OSError when the command cannot be started.
         """
         self._check_room()
         name = self._new_id()
@@ -85,9 +85,9 @@ class BackgroundJobs:
         return self._add(Job(name, owner, text, file, process.pid, now_ms(), description), process, output)
 
     def adopt(self, process: Process, output: ProcessOutput, *, owner: str, text: str) -> Job | None:
-        """Take over what a foreground command left running; `output` goes on into its file.
+        """Make a job of the processes that a foreground command left running; `output` continues in its file.
 
-        None when no process has its pipe: then it is only remembered, and ended with its owner.
+        Return None when no process has its pipe. Such processes are only recorded, and ended with their owner.
         """
         if process.is_silent:
             self._remember(owner, process)
@@ -98,7 +98,7 @@ class BackgroundJobs:
 
     @contextmanager
     def foreground(self, process: Process, owner: str, text: str) -> Generator[None]:
-        """A command that somebody waits for, as long as the block runs: it can be let go."""
+        """Register a foreground command for the duration of the block, so that it can be moved to the background."""
         self._foreground[process.pid] = (process, owner, text)
         try:
             yield
@@ -106,9 +106,9 @@ class BackgroundJobs:
             del self._foreground[process.pid]
 
     def move_to_background(self, owner: str | None = None) -> list[str]:
-        """Nobody waits any more for the commands in the foreground, of one owner if given: they go on as jobs.
+        """Move the foreground commands, of one owner if given, to the background: they continue as jobs.
 
-        Returns them as people read them.
+        Return their texts for people.
         """
         going = [(process, text) for process, whose, text in self._foreground.values() if owner in {None, whose}]
         for process, _ in going:
@@ -116,33 +116,36 @@ class BackgroundJobs:
         return [text for _, text in going]
 
     def start_orphan_cleanup(self) -> None:
-        """Begin to end what earlier lives of the session left running; call it once, with the lease in hand.
+        """Start to end the processes of earlier runs of the session. Call it once, while holding the lease.
 
-        Returns at once. `ready` waits for the end of it, so that no command meets what it should find gone.
+        Returns at once. `wait_for_orphan_cleanup` waits for the end, so that no command meets such a process.
         """
         session = self._session
         if session is not None and self._orphan_cleanup is None:
             self._orphan_cleanup = asyncio.create_task(asyncio.to_thread(_end_orphans, session), name="leftovers")
 
     async def wait_for_orphan_cleanup(self) -> list[Orphan]:
-        """Wait until nothing of an earlier life runs: a few seconds at most. Returns what was found and ended."""
+        """Wait until no process of an earlier run is left, a few seconds at most.
+
+        Return the orphans that were ended.
+        """
         return await asyncio.shield(self._orphan_cleanup) if self._orphan_cleanup is not None else []
 
     def unreported(self) -> list[Job]:
-        """Jobs of earlier lives of the session that are over, while nobody can say whether their owner was told."""
+        """Return ended jobs of earlier runs of the session whose owner may not have been notified."""
         return self._journal.unreported() if self._journal is not None else []
 
     def mark_reported(self, ids: Iterable[str]) -> None:
-        """Jobs whose end their owner's transcript has, or whose owner is no more: they are lost no longer."""
+        """Mark jobs as reported: the owner's transcript has their end, or the owner does not exist any more."""
         if self._journal is not None:
             self._journal.mark_reported(ids)
 
     def list(self, owner: str | None = None) -> list[Job]:
-        """All jobs, of one owner if given, oldest first."""
+        """Return all jobs, of one owner if given, oldest first."""
         return [job for job in self._jobs.values() if owner is None or job.owner == owner]
 
     def get(self, name: str) -> Job:
-        """The job of this id. Raises UsageError naming the nearest."""
+        """Return the job with this id. Raises UsageError with the nearest id."""
         job = self._jobs.get(name)
         if job is None:
             close = nearest(name, self._jobs)
@@ -152,21 +155,21 @@ class BackgroundJobs:
         return job
 
     def find(self, name: str) -> Job | None:
-        """The job of this id, also one that was forgotten or is of an earlier life; None: there is none."""
+        """Return the job with this id, also an old one or one of an earlier run; None when there is none."""
         job = self._jobs.get(name)
         if job is None and self._session is not None and self._journal is not None and name in self._journal.used_ids:
             job = next((one for one in all_jobs(self._session) if one.id == name), None)
         return job
 
     async def wait(self, name: str, timeout_s: float) -> bool:
-        """Wait for the end of a job, at most so long; whether it has ended."""
+        """Wait at most `timeout_s` seconds for the end of a job. Return True when it has ended."""
         watcher = self._watchers.get(name)
         if watcher is not None:
             await asyncio.wait({watcher}, timeout=timeout_s)
         return name not in self._watchers
 
     def read_output(self, name: str, characters: int = 30_000) -> str:
-        """The end of what a job wrote so far; the whole is in its file."""
+        """Return the end of the output of a job so far. The file has all of it."""
         job = self.get(name)
         with open(job.file, "rb") as file:
             size = file.seek(0, 2)
@@ -174,7 +177,7 @@ class BackgroundJobs:
             return file.read().decode("utf-8", "replace")[-characters:]
 
     async def stop(self, name: str) -> Job:
-        """End a job and all that came out of it; a job that ended before is returned as it is."""
+        """End a job and all processes that it started. An ended job is returned unchanged."""
         job = self.get(name)
         if job.state == "running":
             job.state = "stopped"
@@ -185,7 +188,7 @@ class BackgroundJobs:
         return job
 
     async def stop_all(self, owner: str | None = None) -> None:
-        """End all running jobs and what ended commands left running, of one owner if given."""
+        """End all running jobs and the processes that ended commands left running, of one owner if given."""
         remains = [process for whose, process in self._left_running if owner in {None, whose}]
         self._left_running = [one for one in self._left_running if one[1] not in remains]
         async with asyncio.TaskGroup() as group:
@@ -196,7 +199,7 @@ class BackgroundJobs:
                 group.create_task(process.terminate(self._grace_s))
 
     async def close(self) -> None:
-        """End everything; nobody is told any more. May be called twice."""
+        """End all jobs without calling the listener. May be called several times."""
         self._closed = True
         await self.stop_all()
         await self.wait_for_orphan_cleanup()
@@ -204,7 +207,7 @@ class BackgroundJobs:
             self._journal.close()
 
     def _new_id(self) -> str:
-        """An id that no job of this session ever had, in this life or an earlier one."""
+        """Return an id that no job of this session has had, in this run or an earlier one."""
         used = self._journal.used_ids if self._journal is not None else self._jobs.keys()
         while (name := job_id()) in used:
             pass
@@ -265,5 +268,5 @@ class BackgroundJobs:
 def _end_orphans(session: Path) -> list[Orphan]:
     try:
         return end_orphans(session)
-    except (OSError, subprocess.SubprocessError):  # the machine does not tell its processes: nothing can be proved
+    except (OSError, subprocess.SubprocessError):  # the system does not list its processes, so nothing can be proved
         return []

@@ -1,8 +1,7 @@
-"""The command queue: what waits to be told to an agent, in the one order in which everything wakes.
+"""The command queue: input that waits for one agent, in delivery order.
 
-`SOURCES` is the whole order, of mail too: who wakes an agent first, and in which mode that is taken. Every agent has
-a queue of its own, drained between turns and between rounds, with or without a screen. Knows blocks; knows no agent,
-no inbox and no tool.
+`SOURCES` defines the order of all sources, mail included, and the mode of each. Every agent has a queue, which is
+drained between turns and between model calls. Depends on content blocks.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from teamwright.protocol.values import dataclass
 
 
 class CommandMode(StrEnum):
-    """How a command is taken."""
+    """The way in which a queued command is processed."""
 
     PROMPT = "prompt"
-    """Words: told as they are."""
+    """Text that is delivered unchanged."""
 
     BASH = "bash"
-    """A person's own shell command: run between turns; what it printed goes along with the next words."""
+    """A shell command of the user. It runs between turns; its output is delivered with the next prompt."""
 
     TASK_NOTIFICATION = "task-notification"
-    """What the runtime has to say: a job or a sub-agent has ended."""
+    """A notice of the runtime: a job or a sub-agent has ended."""
 
     ORPHANED_PERMISSION = "orphaned-permission"
-    """An answer to a request that is gone: nothing is run because of it, the agent is told."""
+    """An answer to a request that no longer exists. Nothing runs because of it; the agent is notified."""
 
 
 class CommandPriority(IntEnum):
-    """Who goes first."""
+    """The priority of a source."""
 
     NOW = 0
     NEXT = 1
@@ -44,7 +43,7 @@ class CommandPriority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceOrder:
-    """One row of the order."""
+    """The mode and priority of one source."""
 
     mode: CommandMode
     priority: CommandPriority
@@ -60,20 +59,22 @@ SOURCES: Mapping[str, SourceOrder] = {
     "notice": SourceOrder(CommandMode.TASK_NOTIFICATION, CommandPriority.LATER),
     "task": SourceOrder(CommandMode.PROMPT, CommandPriority.LATER),
 }
-"""Who is heard first, now before next before later, and in this order among equals. What the runtime says (`notice`: a
-job or a sub-agent has ended) never goes before words; a free `task` is looked for when nothing else waits."""
+"""Sources in delivery order: `now` before `next` before `later`, and in this order among equal priorities.
+
+A `notice` (a job or a sub-agent has ended) comes after texts. A free `task` is claimed when nothing else waits.
+"""
 
 _RANK = {source: (row.priority, place) for place, (source, row) in enumerate(SOURCES.items())}
 
 
 def source_rank(source: str) -> tuple[int, int]:
-    """Where a source stands in the order; the lowest goes first."""
+    """Return the sort key of a source. The lowest key is delivered first."""
     return _RANK[source]
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedCommand:
-    """One thing that waits. `id` is what the transcript will hold: it is told once. `text` is a shell command's."""
+    """One queued input. The transcript stores `id`, so it is delivered once. `text` is a shell command."""
 
     source: str
     id: str
@@ -82,18 +83,18 @@ class QueuedCommand:
 
     @property
     def mode(self) -> CommandMode:
-        """How it is taken."""
+        """The mode of its source."""
         return SOURCES[self.source].mode
 
     @property
     def priority(self) -> CommandPriority:
-        """Before whom it goes."""
+        """The priority of its source."""
         return SOURCES[self.source].priority
 
 
 @dataclass(slots=True)
 class CommandQueue:
-    """What waits for one agent. First in, first out among those of one source."""
+    """The input that waits for one agent. Entries of one source are delivered first in, first out."""
 
     _waiting: list[QueuedCommand] = field(default_factory=list[QueuedCommand])
 
@@ -104,47 +105,47 @@ class CommandQueue:
         return len(self._waiting)
 
     def put(self, source: str, blocks: Sequence[Block], id: str) -> None:
-        """Something to tell."""
+        """Queue a text or blocks for the agent."""
         self._waiting.append(QueuedCommand(source, id, tuple(blocks)))
 
     def put_notice(self, tags: RuntimeTags, text: str, key: str = "") -> None:
-        """The end of a job or a sub-agent; the transcript will have it as `notice:<key>`."""
+        """Queue the notice that a job or a sub-agent has ended. Its id in the transcript is `notice:<key>`."""
         self.put("notice", (text_block(tags.notification(text)),), f"notice:{key or message_id()}")
 
     def put_late_answer(self, tags: RuntimeTags, text: str) -> None:
-        """An answer to a request that is gone: told before notices."""
+        """Queue an answer to a request that no longer exists. It is delivered before notices."""
         self.put("permission", (tags.note(escape_tags(text)),), f"notice:{message_id()}")
 
     def put_shell_command(self, command: str) -> None:
-        """A person's shell command."""
+        """Queue a shell command of the user."""
         self._waiting.append(QueuedCommand("shell", f"shell:{message_id()}", text=command))
 
     def texts_in_order(self) -> list[QueuedCommand]:
-        """What waits to be told, in order."""
+        """Return the queued input that is to be delivered, in order."""
         return sorted(
             (one for one in self._waiting if one.mode is not CommandMode.BASH), key=lambda one: source_rank(one.source)
         )
 
     def next_shell_command(self) -> QueuedCommand | None:
-        """The oldest shell command that waits."""
+        """Return the oldest queued shell command."""
         return next((one for one in self._waiting if one.mode is CommandMode.BASH), None)
 
     def has(self, id: str) -> bool:
-        """Whether something of that id waits."""
+        """Return True when input with this id is queued."""
         return any(one.id == id for one in self._waiting)
 
     def remove(self, commands: Iterable[QueuedCommand]) -> None:
-        """The transcript has these, or they were run: they wait no longer."""
+        """Remove commands that the transcript has, or that have run."""
         gone = {one.id for one in commands}
         self._waiting = [one for one in self._waiting if one.id not in gone]
 
     def withdraw(self, id: str) -> bool:
-        """Take back what nobody was told yet. Whether it was there."""
+        """Withdraw input that is not delivered yet. Return True when it was queued."""
         found = self.has(id)
         self._waiting = [one for one in self._waiting if one.id != id]
         return found
 
 
 def to_user_message(commands: Sequence[QueuedCommand]) -> UserMessage:
-    """Commands as one user line."""
+    """Return the commands as one user message."""
     return UserMessage(tuple(block for one in commands for block in one.blocks), tuple(one.id for one in commands))

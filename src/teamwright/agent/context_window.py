@@ -1,7 +1,7 @@
-"""What fills the window of one agent: its prompt, tools, instructions, skills, memory, messages, and what is left.
+"""The use of an agent's context window: prompt, tools, instructions, skills, memory, messages and free space.
 
-The sum is what the service counted with the last answer, where it told it, and bytes / 4 for what came since; the parts
-are their shares of the bytes. Reads the prefix that is really sent. Changes nothing; prints nothing.
+The sum is the service's count with the last answer where there is one, and bytes / 4 for later messages. The parts are
+shares of the sum by bytes. The figures describe the prefix that is sent. Read-only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from teamwright.protocol.values import dataclass
 SYSTEM, TOOLS, SERVED, INSTRUCTIONS = "system prompt", "tools", "tools of MCP servers", "instructions"
 SKILLS, MEMORY, MESSAGES = "skills", "memory", "messages"
 PARTS = (SYSTEM, TOOLS, SERVED, INSTRUCTIONS, SKILLS, MEMORY, MESSAGES)
-"""In the order in which they are shown."""
+"""The parts in display order."""
 
 _HEADINGS = {
     "# Skill ": SKILLS,
@@ -33,7 +33,7 @@ _HEADING = re.compile("^(" + "|".join(map(re.escape, _HEADINGS)) + ")", re.MULTI
 
 @dataclass(frozen=True, slots=True)
 class ContextPart:
-    """One thing that stands in the window, in tokens."""
+    """One part of the window, in tokens."""
 
     name: str
     tokens: int
@@ -41,11 +41,11 @@ class ContextPart:
 
 @dataclass(frozen=True, slots=True)
 class ContextView:
-    """The window of one agent, in tokens. `used` is the sum of the parts, `free` what is left of the window.
+    """The window of one agent, in tokens. `used` is the sum of the parts, `free` the rest of the window.
 
-    `measured`: the service counted the sum with the last answer, but for what came since; else all is bytes / 4.
-    `compacts_at` is the sum at which the conversation is compacted by itself, None: only when the service says that it
-    is full.
+    `measured`: the service counted the sum with the last answer; later messages are estimated by bytes / 4, and so is
+    all without a count. `compacts_at` is the sum at which automatic compaction starts. None: only when the service
+    reports a full window.
     """
 
     member: str
@@ -57,22 +57,22 @@ class ContextView:
 
     @property
     def used(self) -> int:
-        """What is in the window."""
+        """The tokens in the window."""
         return sum(part.tokens for part in self.parts)
 
     @property
     def free(self) -> int:
-        """What is left of it."""
+        """The tokens that are free."""
         return max(0, self.window - self.used)
 
     @property
     def left(self) -> int | None:
-        """How many tokens more until it is compacted by itself; None: that is not known."""
+        """The tokens left until automatic compaction; None when that is not known."""
         return None if self.compacts_at is None else max(0, self.compacts_at - self.used)
 
 
 def agent_context(agent: Agent) -> ContextView:
-    """The window of this agent as it is now."""
+    """Return the current window of this agent."""
     conversation, card = agent.conversation, agent.model.card
     total, (counted, tokens) = measure_context(conversation, agent.compaction), conversation.reported_tokens
     measured = bool(tokens) and counted <= len(conversation.items)
@@ -87,7 +87,7 @@ def agent_context(agent: Agent) -> ContextView:
 
 
 def _parts(agent: Agent, total: int) -> tuple[ContextPart, ...]:
-    """The parts as shares of the whole, which they add up to."""
+    """Return the parts as shares of the total. They add up to it."""
     sizes = dict.fromkeys(PARTS, 0) | _sizes(agent.conversation.prefix)
     sizes[MESSAGES] = total_tokens(agent.conversation.items) * BYTES_PER_TOKEN
     every, made, told = max(1, sum(sizes.values())), list[ContextPart](), 0
@@ -100,12 +100,12 @@ def _parts(agent: Agent, total: int) -> tuple[ContextPart, ...]:
 
 
 def _filled(parts: list[ContextPart], left: int) -> tuple[ContextPart, ...]:
-    """What rounding lost goes to the first."""
+    """Add the rounding difference to the first part."""
     return (ContextPart(parts[0].name, parts[0].tokens + left), *parts[1:]) if parts else ()
 
 
 def _sizes(prefix: Prefix) -> dict[str, int]:
-    """Bytes of what stands before the conversation, as it is sent."""
+    """Return the bytes of each part that is sent before the conversation."""
     fields = cast("dict[str, Any]", json.loads(b"{" + prefix.head + b"}"))
     sizes: dict[str, int] = {}
     for block in fields.pop("system", ()):
@@ -119,7 +119,7 @@ def _sizes(prefix: Prefix) -> dict[str, int]:
 
 
 def _sections(text: str) -> list[tuple[str, str]]:
-    """The system prompt in pieces by what they are; what follows the heading of the instructions is all theirs."""
+    """Split the system prompt into parts. Everything after the heading of the instructions belongs to them."""
     found: list[tuple[str, str]] = []
     name, begun = SYSTEM, 0
     for heading in _HEADING.finditer(text):

@@ -1,7 +1,7 @@
-"""One agent's conversation: a transcript on disk that is the ledger of what was seen, and its encoded history.
+"""The conversation of one agent: its encoded history in memory, and the transcript on disk that records it.
 
-Written before anything depends on it: a line is in the file first and in memory after. Knows `storage.jsonl`,
-the prefix as a value, and blocks; knows no model, no tool and no inbox. Format: docs/formats/transcript.md.
+A line is written to the file first and added to memory after that. Depends on `storage.jsonl`, prefixes and content
+blocks. Format: docs/formats/transcript.md.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from teamwright.storage.jsonl import Journal
 from teamwright.storage.lost_lines import LostLines
 
 PAUSE_TURN = "pause_turn"
-"""The `stop_reason` of an answer that the model goes on with when it is asked again."""
+"""The `stop_reason` of an answer that the model continues when it is called again."""
 INTERRUPTED_RESULT = "The call was interrupted before it ended; what it did until then stays done."
 CALLERS_RESULT = "The result of this call went to the agent that made it."
-"""What stands for the result of every call that a fork's caller made in the answer that began it: the same for all."""
+"""The result, in a fork, of every call of the answer that started it. It is the same for all forks."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What an agent is told in one user line: tool results first, then texts; and the ids that it carries."""
+    """One user message for an agent: tool results first, then texts; and the ids of the messages that it delivers."""
 
     blocks: tuple[Block, ...] = ()
     ids: tuple[str, ...] = ()
@@ -55,15 +55,14 @@ class UserMessage:
 
 @dataclass(slots=True)
 class Conversation:
-    """The history of one agent. Make one with `start` or `load`.
+    """The history of one agent, created by `start` or `load`.
 
-    `items` are the encoded messages, oldest first: hand them to a Request as they are. `owes_round` is true when
-    the last thing told, or asked of a tool, has no complete answer behind it, unless a person `interrupted` it: then it
-    goes along with what is told next. `lines` counts those of the file that are a step of it: all but those that queue
-    a message, those of compactions and of prefixes. `queued` are messages by id that the transcript has and the agent
-    was not told yet. `reported`: so many messages came to so many tokens, by the service's own count; 0 when it told
-    none.
-    `inherited`: so many of the items, the first ones, are the history of the agent that a fork was made of.
+    `items` are the encoded messages, oldest first, ready for a request. `owes_answer` is true when the last prompt or
+    tool result has no complete answer, unless the user `interrupted` it: it is then sent with the next prompt. `lines`
+    counts the lines of the file that are steps: all except queued messages, compactions and prefixes. `queued` are
+    messages by id that the transcript has and the agent has not received. `reported_tokens` is a number of messages and
+    their tokens by the service's count; 0 without a count. `inherited_count` is the number of items, the first ones,
+    that a fork has from its caller.
     """
 
     path: Path
@@ -77,21 +76,21 @@ class Conversation:
     reported_tokens: tuple[int, int] = (0, 0)
     inherited_count: int = 0
     lost_lines: LostLines | None = None
-    """Damaged lines that were set aside when it was loaded."""
+    """Damaged lines that were set aside when the conversation was loaded."""
     _summarized_count: int = 0
     _folded_answers: int = 0
     _journal: Journal | None = None
     _has_unanswered: bool = False
     _closed: bool = False
     _header_line: bytes = b""
-    """The first line, while it waits for the second."""
+    """The first line, until it is written together with the second."""
 
     @classmethod
     def start(cls, path: Path, prefix: Prefix, about: Mapping[str, Any], *, with_next: bool = False) -> Conversation:
-        """A new conversation. `about` goes into the first line: session, member, agent id, team, cwd, model.
+        """Start a new conversation. `about` goes into the first line: session, member, agent id, team, cwd, model.
 
-        `with_next`: that line is written together with the one behind it, and there is no file before; the path is
-        known to be free then. Raises StorageError when there is one already, or the disk will not take it.
+        `with_next`: the first line is written together with the second, and the caller knows that the path is free.
+        Raises StorageError when a transcript exists already or the disk refuses the write.
         """
         if not with_next and os.path.exists(path) and read_header(path) is not None:
             raise StorageError("damaged-file", f"{path} exists already", note="nothing was changed")
@@ -105,16 +104,17 @@ class Conversation:
 
     @classmethod
     def load(cls, path: Path, prefix: Prefix) -> Conversation:
-        """A conversation from its file: a torn end is cut; calls that have no result yet are its `unanswered`.
+        """Load a conversation from its file. An incomplete last line is cut;
 
-        Raises StorageError (`damaged-file`) when the first line is not a header that we can read.
+        `unanswered_calls` returns calls without a result. Raises StorageError (`damaged-file`) when the first line is
+        not a readable header.
         """
         history = read_conversation(path)
         return cls.from_history(path, prefix, Journal.open(path), history)
 
     @classmethod
     def from_history(cls, path: Path, prefix: Prefix, journal: Journal, history: History) -> Conversation:
-        """A conversation from what was read of its file."""
+        """Return a conversation from the history that was read from its file."""
         made = cls(path, prefix, history.header, history.items, history.owes_answer, history.interrupted, history.lines)
         made.queued, made.reported_tokens, made._journal = history.queued, history.reported_tokens, journal
         made._has_unanswered, made.inherited_count = history.has_unanswered, history.inherited_count
@@ -127,10 +127,10 @@ class Conversation:
         return made
 
     def fork(self, path: Path, about: Mapping[str, Any]) -> Conversation:
-        """A conversation that goes on from this one's newest answer: its prefix and its history are the very same.
+        """Return a fork that continues from the newest answer, with the same prefix and history.
 
-        The calls of that answer are this conversation's: for the fork one and the same text stands for each result.
-        On disk the history is only named. Raises StorageError.
+        The fork has the calls of that answer too; one fixed text is the result of each. On disk the fork only refers to
+        the history. Raises StorageError.
         """
         if os.path.exists(path) and read_header(path) is not None:
             raise StorageError("damaged-file", f"{path} exists already", note="nothing was changed")
@@ -143,14 +143,14 @@ class Conversation:
             **about,
             **origin.header_fields,
         }
-        header[TAG_KEY] = self.tags.key  # its prefix, which is its caller's, names this one
+        header[TAG_KEY] = self.tags.key  # the fork's prefix is its caller's, which names this key
         made = Conversation(path, self.prefix, header, list(self.items), inherited_count=len(self.items))
         made.reported_tokens, made._folded_answers = self.reported_tokens, -count_answers(self.items)
         made._append(encode(header))
         return made
 
     def interrupt(self) -> None:
-        """A person cut the turn short: nothing is owed until something is told, also after a kill.
+        """Record that the user interrupted the turn: no answer is owed until the next message, also after a kill.
 
         Raises StorageError.
         """
@@ -159,51 +159,57 @@ class Conversation:
             self.owes_answer, self.interrupted = False, True
 
     def queue(self, id: str, blocks: Sequence[Block]) -> None:
-        """Append a message that the agent is told later: it is delivered, also through a kill. Raises StorageError."""
+        """Append a message that the agent receives later.
+
+        It is then delivered even after a kill. Raises StorageError.
+        """
         self._append(queued_line(id, blocks))
-        self.lines -= 1  # it is no step of the conversation: names of places in it stay as they are
+        self.lines -= 1  # not a step of the conversation: names of steps stay as they are
         self.queued[id] = list(blocks)
 
     @property
     def tags(self) -> RuntimeTags:
-        """The tags in which the runtime speaks in it, with the key that its system prompt names."""
+        """The tags of the runtime's texts in this conversation, with the key that its system prompt names."""
         return RuntimeTags(header_tag_key(self.header))
 
     @property
     def answer_count(self) -> int:
-        """How many answers the agent gave: model calls that went well."""
+        """The number of answers of the agent, which are its successful model calls."""
         return self._folded_answers + sum(not item.startswith(USER_MESSAGE) for item in self.items)
 
     @property
     def message_count(self) -> int:
-        """How many messages it has, with those that a summary stands for: what `said_since` takes."""
+        """The number of messages, those that a summary replaces included. `text_since` takes such a number."""
         return self._folded_count + len(self.items)
 
     @property
     def is_compacted(self) -> bool:
-        """Whether it goes on from a summary, which is the first of its messages."""
+        """True when the first message is a summary of earlier ones."""
         return self._summarized_count > 0
 
     @property
     def is_unstarted_fork(self) -> bool:
-        """Whether it is a fork's that was told nothing yet: the newest answer is not its own."""
+        """True for a fork that has received no message yet: the newest answer is its caller's."""
         return 0 < self.inherited_count == len(self.items)
 
     def unanswered_calls(self) -> list[ToolCall]:
-        """The calls of the newest answer, when none of them has a result yet. A fork never answers its caller's."""
+        """Return the calls of the newest answer when none of them has a result yet.
+
+        A fork never runs its caller's calls.
+        """
         return tool_calls(self.last_content()) if self._has_unanswered else []
 
     def step_key(self, what: str) -> str:
-        """A name for what happens at this place of the conversation: the same one when it is loaded again.
+        """Return a name for this step of the conversation. It is the same after the conversation is loaded again.
 
-        What is done under such a name can be looked for after a kill, and is done once.
+        An action under such a name can be found after a kill and is done only once.
         """
         return keyed_id(self.header.get("session"), self.path.stem, self.lines, what)
 
     def append_user_message(self, told: UserMessage) -> None:
-        """Append what the agent is told; memory only after the file has it. Raises StorageError.
+        """Append a user message: to the file first, to memory after that. Raises StorageError.
 
-        Calls whose results never reached the file get one first, saying so: no request may lack a result.
+        Calls whose results never reached the file get a result that says so: a request needs a result for each call.
         """
         if self._has_unanswered and told.blocks[0]["type"] != "tool_result":
             self._repair()
@@ -223,7 +229,7 @@ class Conversation:
         self._has_unanswered = False
 
     def append_reply(self, reply: Reply) -> None:
-        """Append a whole answer. Raises StorageError."""
+        """Append a complete answer. Raises StorageError."""
         item = encode({"role": "assistant", "content": reply.content})
         usage = {**reply.usage.as_json(), "usd": reply.usage.usd}
         about = encode(
@@ -245,10 +251,11 @@ class Conversation:
     def fold(
         self, messages: Sequence[bytes], upto: int, about: Mapping[str, Any], prefix: Prefix | None = None
     ) -> None:
-        """Go on with these encoded messages: the first stands for all before that place, the others for the rest.
+        """Replace the history by these messages:
 
-        The file keeps what it has and gets a line that says so; memory follows. `about` goes into the line; another
-        `prefix` is sent from now on. Raises StorageError, and ValueError while calls have no result.
+        the first stands for all messages before `upto`, the others for the rest. The file keeps its lines and gets one
+        that records the change; memory follows. `about` goes into that line; a new `prefix` is sent from now on. Raises
+        StorageError, and ValueError while calls have no result.
         """
         if self._has_unanswered or self.is_unstarted_fork or len(messages) != 1 + len(self.items) - upto:
             raise ValueError("a conversation is folded only whole rounds at a time")
@@ -268,14 +275,14 @@ class Conversation:
             prefix=sent.digest,
         )
         self._append(boundary.encode_line(about))
-        self.lines -= 1  # it is no step of the conversation either
+        self.lines -= 1  # not a step of the conversation
         self.items, self.prefix, self.reported_tokens, self.inherited_count = list(messages), sent, (0, 0), 0
         self._summarized_count, self._folded_answers = boundary.summarized_count, boundary.answer_count
 
     def clear(self, first: bytes, about: Mapping[str, Any]) -> None:
-        """Begin anew with this encoded message, which stands for all before it; nothing is owed any more.
+        """Continue with only this encoded message in place of all earlier ones; no answer is owed after that.
 
-        Calls without a result get one that says so, in the part that is left behind. Raises StorageError.
+        Calls without a result first get one that says so. Raises StorageError.
         """
         self._repair()
         owed = self.owes_answer, self.interrupted
@@ -287,39 +294,39 @@ class Conversation:
             raise
 
     def switch_prefix(self, prefix: Prefix, about: Mapping[str, Any]) -> None:
-        """Send another prefix from now on, and thinking of before no more: it is bound to what stood before it.
+        """Send another prefix from now on, and drop earlier thinking blocks, which belong to the prefix before.
 
-        `about` goes into the line that says so. Raises StorageError.
+        `about` goes into the line that records the change. Raises StorageError.
         """
         self._append(encode({"type": "prefix", "at": iso_time(), "prefix": prefix.digest, **about}))
-        self.lines -= 1  # it is no step of the conversation
+        self.lines -= 1  # not a step of the conversation
         self.items = [without_thinking(item) for item in self.items]
         self.prefix, self.reported_tokens = prefix, (0, 0)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes no line any more."""
+        """True when the file is closed and takes no more lines."""
         return self._closed
 
     @property
     def _folded_count(self) -> int:
-        """What is added to a place among the items to have its number among all messages."""
+        """The difference between a position in `items` and the number of that message in the whole history."""
         return max(0, self._summarized_count - 1)
 
     def messages_backward(self) -> Iterator[bytes]:
-        """All messages as they were told and said, the newest first, whatever was compacted."""
+        """Return all messages of the file, the newest first, those before compactions included."""
         return all_messages_backward(self.path, self.header) if self.is_compacted else reversed(self.items)
 
     def delivered_ids(self, ids: Collection[str]) -> set[str]:
-        """Which of these ids the transcript has; looked up backward, and only as far as needed."""
+        """Return which of these ids the transcript has. The file is searched backward and only as far as needed."""
         return find_delivered_ids(self.path, ids)
 
     def last_content(self) -> list[Block]:
-        """The blocks of the newest message, or none."""
+        """Return the blocks of the newest message, or none."""
         return cast("list[Block]", decode(self.items[-1])["content"]) if self.items else []
 
     def text_since(self, number: int) -> str:
-        """The newest text that the agent said among the messages from this number on; empty when it said none."""
+        """Return the newest text of the agent among the messages from number `number` on; empty when there is none."""
         for item in reversed(self.items[max(0, number - self._folded_count) :]):
             if item.startswith(b'{"role":"assistant"'):
                 text = message_text(cast("list[Block]", decode(item)["content"]))
@@ -328,7 +335,7 @@ class Conversation:
         return ""
 
     def close(self) -> None:
-        """Close the file: from now on it takes no line. The conversation can be loaded again."""
+        """Close the file, which takes no more lines. The conversation can be loaded again."""
         self._closed = True
         if self._journal is not None:
             self._journal.close()
@@ -336,7 +343,7 @@ class Conversation:
 
     def _append(self, line: bytes) -> None:
         if self._closed:
-            # Whoever still speaks is of a life that is over: what it says is not said.
+            # A writer that is still active belongs to a terminated agent; its message is refused.
             raise StorageError("io-failed", f"the conversation in {self.path} is closed", note="nothing was written")
         if self._journal is None:
             self._journal = Journal.open(self.path)
@@ -348,7 +355,7 @@ class Conversation:
         self.lines += 1
 
     def _repair(self) -> None:
-        """Answer calls that nobody answered: the next request needs a result for each."""
+        """Append results for calls without one: the next request needs a result for each."""
         calls = self.unanswered_calls()
         if calls:
             self.append_user_message(

@@ -1,8 +1,8 @@
-"""Where a fork begins: in its caller's transcript, behind the answer that asked for it. Nothing of it is copied.
+"""The origin of a fork: the position in its caller's transcript after the answer that started it.
 
-The first line of a fork's transcript names that file and how many bytes of it are the fork's history too. Transcripts
-are appended to only, so these bytes stay what they were, whatever the caller does and however it is compacted. Knows
-transcripts; knows no agent. Format: docs/formats/transcript.md.
+The first line of a fork's transcript names that file and the number of its bytes that are the fork's history too.
+Transcripts are only appended to, so these bytes never change, also when the caller is compacted. Depends on
+transcripts. Format: docs/formats/transcript.md.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward_with_offsets, read_lines
 
 FORK_TAG = f"<{FORK}"
-"""How what a fork is told begins."""
+"""The beginning of a fork's first message."""
 
 _SEARCHED_LINES = 8
-"""Lines of a fork's transcript among which its job is: behind the header, queued and then told."""
+"""The number of first lines of a fork's transcript that are searched for its job: header, queue line, message."""
 
 _MARK = f'"text":"{FORK_TAG}'.encode()
 
 
 def fork_prompt(tags: RuntimeTags, job: str) -> str:
-    """What a fork is told: the same for all but for the job, which is last."""
+    """Return the first message of a fork. Only the job, which comes last, differs between forks."""
     return f"{tags.fork(load_prompt('fork'))}\n\n{job}"
 
 
 def contains_fork_prompt(items: Iterable[bytes]) -> bool:
-    """Whether one of these encoded messages tells an agent that it is a fork; what a tool's result says does not."""
+    """Return True when one of these encoded messages tells an agent that it is a fork. Tool results do not count."""
     return any(_MARK in item and item.startswith(USER_MESSAGE) and _has_fork_tag(item) for item in items)
 
 
@@ -57,7 +57,7 @@ def _has_fork_tag(item: bytes) -> bool:
 
 
 def read_fork_prompt(transcript: Path) -> str:
-    """What the fork of this transcript was told when it began; empty when that cannot be found."""
+    """Return the first message of the fork with this transcript; empty when it cannot be found."""
     for line in islice(read_lines(transcript), 1, _SEARCHED_LINES):
         try:
             body = cast("dict[str, Any]", json.loads(line))
@@ -72,14 +72,15 @@ def read_fork_prompt(transcript: Path) -> str:
 
 
 FORK_KEY = "fork"
-"""Under which key the first line of a fork's transcript has its origin. A transcript with it is a fork's."""
+"""The key of a fork's origin in the first line of its transcript. Only transcripts of forks have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForkOrigin:
-    """The history of a fork: the first `upto` bytes of its caller's transcript, which end with a whole line.
+    """The history of a fork: the first `size` bytes of its caller's transcript, which end with a complete line.
 
-    `of` is that file as seen from the directory `projects`, which holds the fork's too, with `/` between its parts.
+    `transcript` is the path of that file relative to the directory `projects`, which contains the fork's too, with `/`
+    as separator.
     """
 
     transcript: str
@@ -87,7 +88,10 @@ class ForkOrigin:
 
     @classmethod
     def at_answer(cls, caller: Path, fork: Path, answer: bytes) -> ForkOrigin:
-        """Behind the newest answer in the caller's transcript, which must be this one. Raises StorageError."""
+        """Return the origin after the newest answer in the caller's transcript, which must be `answer`.
+
+        Raises StorageError.
+        """
         end, line = next(
             ((end, line) for end, line in read_backward_with_offsets(caller) if line.startswith(ASSISTANT_LINE)),
             (0, b""),
@@ -101,7 +105,7 @@ class ForkOrigin:
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> ForkOrigin | None:
-        """The origin in the first line of a transcript; None when it is no fork's. Raises StorageError."""
+        """Return the origin in the first line of a transcript; None when it is not a fork's. Raises StorageError."""
         if FORK_KEY not in header:
             return None
         try:
@@ -112,11 +116,14 @@ class ForkOrigin:
 
     @property
     def header_fields(self) -> Mapping[str, Any]:
-        """What stands in the first line."""
+        """The fields of the first line."""
         return {FORK_KEY: {"of": self.transcript, "upto": self.size}}
 
     def transcript_path(self, fork: Path) -> Path:
-        """The caller's transcript, for the fork's. Raises StorageError for a name that leads elsewhere."""
+        """Return the path of the caller's transcript.
+
+        Raises StorageError for a name that leads outside the directory.
+        """
         parts = self.transcript.split("/")
         if len(parts) not in _DEPTHS or not all(map(_is_plain_name, parts)) or not parts[-1].endswith(".jsonl"):
             raise StorageError(
@@ -125,7 +132,7 @@ class ForkOrigin:
         return _projects(fork).joinpath(*parts)
 
     def read(self, fork: Path) -> History:
-        """The caller's conversation as it was then. Raises StorageError when it is not there any more."""
+        """Return the caller's conversation as it was when the fork started. Raises StorageError when it is gone."""
         path = self.transcript_path(fork)
         try:
             whole = path != fork and path.stat().st_size >= self.size
@@ -144,7 +151,7 @@ class ForkOrigin:
 
 
 _DEPTHS = (2, 4)
-"""Parts in the name of a lead's transcript, and of another agent's."""
+"""The number of path parts of a lead's transcript, and of another agent's."""
 
 
 def _projects(fork: Path) -> Path:
@@ -156,7 +163,7 @@ def _is_plain_name(part: str) -> bool:
 
 
 def read_conversation(path: Path) -> History:
-    """What a transcript comes to: for a fork, its caller's history first. Raises StorageError (`damaged-file`)."""
+    """Read the history in a transcript; a fork's begins with its caller's. Raises StorageError (`damaged-file`)."""
     own = read_history(path)
     origin = ForkOrigin.from_header(own.header)
     if origin is None or own.boundary is not None:
@@ -173,7 +180,7 @@ def read_conversation(path: Path) -> History:
 
 
 def all_messages_backward(path: Path, header: Mapping[str, Any]) -> Iterator[bytes]:
-    """All encoded messages of a conversation, the newest first, whatever was compacted; a fork's caller's too."""
+    """Return all encoded messages, the newest first, with those before compactions and those of a fork's caller."""
     yield from messages_backward(path)
     origin = ForkOrigin.from_header(header)
     if origin is not None:
@@ -181,10 +188,10 @@ def all_messages_backward(path: Path, header: Mapping[str, Any]) -> Iterator[byt
 
 
 def is_fork(header: Mapping[str, Any]) -> bool:
-    """Whether the transcript with this first line is a fork's."""
+    """Return True when the transcript with this first line is a fork's."""
     return FORK_KEY in header
 
 
 def count_answers(items: list[bytes]) -> int:
-    """How many of these messages an agent gave."""
+    """Return the number of answers among these messages."""
     return sum(not item.startswith(USER_MESSAGE) for item in items)

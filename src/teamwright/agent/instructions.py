@@ -1,7 +1,7 @@
-"""Instructions of the user and the project: AGENTS.md and CLAUDE.md, what they import, and those of deeper directories.
+"""Instructions of the user and the project: AGENTS.md and CLAUDE.md, their imports, and those of deeper directories.
 
-User first, then root to leaf, local last; a text that is reached twice is given once. Before a repository is trusted
-its files lead nowhere outside it, by link or by import. Reads files; runs nothing, knows no model.
+The user's come first, then root to leaf, local files last; a text that is reached twice is given once. Links and
+imports of an untrusted repository may not lead outside it. Reads files; runs no program.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from teamwright.protocol.values import dataclass
 from teamwright.skills.scoped_rules import FOLDER, ScopedRule, rule_files, scope_of
 
 MAX_CHARS = 40_000
-"""Characters of one file; the rest is cut, and the text says so."""
+"""The most characters of one file. The rest is cut, and the text says so."""
 
 MAX_TOTAL = 160_000
-"""Characters of all files together; what comes later is left out."""
+"""The most characters of all files together. Later files are left out."""
 
 MAX_DEPTH = 5
-"""Imports of imports."""
+"""The deepest nesting of imports."""
 
 FILE_NAMES = ("AGENTS.md", "CLAUDE.md")
 LOCAL_FILE_NAME = "CLAUDE.local.md"
 
 _TEXT_SUFFIXES = frozenset({".md", ".mdc", ".txt", ".rst"})
-"""What a trusted repository may import from outside it: texts, never keys or settings."""
+"""File types that a trusted repository may import from outside it: texts, never keys or settings."""
 
 _TRAILING_MARKS = ".,;:!?)"
-"""What may stand behind an import, and is not a part of it."""
+"""Characters that may follow an import and are not part of it."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
@@ -42,9 +42,9 @@ _IMPORT = re.compile(r"(?<!\S)@((?:~/|/|\.{0,2}/)?[^\s@`]+)")
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One text with the file it came from. `warning` says in one line what was cut or left out.
+    """One text with the file that it came from. `warning` says in one line what was cut or left out.
 
-    `about`: the files that it is about, where these are not those of its own directory.
+    `about`: the files to which it applies, when these are not all files of its directory.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class SkippedInstruction:
-    """A file, or an import at a line of one, whose text is not given, and why."""
+    """A skipped file, or a skipped import with its line, and the reason."""
 
     path: Path
     reason: str
@@ -65,9 +65,9 @@ class SkippedInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Instructions in order, files that only import others (`bare`), and files that were left out.
+    """Instructions in order, files that only import others (`import_only`), and skipped files.
 
-    `scoped` are rules that are given when an agent touches a file that they are about.
+    `scoped` are rules that are delivered when an agent touches a file to which they apply.
     """
 
     found: list[Instruction]
@@ -77,7 +77,7 @@ class Instructions:
 
 
 def load_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trusted: bool) -> list[Instruction]:
-    """All instructions for an agent that works in `cwd`, in the order in which it reads them.
+    """Load all instructions for an agent that works in `cwd`, in reading order.
 
     `home` is the user's state root. With `compat` the files of the other product are read as well.
     """
@@ -85,7 +85,7 @@ def load_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trus
 
 
 def read_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trusted: bool) -> Instructions:
-    """The same, with what was passed over."""
+    """Read the instructions for an agent that works in `cwd`, skipped files included."""
     reader = _Reader(Path(os.path.realpath(repo_root)), compat, trusted)
     reader.read(home / "AGENTS.md", own=True)
     if compat:
@@ -100,7 +100,7 @@ def read_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trus
 
 
 class NestedInstructions:
-    """The instructions of directories below, each given once to one agent, when it first touches something there."""
+    """The instructions of deeper directories, each delivered once to an agent when it first touches a file there."""
 
     def __init__(self, cwd: Path, repo_root: Path, known: Sequence[Instruction], compat: bool, trusted: bool) -> None:
         self._cwd, self._known = cwd, known
@@ -108,9 +108,12 @@ class NestedInstructions:
         self._visited = set[Path]()
 
     def text_for(self, path: Path) -> str:
-        """What to tell the agent that touches this path; empty when it was told or there is nothing."""
+        """Return the instructions for an agent that touches this path;
+
+        empty when there are none or it has received them.
+        """
         if not self._visited:
-            self._begin()  # most agents touch nothing: those that are made pay nothing
+            self._begin()  # most agents touch no file there, so creating one must cost nothing
         before = len(self._reader.found)
         place = path.parent
         if place not in self._visited:
@@ -121,7 +124,7 @@ class NestedInstructions:
         return "\n\n".join(f"{one.path} is about {one.about or 'its directory'}:\n{one.text.strip()}" for one in new)
 
     def _read_way_to(self, place: Path) -> None:
-        """Read the instructions of directories that are new on the way to this one, given by its real path."""
+        """Read the instructions of the new directories on the way to this one, given by its real path."""
         if not place.is_relative_to(self._reader.root):
             return
         for directory in _directories_between(self._reader.root, place):
@@ -131,7 +134,7 @@ class NestedInstructions:
 
     @property
     def result(self) -> Instructions:
-        """What was read of deeper directories so far, and what was passed over."""
+        """The instructions of deeper directories that were read so far, and the skipped files."""
         return self._reader.result
 
     def _begin(self) -> None:
@@ -148,7 +151,7 @@ class NestedInstructions:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads files once, in order, with what they import right behind them."""
+    """A reader that reads each file once, in order, with its imports directly after it."""
 
     root: Path
     compat: bool
@@ -173,11 +176,11 @@ class _Reader:
             self.read_rules(directory)
 
     def read_own_rules(self) -> None:
-        """The user's rules: their patterns begin at the top of the repository."""
+        """Read the user's rules. Their patterns are relative to the root of the repository."""
         self._read_rules(Path(os.path.expanduser("~")), self.root, own=True)
 
     def read_rules(self, directory: Path) -> None:
-        """The rules of a directory: those about some files only are kept for `read_scoped`."""
+        """Read the rules of a directory. Rules about certain files are kept for `read_scoped`."""
         self._read_rules(directory, directory, own=False)
 
     def _read_rules(self, place: Path, base: Path, *, own: bool) -> None:
@@ -195,7 +198,7 @@ class _Reader:
                 self.read(path, own=own, rule=True, about=f"{base} and below")
 
     def read_scoped(self, real: Path) -> None:
-        """Rules about this file that were not read yet."""
+        """Read the rules about this file that were not read yet."""
         for one in self.scoped:
             if os.path.realpath(one.path) not in self._paths and self._is_about(one, real):
                 self.read(one.path, own=one.own, rule=True, about=one.about)
@@ -209,12 +212,15 @@ class _Reader:
             return False
 
     def remember(self, instruction: Instruction) -> None:
-        """This one was given already."""
+        """Note that this instruction was delivered already."""
         self._paths[os.path.realpath(instruction.path)] = instruction.path
         self._digests[_digest(instruction.text)] = instruction.path
 
     def read(self, path: Path, *, own: bool = False, depth: int = 0, rule: bool = False, about: str = "") -> None:
-        """One file and its imports. `own`: the user's, which may lead anywhere. `rule`: it may have a front matter."""
+        """Read one file and its imports. `own`: the user's file, which may import any path.
+
+        `rule`: it may have a front matter.
+        """
         real = os.path.realpath(path)
         if (other := self._paths.get(real)) is not None:
             if other != path and depth == 0:
@@ -246,7 +252,7 @@ class _Reader:
             self.read(target, own=own, depth=depth + 1)
 
     def _targets(self, path: Path, text: str, base: Path, depth: int) -> list[Path]:
-        """The files that a text imports; what is named and not there, or too deep, is noted."""
+        """Return the files that a text imports. Missing files and imports that are too deep are noted as skipped."""
         found: list[Path] = []
         for name, line in _imports(text):
             target = _target(name, base)
@@ -283,7 +289,7 @@ class _Reader:
 
 
 def _directories_between(root: Path, leaf: Path) -> Iterator[Path]:
-    """The directories from the root to the leaf, both included; the leaf alone when it is not below."""
+    """Return the directories from the root to the leaf, both included; only the leaf when it is not below the root."""
     if not leaf.is_relative_to(root):
         yield leaf
         return
@@ -295,7 +301,7 @@ def _directories_between(root: Path, leaf: Path) -> Iterator[Path]:
 
 
 def _explain_no_text(path: Path) -> SkippedInstruction:
-    """Why a file that is there has no text: somebody meant it to be read, so that nothing but an empty one is fine."""
+    """Return the reason why an existing file has no text. Only an empty file is no fault."""
     try:
         if not os.path.exists(path):
             return SkippedInstruction(path, "it is a link that leads nowhere", "broken")
@@ -311,7 +317,7 @@ def _explain_no_text(path: Path) -> SkippedInstruction:
 
 
 def _read_text(path: Path) -> str | None:
-    """The file's text; None when it is no plain file of text."""
+    """Return the file's text; None when it is not a regular text file."""
     try:
         if not path.is_file():
             return None
@@ -323,7 +329,7 @@ def _read_text(path: Path) -> str | None:
 
 
 def _imports(text: str) -> Iterator[tuple[str, int]]:
-    """The `@path` words that stand outside code, each with its line."""
+    """Return the `@path` words outside code, each with its line."""
     for number, line in _without_code(text):
         for found in _IMPORT.finditer(_INLINE_CODE.sub("", line)):
             yield found[1], number
@@ -344,7 +350,7 @@ def _without_code(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _target(name: str, base: Path) -> Path | None:
-    """The file that an import names, or None: a mention or an address is not an import."""
+    """Return the file that an import names, or None for a mention or an address."""
     for form in (name, name.rstrip(_TRAILING_MARKS)):
         path = Path(os.path.normpath(os.path.join(base, os.path.expanduser(form))))
         try:
@@ -356,7 +362,7 @@ def _target(name: str, base: Path) -> Path | None:
 
 
 def _only_imports(text: str) -> bool:
-    """Whether a file says nothing but what it imports."""
+    """Return True when a file contains only imports."""
     return not _IMPORT.sub("", text).strip()
 
 

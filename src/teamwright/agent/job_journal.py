@@ -1,7 +1,7 @@
-"""Background commands of a session on disk: begun, ended, settled; what a kill does not take away.
+"""The journal of a session's background commands on disk: started, ended, reported. It survives a kill.
 
-One line an occurrence, `jobs.jsonl` in the session's directory. A job is settled when its owner's transcript has its
-end, or nobody is left to be told. Knows no process and no agent. Format: docs/formats/processes.md.
+Each event is one line of `jobs.jsonl` in the session's directory. A job is reported when its owner's transcript has its
+end, or the owner does not exist any more. Format: docs/formats/processes.md.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import Journal, read_lines
 
 JOBS_FILE = "jobs.jsonl"
-"""Name of the journal in a session's directory."""
+"""The name of the journal in a session's directory."""
 
 VERSION = 1
 
 JobState = Literal["running", "completed", "failed", "stopped", "killed"]
-"""`killed`: it ended with the program that ran it, and nobody saw how."""
+"""The state of a job. `killed`: it ended with the program that ran it, so the outcome is unknown."""
 
 END_STATES: Mapping[str, JobState] = {"completed": "completed", "failed": "failed", "stopped": "stopped"}
 
 
 @dataclass(slots=True)
 class Job:
-    """One background command. `exit_code` is None while it runs and for what a command left behind."""
+    """One background command. `exit_code` is None while it runs, and for processes that a command left running."""
 
     id: str
     owner: str
@@ -45,35 +45,35 @@ class Job:
 
     @property
     def key(self) -> str:
-        """The name under which its end is told: a transcript that holds `notice:<key>` was told."""
+        """The id under which its end is delivered. A transcript with `notice:<key>` has it."""
         return f"job-{self.id}"
 
 
 def omit_command(command: str) -> str:
-    """The default for `shown`: no command goes to the disk."""
+    """Return no command: the default of `redact` writes none to disk."""
     return ""
 
 
 class JobJournal:
-    """The journal of the session that is run now. What the disk refuses is not noted: a job runs all the same.
+    """The journal of the running session. Write errors are ignored: the job runs without a record.
 
-    `shown` makes of a command what may stand in the file, without secrets.
+    `redact` removes secrets from a command before it is written.
     """
 
     def __init__(self, session: Path, redact: Callable[[str], str] = omit_command) -> None:
         self.path = session / JOBS_FILE
         self.used_ids: set[str] = set()
-        """Ids of all jobs that this session ever had; none is given twice."""
+        """Ids of all jobs that this session ever had. None is used twice."""
         self._redact = redact
         self._journal: Journal | None = None
         self._unreported = _read(self.path, self.used_ids)
 
     def unreported(self) -> list[Job]:
-        """Jobs of earlier lives of the session that are not settled, oldest first; see `unreported_jobs`."""
+        """Return jobs of earlier runs of the session that are not reported, oldest first; see `unreported_jobs`."""
         return list(self._unreported.values())
 
     def record_start(self, job: Job) -> None:
-        """Note that a job runs."""
+        """Record that a job runs."""
         self.used_ids.add(job.id)
         self._note(
             job.id,
@@ -86,17 +86,17 @@ class JobJournal:
         )
 
     def record_end(self, job: Job) -> None:
-        """Note how a job has ended."""
+        """Record the end of a job."""
         self._note(job.id, "ended", state=job.state, exit_code=job.exit_code)
 
     def mark_reported(self, ids: Iterable[str]) -> None:
-        """These jobs are over for good: whoever waited was told, or nobody is there who waits."""
+        """Record that jobs are reported: the owner was notified or does not exist any more."""
         for name in ids:
             self._unreported.pop(name, None)
             self._note(name, "settled")
 
     def close(self) -> None:
-        """Close the file; harmless when closed. A later note opens it again."""
+        """Close the file. Closing it again is harmless, and a later record opens it again."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
@@ -110,16 +110,16 @@ class JobJournal:
 
 
 def unreported_jobs(session: Path) -> list[Job]:
-    """Background jobs in a session's directory that are not settled, oldest first. Changes nothing.
+    """Return the unreported background jobs in a session's directory, oldest first. Read-only.
 
-    One that nobody saw end is `killed`; the others ended, and their owner may not have been told. For a session that
-    no process drives: of one that is driven, running jobs look killed.
+    A job without a recorded end is `killed`; the others have ended, but their owner may not have been notified. Only
+    for a session without a running process: otherwise running jobs look killed.
     """
     return list(_read(session / JOBS_FILE, set()).values())
 
 
 def all_jobs(session: Path) -> list[Job]:
-    """All background jobs that a session ever had, oldest first, settled or not. Changes nothing."""
+    """Return all background jobs that a session ever had, oldest first. Read-only."""
     found: dict[str, Job] = {}
     jobs: dict[str, Job] = {}
     for fact in _entries(session / JOBS_FILE):
@@ -138,7 +138,7 @@ def _read(path: Path, used: set[str]) -> dict[str, Job]:
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines that can be read; what cannot be read tells nothing."""
+    """Return the readable lines. Damaged lines are skipped."""
     with contextlib.suppress(OSError):
         for line in read_lines(path):
             fact: Any = None

@@ -1,8 +1,8 @@
-"""The loop: one turn of one agent, from what it is told to its final answer.
+"""The loop: one turn of one agent, from its prompt to its final answer.
 
-A function that is handed everything and decides order, nothing else: tell, listen, run the calls, tell again
-with whatever arrived in between. Tool failures are values, a model's failure is how a turn ends. Knows the
-contracts of this room and of `models`; knows no tool, no team, no screen.
+The function gets every object as a parameter and decides only the order: deliver the message, call the model, run the
+tool calls, deliver results and new input. Tool failures are values; a model failure is one way in which a turn ends.
+Depends on the contracts of this package and of `models`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ from teamwright.protocol.values import dataclass
 
 
 async def finish_interrupted_calls(agent: Agent) -> bool:
-    """Answer the calls that a kill left without a result: what may be run again is. Whether that ends the turn."""
+    """Answer the calls that a kill left without a result; calls that may run again do.
+
+    Return True at the turn's end.
+    """
     calls = agent.conversation.unanswered_calls()
     return bool(calls) and await run_tool_calls(agent, calls, agent.toolbox.rerun)
 
 
 async def run_turn(agent: Agent, message: UserMessage | None) -> TurnEnd:
-    """One turn. `opening` None answers what is still owed.
+    """Run one turn. `message` None asks for an answer that is still owed.
 
-    Cancelling stores a result for every call that was running, so that the next request is accepted, and is
-    re-raised. Raises StorageError when the transcript cannot be written: nothing was lost, nothing is pretended.
+    A cancel stores a result for every running call, so that the next request is accepted, and is raised again. Raises
+    StorageError when the transcript cannot be written; nothing is lost then.
     """
     async with agent.compaction.turn_lock:
         agent.activity.start_turn()
@@ -54,7 +57,7 @@ async def run_turn(agent: Agent, message: UserMessage | None) -> TurnEnd:
 
 @dataclass(slots=True)
 class _TurnProgress:
-    """The state of a turn so far."""
+    """The state of a running turn."""
 
     usage: Usage = NO_USAGE
     model_calls: int = 0
@@ -70,7 +73,7 @@ class _TurnProgress:
         return replace(made, answer_end=self.end)
 
     def take_answer(self, agent: Agent, answer: Reply, end: AnswerEnd, task: str) -> list[ToolCall]:
-        """Store what is kept of an answer, count it and show it; the calls of it that are run."""
+        """Store, count and show an answer. Return its calls that are to run."""
         self.end = str(end)
         content = kept_blocks(answer.content, end)
         if content:
@@ -92,7 +95,10 @@ class _TurnProgress:
 
 
 async def _run_model_calls(agent: Agent) -> TurnEnd:
-    """Listen and answer calls, until there are none. What follows from an answer's end is a row of `ENDS`."""
+    """Call the model and run its tool calls until an answer has none.
+
+    `ENDS` decides what follows each end of an answer.
+    """
     so_far, again = _TurnProgress(), RetryCount()
     places = agent.toolbox.workplace
     repeats = RepetitionGuard(lambda: (places.cwd, *places.roots, *agent.watched_directories()), agent.toolbox.is_wait)
@@ -127,7 +133,7 @@ async def _run_model_calls(agent: Agent) -> TurnEnd:
 CAP_REACHED_RESULT = "The call was not run: the cap on tool calls is spent."
 
 CallResults: TypeAlias = dict[str, tuple[Block, ToolResult]]
-"""Results of a round as they come, by the calls' ids."""
+"""Results of a round of calls as they arrive, by the calls' ids."""
 
 
 async def run_tool_calls(
@@ -138,9 +144,10 @@ async def run_tool_calls(
     note: str = "",
     repetition_guard: RepetitionGuard | None = None,
 ) -> bool:
-    """Run the calls of a round and append the results, with messages that have arrived. Return True at the turn's end.
+    """Run the calls of one answer and append the results, with messages that have arrived.
 
-    `note` follows the results; `repeats` says when they are the same again and again.
+    Return True at the turn's end. `note` follows the results; `repetition_guard` detects the same results again and
+    again.
     """
     done: CallResults = {}
     began = file_time()
@@ -157,7 +164,7 @@ async def run_tool_calls(
         elif repetition_guard is not None:
             repetition_guard.reset()
     except BaseException:
-        # An interrupt, or an inbox that cannot be read: what was done is told, whatever follows.
+        # After an interrupt or an unreadable inbox the results of finished calls are stored too.
         append_user_message(agent, UserMessage(_result_blocks(calls, done)))
         raise
     told = _result_blocks(calls, done, CAP_REACHED_RESULT if run is None else INTERRUPTED_RESULT)
@@ -172,7 +179,7 @@ async def run_tool_calls(
 
 
 def append_user_message(agent: Agent, message: UserMessage) -> None:
-    """Store what the agent is told, with what it is reminded of, then show it."""
+    """Store a user message with its reminder, then show it."""
     note = agent.remind(not message.blocks or message.blocks[0]["type"] != "tool_result")
     if note:
         message = replace(message, blocks=(*message.blocks, agent.tags.note(note)))
@@ -183,7 +190,7 @@ def append_user_message(agent: Agent, message: UserMessage) -> None:
 def _result_blocks(
     calls: Sequence[ToolCall], done: CallResults, otherwise: str = INTERRUPTED_RESULT
 ) -> tuple[Block, ...]:
-    """A result for every call, in their order."""
+    """Return a result for every call, in their order."""
     return tuple(
         done[call.id][0] if call.id in done else tool_result_block(call.id, otherwise, is_error=True) for call in calls
     )

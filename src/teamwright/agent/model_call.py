@@ -1,7 +1,6 @@
-"""One model call of an agent: room in the budget first, then the stream, whose last part is the answer.
+"""One model call of an agent: the budget check first, then the stream, whose last part is the answer.
 
-Text goes to surfaces as it comes, usage to the meter. Knows the agent and the contract of a model; knows no tool, and
-does not know what a call is for.
+Text is shown as it arrives, and usage is added to the meter. Depends on the agent and the contract of a model.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ INTERRUPTED_EMPTY_NOTE = "Your answer was interrupted before a word of it came."
 
 
 class PartialAnswer:
-    """The text and usage that one answer has had so far."""
+    """The text and usage that one answer has so far."""
 
     __slots__ = ("_broken", "_failed_usage", "_has_started", "_text", "_thinking_characters", "_usage")
 
@@ -62,7 +61,7 @@ class PartialAnswer:
         self._thinking_characters = 0
 
     def add(self, part: Part) -> None:
-        """Note a part. A try that breaks leaves what it used, and no words."""
+        """Add a part. A failed attempt keeps its usage and loses its text."""
         match part:
             case TextPart():
                 self._has_started = True
@@ -80,7 +79,7 @@ class PartialAnswer:
                 pass
 
     def to_reply(self, agent: Agent, request: Request) -> Reply | None:
-        """The answer as far as it came, at what the service had counted, else by estimate. None: nothing came."""
+        """Return the answer so far, with the service's usage or an estimate. None when nothing arrived."""
         card, text, used = agent.model.card, "".join(self._text), self._usage
         lost = price_usage(card, self._failed_usage) if self._failed_usage.tokens else NO_USAGE
         if not self._has_started and not lost.requests:
@@ -101,13 +100,13 @@ class PartialAnswer:
         )
 
     def failed(self, agent: Agent, failure: Failure) -> Failure:
-        """The failure, with the words that the last try of which any came had said; what they cost is in it already."""
+        """Return the failure with the text of the last attempt that had any. Its cost is included already."""
         words = "".join(self._text) or self._broken
         return replace(failure, partial=agent.tags.mask_key([text_block(words)]) if words.strip() else [])
 
 
 def keep_failed(agent: Agent, failure: Failure) -> None:
-    """Store the words of an answer that failed after all tries, and tell the model of it.
+    """Store the text of an answer that failed after all attempts, and add a note for the model.
 
     Raises nothing when the line cannot be stored: the event of the failure is emitted anyway.
     """
@@ -117,9 +116,9 @@ def keep_failed(agent: Agent, failure: Failure) -> None:
 
 
 def keep_partial_answer(agent: Agent, request: Request, partial: PartialAnswer) -> None:
-    """Store and book what had come of an answer that is cut short now, and tell the model of it.
+    """Store and charge the part of an answer that is cancelled now, and add a note for the model.
 
-    Raises nothing when the disk takes no line: the cancellation continues.
+    Raises nothing when the line cannot be stored: the cancellation continues.
     """
     cut = partial.to_reply(agent, request)
     if cut is None:
@@ -147,7 +146,7 @@ def _store(agent: Agent, cut: Reply, note_of_words: str = INTERRUPTED_NOTE) -> N
 
 
 class RetryCount:
-    """Counts the answers of one turn that ended early in the same way, one after the other."""
+    """A count of consecutive answers of one turn that ended early in the same way."""
 
     __slots__ = ("_call_as_text", "_count", "_end")
 
@@ -157,7 +156,7 @@ class RetryCount:
         self._call_as_text = False
 
     def may_call_again(self, agent: Agent) -> bool:
-        """Return whether a model whose call came as text is asked again: once a turn; then the user is warned."""
+        """Return True when a model whose call came as text is called again: once a turn; then the user is warned."""
         if self._call_as_text or not agent.toolbox.offered_tools:
             warn_of_call_as_text(agent)
             return False
@@ -165,7 +164,7 @@ class RetryCount:
         return True
 
     def failure(self, answer: Reply, end: AnswerEnd, card: ModelCard) -> Failure | None:
-        """The failure of the turn that an answer with this end causes; None when the turn continues, or is done."""
+        """Return the failure that an answer with this end causes; None when the turn continues or is done."""
         row = ENDS[end]
         self._count = self._count + 1 if end is self._end else 1
         self._end = end
@@ -173,7 +172,7 @@ class RetryCount:
 
 
 def answer_failure(answer: Reply, card: ModelCard) -> Failure:
-    """The failure of an answer that leaves nothing to use. What came of it is kept elsewhere."""
+    """Return the failure of an answer without usable content. Its text is stored separately."""
     row = ENDS[answer.end]
     times = f" {row.retries + 1} times in a row" if row.retries else ""
     said = answer.stop_reason or "no stop reason"
@@ -187,7 +186,7 @@ def answer_failure(answer: Reply, card: ModelCard) -> Failure:
 
 @dataclass(frozen=True, slots=True)
 class SideAnswer:
-    """What a forked agent said. `failure` says why it said nothing; `refusal` is that of a budget."""
+    """The answer to a question besides the agent's work. `failure` says why there is none; `refusal` is a budget's."""
 
     content: Sequence[Block] = ()
     usage: Usage = field(default_factory=Usage)
@@ -196,15 +195,15 @@ class SideAnswer:
 
     @property
     def text(self) -> str:
-        """Its text; calls that it asked for are not run."""
+        """The text of the answer. Its calls do not run."""
         return message_text(self.content).strip()
 
 
 async def ask_aside(agent: Agent, directive: str, purpose: str, items: Sequence[bytes] | None = None) -> SideAnswer:
-    """One answer to the directive, from where the agent's conversation is now; every call of it has a result.
+    """Return one answer to the directive after the agent's conversation, in which every call must have a result.
 
-    `what` names the purpose in events and books. `items` are other messages than the conversation's, for one that no
-    longer fits. Cancelling closes the connection; nothing was changed then.
+    `purpose` is its name in events and budgets. `items` replace the conversation's messages when it no longer fits. A
+    cancel closes the connection and changes nothing.
     """
     history = agent.conversation.items if items is None else items
     last = encode({"role": "user", "content": [text_block(directive)]})
@@ -214,7 +213,7 @@ async def ask_aside(agent: Agent, directive: str, purpose: str, items: Sequence[
         case Reply():
             agent.report_model_call(answer, 0, task, aside=purpose)
             usage, row = answer.usage + answer.failed_usage, ENDS[answer.end]
-            if row.is_failure and not row.retries:  # refused, filtered, unknown: its words are no answer
+            if row.is_failure and not row.retries:  # refused, filtered or unknown: the text is not an answer
                 return SideAnswer(usage=usage, failure=answer_failure(answer, agent.model.card))
             return SideAnswer(answer.content, usage)
         case Failure():
@@ -230,21 +229,21 @@ CALL_AS_TEXT = re.compile(
     r"|^\s*(?:```(?:json)?\s*)?\{\s*\"name\"\s*:\s*\"\w+\"\s*,\s*\"(?:arguments|parameters)\"\s*:",
     re.M,
 )
-"""How models write calls that their server should have taken out of the text."""
+"""The form in which models write calls that their server should have taken out of the text."""
 
 
 async def call_model(agent: Agent) -> tuple[CallOutcome, str]:
-    """The next answer of the conversation; and the task that it was booked to."""
+    """Return the next answer of the conversation, and the task that it was charged to."""
     if agent.model_calls_left == 0:
         return BudgetRefusal("turns", ""), ""
     return await send_request(agent, Request(agent.prefix, agent.conversation.items, agent.name))
 
 
 async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str]:
-    """The answer to a request, when the budget has room for it; and the task that it was booked to.
+    """Send a request when the budget has room for it. Return the answer and the task that it was charged to.
 
-    The text of one that is asked `aside` is not shown. The text of an answer that is cut short is stored and
-    booked. The text of an answer to a prompt that the server cut is not stored: it answers another prompt.
+    The text of a request with another purpose is not shown. The text of a cancelled answer is stored and charged. The
+    text of an answer to a prompt that the server cut is not stored: it answers another prompt.
     """
     agent.activity.start_wait("room in the budget")
     if (refusal := await agent.meter.reserve(request, agent.model.card)) is not None:
@@ -309,7 +308,7 @@ def _emit_text(agent: Agent, text: str) -> None:
 
 
 def is_call_as_text(content: list[Block]) -> bool:
-    """Return whether an answer without calls holds one in its text."""
+    """Return True when an answer without calls has one in its text."""
     return not tool_calls(content) and CALL_AS_TEXT.search(message_text(content)) is not None
 
 
@@ -321,7 +320,7 @@ CALL_NOTE = (
 
 
 def warn_of_call_as_text(agent: Agent) -> None:
-    """Tell the user that a call came as text again: nothing was called, and the turn ends as if the agent were done."""
+    """Warn the user that a call came as text again: no tool ran, and the turn ends as if the agent were done."""
     name = agent.model.card.name
     text = (
         "it wrote a tool call as text, and nothing was called. Its server does not take calls out of the text "

@@ -1,7 +1,7 @@
-"""The gate: a policy's verdict on a call, and the asking when the verdict is to ask.
+"""The permission gate of an agent: it applies the verdict on a call and asks the approver when the verdict says so.
 
-What is refused is told to the model with the rule that refused it, and remembered for the run's report. Knows
-the policy and the port for asking; does not know who answers, nor where what was granted is kept.
+The model is notified of a denial with its rule, and the denial is kept for the run's report. Depends on the policy and
+on the port for approvers.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _NEXT_STEPS = {
     f"mode {Mode.DELEGATE}": "Nothing was done. Give it to a teammate, who reports to you.",
     f"mode {Mode.PLAN}": "Nothing was done. Put it into the plan if it belongs there.",
 }
-"""What to do after a refusal by that rule, where it is not the usual."""
+"""The next step after a denial by this rule, when it is not the default."""
 
 _APPROVER_NAMES = {"terminal": "The user", "another terminal": "The user", "lead": "The lead", "hook": "A hook"}
-"""Who answered, as a model reads it; of others it only reads what became of the call."""
+"""The approver's name for the model. Answers of other approvers have no name."""
 
 _READER, _READS = "read-only agent", "this kind of agent only reads; the call may change something"
 
 _PATH_MOVED = "since it was asked about, a path of it leads to another place; call it again if it is still right"
 
 MAX_REASON = 200
-"""Characters of a reason, or of a rule, that a refusal repeats."""
+"""The most characters of a reason or a rule that a denial repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A call that was not run: for `permission_denials` and the report."""
+    """A call that was denied: for `permission_denials` and the report."""
 
     member: str
     tool: str
@@ -56,7 +56,7 @@ class Denial:
 
 
 KeepGrant: TypeAlias = Callable[[str, Policy, PermissionAnswer], Awaitable[None]]
-"""Keeps what was granted along with a yes: of which member, which policy asked, and the answer. Never raises."""
+"""Store a grant that came with an approval: the member, the policy that asked, and the answer. Never raises."""
 
 
 def _lead_may_nothing(_tool: str, _access: Access) -> bool:
@@ -65,10 +65,10 @@ def _lead_may_nothing(_tool: str, _access: Access) -> bool:
 
 @dataclass(slots=True)
 class PermissionGate:
-    """Decides for one agent. `keep_always` keeps the rule of an "always" answer; `kept` says where, for people.
+    """The gate of one agent. `keep_rule` stores the rule of an "always" answer; `rule_scope` says where, for people.
 
-    `owner` is the member that is held up while it asks; `lead_may` says whether the lead may allow a call in the
-    user's place; `grant` keeps what a person granted along with a yes.
+    `owner` is the member that waits during a question. `lead_may_allow` says that the lead may approve a call in the
+    user's place. `keep_grant` stores a grant that came with an approval.
     """
 
     member: str
@@ -84,7 +84,7 @@ class PermissionGate:
     keep_grant: KeepGrant | None = None
 
     async def __call__(self, call: PreparedCall) -> ToolResult | None:
-        """None lets the call run; a result is the refusal. A hook may answer an ask, or have one asked."""
+        """Return None to let the call run, or the denial as a result. A hook may answer a question or require one."""
         if self._exceeds_read_only(call):
             return self._refuse(call, _READER, _READS)
         call.ctx.excluded_paths = self.policy().excluded_paths
@@ -106,7 +106,7 @@ class PermissionGate:
     async def _run_approved(
         self, call: PreparedCall, decision: Decision, answer: PermissionAnswer
     ) -> ToolResult | None:
-        """Somebody said yes. What forbids the call by now still does, and another input is decided on anew."""
+        """Apply an approval. A rule that forbids the call by now still does, and a changed input gets a new verdict."""
         if answer.input is not None:
             if (problem := revise_input(call, answer.input)) is not None:
                 what = problem.content if isinstance(problem.content, str) else problem.brief
@@ -129,11 +129,11 @@ class PermissionGate:
         return None
 
     def allows(self, tool: str, access: Access) -> bool:
-        """Whether such a call would run without a question."""
+        """Return True when such a call would run without a question."""
         return self.policy().decide(tool, access).verdict is Verdict.ALLOW
 
     def _exceeds_read_only(self, call: PreparedCall) -> bool:
-        """Whether this kind of agent may not make such a call at all."""
+        """Return True when this agent type may not make such a call at all."""
         return self.read_only and not call.access.harmless and not call.tool.is_read_only(call.input)
 
     async def _ask(self, call: PreparedCall, decision: Decision) -> PermissionAnswer:
@@ -164,12 +164,12 @@ class PermissionGate:
     def _suggestions(self, call: PreparedCall, decision: Decision, policy: Policy) -> tuple[PermissionUpdate, ...]:
         if self.keep_grant is None:
             return ()
-        from teamwright.permissions.grant_offers import suggest_updates  # only who asks pays for it
+        from teamwright.permissions.grant_offers import suggest_updates  # only a question pays for this import
 
         return suggest_updates(call.tool.name, call.access, decision, policy)
 
     def _always_text(self, decision: Decision) -> str:
-        """What "always" would keep, and where; nothing where it could not be kept."""
+        """Return the rule that "always" would store, and its scope; nothing when it cannot be stored."""
         return f"{decision.always} ({self.rule_scope})" if decision.always and self.keep_rule is not None else ""
 
     def _refuse(self, call: PreparedCall, rule: str, reason: str, by: str = "") -> ToolResult:
@@ -183,10 +183,10 @@ class PermissionGate:
 
 
 def _real_paths(access: Access) -> list[str]:
-    """Where the paths of a call lead now."""
+    """Return the current real paths of a call."""
     return [os.path.realpath(path) for path in (*access.reads, *access.writes)]
 
 
 def _cut_reason(text: str) -> str:
-    """The beginning of a reason: it may quote a command of any length, which the model wrote and knows."""
+    """Return the beginning of a reason. It may quote a long command, which the model knows already."""
     return text if len(text) <= MAX_REASON else text[:MAX_REASON] + "…"

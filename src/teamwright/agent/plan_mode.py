@@ -1,8 +1,8 @@
-"""Plan mode of one agent: entered, handed in, left, and the same again in the next process.
+"""Plan mode of one agent: entering, submitting the plan, leaving, and restoring the mode in the next process.
 
-Nothing is changed while an agent plans, but its plan. What it is in is kept in a small file, written before the
-policy follows: whoever goes on with the agent finds it as it was. Knows the policy and the plan's file; does not
-know who approves a plan. Format: docs/formats/plans.md.
+While an agent plans, it changes nothing except its plan. The state is stored in a small file before the policy changes,
+so that a process that resumes the agent restores it. Depends on the policy and the plan file. Format:
+docs/formats/plans.md.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ from teamwright.storage.read_bounded import read_plain
 VERSION = 1
 
 _MAX_RECORD_BYTES = 1_000_000
-"""Bytes of a record that is still believed."""
+"""The largest record that is accepted, in bytes."""
 
 
 class PlanExit(StrEnum):
-    """How plan mode is left."""
+    """The way in which plan mode is left."""
 
     FREELY = "freely"
-    """By the agent itself: it entered by itself, and its own rules hold again."""
+    """By the agent: it entered plan mode on its initiative, and its rules apply again."""
 
     APPROVED = "approved"
-    """When somebody approved the plan."""
+    """After an approval of the plan."""
 
     NEVER = "never"
-    """A sub-agent that was started to plan: its answer is the plan."""
+    """Never: a sub-agent that was started to plan. Its answer is the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """What is kept. `before` is the mode that comes afterwards; `waits` the request that is open, `left_by` the call
-    that ended plan mode; `granted` are rules in rule syntax.
+    """The stored state. `before` is the mode that follows;
+
+    `waits` is the pending request, `left_by` the call that ended plan mode; `granted` are rules in rule syntax.
     """
 
     on: bool = False
@@ -58,15 +59,15 @@ class PlanRecord:
     granted: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
-        """The file's bytes."""
+        """Return the bytes of the file."""
         return json.dumps({"v": VERSION} | asdict(self), indent=2, ensure_ascii=False).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSubmission:
-    """A plan as it was handed in by the call of this name; `rules` are what it would like to be granted with it.
+    """A submitted plan. `call` names the call; `rules` are permissions that the plan asks for.
 
-    `again`: a kill cut the call off before.
+    `is_rerun`: a kill interrupted the call before.
     """
 
     plan: str
@@ -79,7 +80,10 @@ class PlanSubmission:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """What became of a plan. `approved` None: it waits under `request` for `whom`; `why` is the reason of a no."""
+    """The outcome of a submission. `approved` None: it waits under `request` for `approver`;
+
+    `reason` explains a denial.
+    """
 
     approved: bool | None
     by: str = ""
@@ -89,19 +93,19 @@ class PlanOutcome:
 
 
 class PlanApproval(Protocol):
-    """The port for whoever approves plans: filled in `app`."""
+    """The port for plan approval, implemented in `session`."""
 
     async def submit(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
-        """Hand in a plan that needs an approval. Raises TeamwrightError when that cannot be; then nothing was asked."""
+        """Submit a plan for approval. Raises TeamwrightError when that is impossible; no request exists then."""
         ...
 
 
 class PlanMode:
     """The plan mode of the agent with this policy.
 
-    `plans` is the directory of plan files, `record` the file that keeps this (None: it ends with the process);
-    `entered` says how the agent leaves a plan mode that it entered by itself, `otherwise` is the mode that comes after
-    one that it was born with. `gate` is the policy that its calls are decided by, where that is another one.
+    `plans` is the directory of plan files, `record` the file of the stored state (None: it ends with the process).
+    `own_exit` is the exit rule of a plan mode that the agent enters on its initiative, `mode_after` the mode after one
+    that it started with. `deciding_policy` is the policy that decides its calls, when it is another one.
     """
 
     def __init__(
@@ -116,7 +120,7 @@ class PlanMode:
     ) -> None:
         self.policy = policy
         self.on_mode_change: Callable[[Mode, str], None] = _ignore_mode_change
-        """Told of each change of mode, and who made it; filled when the agent is born."""
+        """Called with each new mode and its author; set when the agent is created."""
         self._deciding_policy = deciding_policy or policy
         self._plans = plans
         self._record_path = record
@@ -126,27 +130,27 @@ class PlanMode:
 
     @property
     def is_on(self) -> bool:
-        """Whether this agent itself is in plan mode."""
+        """True when this agent is in plan mode."""
         return self.policy.mode is Mode.PLAN
 
     @property
     def is_inherited(self) -> bool:
-        """Whether whoever started it plans: then it changes nothing either."""
+        """True when the agent that started it is in plan mode: it may then change nothing either."""
         return self.policy.is_caller_planning
 
     @property
     def file(self) -> Path:
-        """The file with the plan."""
+        """The path of the plan."""
         return Path(self._record.file)
 
     @property
     def exit_rule(self) -> PlanExit:
-        """How it is left."""
+        """The rule for leaving plan mode."""
         return PlanExit(self._record.leaving)
 
     @property
     def pending_request(self) -> str:
-        """The request that waits for an answer; empty when none does."""
+        """The id of the pending request; empty when there is none."""
         return self._record.waits
 
     @property
@@ -157,10 +161,10 @@ class PlanMode:
     # ── entering and leaving ─────────────────────────────────────────────────────────────────────────────────────
 
     def enter(self, exit_rule: PlanExit | None = None, by: str = "") -> Path:
-        """Plan from now on; `by` is who said so, if it was another. Returns where the plan is to be written.
+        """Enter plan mode; `by` names another agent or user that asked for it. Return the path of the plan.
 
-        Who planned by itself needs an approval from then on, if that is how it is to leave. Raises StorageError; then
-        nothing changed.
+        An agent that planned on its initiative needs an approval from then on, if `exit_rule` says so. Raises
+        StorageError; then nothing changed.
         """
         if not (self.is_on and self._record.on):
             was_on = self.is_on
@@ -180,14 +184,14 @@ class PlanMode:
         self._deciding_policy.plan_file = path
 
     def set_pending_request(self, request: str) -> None:
-        """The plan was handed in under this request; empty: none waits any more. Raises StorageError."""
+        """Record the request under which the plan was submitted; empty: none is pending. Raises StorageError."""
         self._save(replace(self._record, waits=request))
 
     def leave(self, mode: Mode | None = None, *, by: str = "", call: str = "", granted: Sequence[str] = ()) -> Mode:
-        """Plan no longer: the mode of before holds again, or this one; returns what now decides. Raises StorageError.
+        """Leave plan mode for `mode` or the mode before. Return the mode that applies now. Raises StorageError.
 
-        `by` approved it, `call` names the call that ended it; `granted` are rules of this agent alone. A mode that
-        somebody changed meanwhile stays as it is.
+        `by` approved the plan, `call` is the call that ended plan mode; `granted` are rules for this agent only. A mode
+        that was changed during planning stays.
         """
         record, was_on = self._record, self.is_on
         after = mode or Mode(record.before or self._mode_after)
@@ -200,7 +204,7 @@ class PlanMode:
         return self.policy.effective_mode
 
     def follow_mode_change(self, before: Mode | None = None) -> None:
-        """Somebody changed the mode, from this one: plan mode is over by that, or begins. Raises StorageError."""
+        """End or start plan mode after a change of the mode, which was `before`. Raises StorageError."""
         if self.is_on and not self._record.on:
             self._begin(before or self._mode_after, PlanExit.APPROVED)
         elif self._record.on and not self.is_on:
@@ -209,22 +213,22 @@ class PlanMode:
     # ── the plan ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self) -> str:
-        """The plan as its file has it; empty without one. Raises StorageError, also when it is too long."""
+        """Return the text of the plan file; empty without one. Raises StorageError, also when it is too long."""
         return read_plan(self.file) or ""
 
     def write(self, text: str) -> None:
-        """Put the plan into its file. Raises StorageError."""
+        """Write the plan to its file. Raises StorageError."""
         write_plan(self.file, text)
 
     def remove_unused_file(self) -> None:
-        """Remove a plan file in which nothing was ever written; it is made again with the next process."""
+        """Remove an empty plan file. The next process creates it again."""
         if self._record.file:
             remove_if_empty(self.file)
 
     # ── the next process ─────────────────────────────────────────────────────────────────────────────────────────
 
     def restore(self) -> bool:
-        """Be in what the record says; False without one. Raises StorageError."""
+        """Restore the state of the record. Return False without one. Raises StorageError."""
         record = None if self._record_path is None else read_record(self._record_path)
         if record is None:
             return False
@@ -245,7 +249,7 @@ class PlanMode:
         return True
 
     def remove_record(self) -> None:
-        """Another life begins under the name: what is kept of an earlier one is not this one's. Raises StorageError."""
+        """Remove the record before a new incarnation of the member, which does not inherit it. Raises StorageError."""
         if self._record_path is not None:
             try:
                 self._record_path.unlink(missing_ok=True)
@@ -256,7 +260,7 @@ class PlanMode:
         self._deciding_policy.granted = tuple(rule for text in self._record.granted for rule in self._rules(text))
 
     def _rules(self, text: str) -> tuple[Rule, ...]:
-        """The text as a rule; none for words that are no rule, and for a rule that reaches too far."""
+        """Return the text as a rule; nothing for a text that is not a rule, and for a rule that is too broad."""
         update = PermissionUpdate("addRules", rules=(text,))
         try:
             return check_rules(update, self.policy.scope, "granted with the plan", by_user=False)
@@ -270,13 +274,13 @@ class PlanMode:
 
 
 def _ignore_mode_change(_mode: Mode, _by: str) -> None:
-    """Nobody is told."""
+    """Ignore a change of the mode: the default."""
 
 
 def read_record(path: Path) -> PlanRecord | None:
-    """The record in that file, None without one. Raises StorageError when it cannot be read.
+    """Return the plan record in that file, None without one. Raises StorageError when it cannot be read.
 
-    One that is damaged says that the agent plans, and needs an approval: the stricter of what it may have said.
+    A damaged record counts as plan mode that needs an approval, which is the strictest state.
     """
     try:
         raw = read_plain(path, _MAX_RECORD_BYTES)

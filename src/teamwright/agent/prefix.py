@@ -1,8 +1,7 @@
-"""Prefixes: built once for all agents that begin alike, stored by content hash, sent byte for byte.
+"""Prefixes: built once for all agents with equal parts, stored by content hash, sent byte for byte.
 
-A resumed conversation gets the very bytes that it was born with, also from a newer version of this program.
-Format: docs/formats/prefix.md. Knows the value (`models.model.Prefix`) and `storage`; does not know which kinds of
-agents there are.
+A resumed conversation gets the bytes that it started with, also from a newer version of this program. Depends on
+`models.model.Prefix` and `storage`. Format: docs/formats/prefix.md.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from teamwright.storage.jsonl import Journal
 
 
 def switch_prefix(agent: Agent, why: str, model: Model | None = None) -> bool:
-    """Go on with the prefix that this agent would be born with today, with that model. Whether it is another one.
+    """Switch the agent to the prefix that a new agent with that model would get. Return True when it differs.
 
     `why` (`model`, `reload`) goes into the transcript. Raises StorageError.
     """
@@ -55,14 +54,14 @@ def switch_prefix(agent: Agent, why: str, model: Model | None = None) -> bool:
 
 SCHEMA = 1
 MAX_CACHED = 16
-"""Prefixes that are remembered; beyond them the oldest is made anew."""
+"""The number of cached prefixes. An older one is built again."""
 
 _Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixModel:
-    """What a prefix is made for: a model, what the user says of models, how hard to think."""
+    """The inputs of a prefix besides its texts: a model, the user's model settings, and the effort."""
 
     card: ModelCard
     settings: ModelSettings
@@ -71,14 +70,17 @@ class PrefixModel:
 
 @dataclass(slots=True)
 class PrefixCache:
-    """The prefixes that a session's agents began with."""
+    """The prefixes of a session's agents."""
 
     _prefixes: dict[_Key, tuple[Prefix, tuple[object, ...]]] = field(
         default_factory=dict["_Key", "tuple[Prefix, tuple[object, ...]]"]
     )
 
     def prefix(self, directory: Path, model: PrefixModel, system: Sequence[Block], toolbox: Toolbox) -> Prefix:
-        """The prefix of an agent with these words and tools; it is in the directory. Raises StorageError."""
+        """Return the prefix of an agent with this system prompt and these tools, stored in the directory.
+
+        Raises StorageError.
+        """
         key = _key(directory, model, system, toolbox.offered_tools)
         found = self._prefixes.get(key)
         if found is not None:
@@ -88,7 +90,7 @@ class PrefixCache:
         store_prefix(directory, made)
         if len(self._prefixes) >= MAX_CACHED:
             del self._prefixes[next(iter(self._prefixes))]
-        # What the key names by its identity must not go, or another thing could get its number.
+        # The key has identities, so these objects must stay alive; another object could get the same identity.
         self._prefixes[key] = made, (model, *(tool.schema for tool in toolbox.tools))
         return made
 
@@ -112,7 +114,7 @@ def _tool_key(tool: AnyTool) -> _Key:
 
 
 def store_prefix(directory: Path, prefix: Prefix) -> None:
-    """Keep the prefix as `<digest>.json` in the directory; one that is there already is left alone."""
+    """Store the prefix as `<digest>.json` in the directory. An existing file is kept."""
     body = {"v": SCHEMA, "model": prefix.model, "betas": list(prefix.betas), "head": prefix.head.decode()}
     path = directory / f"{prefix.digest}.json"
     if not path.exists():
@@ -120,9 +122,9 @@ def store_prefix(directory: Path, prefix: Prefix) -> None:
 
 
 def load_conversation(path: Path, prefixes: Path) -> Conversation:
-    """The conversation in this transcript, with the prefix that its first line names, or its last compaction.
+    """Load the conversation in this transcript, with the prefix of its first line or its last compaction.
 
-    Damaged lines are set aside first, which its `lost` tells. Raises StorageError.
+    Damaged lines are set aside first and named by `lost_lines`. Raises StorageError.
     """
     lost = set_aside_lost_lines(path)
     history = read_conversation(path)
@@ -133,7 +135,7 @@ def load_conversation(path: Path, prefixes: Path) -> Conversation:
 
 
 def load_prefix(directory: Path, digest: str) -> Prefix:
-    """The prefix of that digest. Raises StorageError when it is gone, damaged, or not what its name says."""
+    """Load the prefix with that digest. Raises StorageError when it is gone, damaged, or has another digest."""
     path = directory / f"{digest}.json"
     try:
         body = cast("dict[str, Any]", json.loads(path.read_bytes()))

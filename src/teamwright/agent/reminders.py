@@ -1,8 +1,8 @@
-"""Reminders: what an agent is told of the mode that it is in, at the end of whatever it is told.
+"""Reminders of an agent's mode, appended to its user messages.
 
-One table of words for all modes and roles. A reminder is a part of the line that it comes with, and stays there: what
-was sent stays as it was sent, so that a service finds it again. Hence the whole words at the beginning of a turn only,
-and one short line with each round. Knows the words of `permissions`; refuses to decide anything.
+One table has the texts for all modes and roles. A reminder is part of its message and stays there: sent bytes never
+change, so that a service finds them in its cache. Therefore the full text comes at the start of a turn only, and a
+short line with each set of results.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.values import dataclass
 
 Remind: TypeAlias = Callable[[bool], str]
-"""The reminder behind what is told now; empty: none. It is given whether a turn begins, else results are told."""
+"""Return the reminder for the next user message; empty for none.
+
+The parameter is true at the start of a turn, false with results.
+"""
 
 
 def no_reminder(_begins: bool) -> str:
-    """For agents that are reminded of nothing."""
+    """Return no reminder."""
     return ""
 
 
 class ReminderRole(StrEnum):
-    """Whose mode it is."""
+    """The role of the agent whose mode it is."""
 
     LEAD = "lead"
     MEMBER = "member"
@@ -32,7 +35,7 @@ class ReminderRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReminderTexts:
-    """`begins`: when the mode or a turn begins; `goes_on`: with the results of each round; `over`: once, afterwards."""
+    """Texts for a mode: `at_start` of the mode or a turn, `each_call` with results, `at_end` once after the mode."""
 
     at_start: str
     each_call: str
@@ -48,7 +51,7 @@ MODE_MEANINGS: Mapping[Mode, str] = {
     Mode.BYPASS: "everything is allowed that no deny rule names",
     Mode.BUBBLE: "the mode of the agent that started it, also when that changes",
 }
-"""A line a mode, for people and for models."""
+"""The meaning of each mode in one line, for people and for models."""
 
 REMINDERS: Mapping[tuple[ReminderRole, Mode], ReminderTexts] = {
     (ReminderRole.LEAD, Mode.DELEGATE): ReminderTexts(
@@ -72,19 +75,19 @@ REMINDERS: Mapping[tuple[ReminderRole, Mode], ReminderTexts] = {
         "Plan mode has ended.",
     ),
 }
-"""What is told of a mode to whom. A mode without words is told once, when it changes."""
+"""The texts by role and mode. A mode without texts is announced once, when it changes."""
 
 
 def mode_notice(mode: Mode) -> str:
-    """What is said once of a mode that begins."""
+    """Return the notice of a new mode."""
     return f"The permission mode is {mode} now: {MODE_MEANINGS[mode]}."
 
 
 class ModeReminder:
-    """Reminds one agent of its mode. `mode` gives the one it is in now, its caller's where it has none of its own.
+    """The reminder of one agent. `mode` returns its current mode, its caller's when it has none.
 
-    `told` is the mode that its conversation knows of, None when that is not known. `news`: changes are told here;
-    members hear of them by mail.
+    `known_mode` is the mode that its conversation knows, None when that is unknown. `announces`: mode changes are
+    announced here; teammates learn of them by mail.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class ModeReminder:
         self._full_text_next = True
 
     def __call__(self, begins: bool) -> str:
-        """See Remind."""
+        """Return the reminder; see Remind."""
         mode, before = self._mode(), self._known_mode
         words = REMINDERS.get((self._role, mode))
         if mode is before and words is None:

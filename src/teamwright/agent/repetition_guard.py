@@ -1,7 +1,7 @@
-"""When an agent repeats itself: the same calls with the same results, again and again, while nothing else changes.
+"""Detection of repetition: the same calls with the same results, again and again, while nothing else changes.
 
-After three times in a row the model receives a note; after six its turn ends. Commands that wait are no repetition,
-and neither is a call after which a file or a task has changed. Knows calls, results and directories; runs nothing.
+After three times in a row the model receives a note; after six its turn ends. Commands that wait do not count, and
+neither does a call after which a file or a task has changed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from teamwright.agent.tool import ToolResult
 from teamwright.protocol.messages import ToolCall, encode
 
 MAX_ENTRIES = 5_000
-"""Files that are looked at; in a larger tree changes beyond them are not seen."""
+"""The number of files that are examined. Changes in further files of a larger tree are not seen."""
 
 MAX_HASHED_BYTES = 1024 * 1024
-"""A larger file counts by its time of change."""
+"""The largest file that is hashed. A larger one is compared by its modification time."""
 
 SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "target", "build", "dist", "venv"})
 
 
 def directory_stamp(directories: Iterable[Path], since: float) -> bytes:
-    """The stamp of these directories; contents of files that were written since this time are part of it."""
+    """Return a stamp of these directories. It covers the contents of files that were written after `since`."""
     digest, left = blake2b(digest_size=16), MAX_ENTRIES
     for place in directories:
         for entry in _files(place):
@@ -71,13 +71,13 @@ WARN_AT = 3
 """Repetitions in a row after which the agent receives a note."""
 
 END_AT = 6
-"""So many times in a row, and its turn ends."""
+"""Repetitions in a row after which the turn ends."""
 
 LONGEST_CYCLE = 3
-"""So many model calls at most make one repetition: a call, or two or three that take turns."""
+"""The most model calls in one repetition: a call, or two or three that alternate."""
 
 CLOCK_SLACK_S = 0.5
-"""Files may have been written this much before the time that a clock shows."""
+"""The tolerance between a file's modification time and the clock."""
 
 WARNING = (
     f"You have made the same tool call {WARN_AT} times in a row with the same result, and no file or task changed in "
@@ -92,9 +92,9 @@ _VARYING = re.compile(
 
 
 class RepetitionGuard:
-    """The model calls of one turn that asked for tools, newest last. `why` is set once they were repeated too often.
+    """The model calls of one turn with tool calls, newest last. `why` is set after too many repetitions.
 
-    `places` are the directories in which a change counts; `waits` says whether a call waits for something.
+    `directories` are those in which a change counts; `is_wait` returns True for a call that waits for an outside event.
     """
 
     __slots__ = ("_directories", "_is_wait", "_last_stamp", "_rounds", "_since", "_warned", "end_reason")
@@ -108,7 +108,7 @@ class RepetitionGuard:
         self._since = 0.0
 
     def reset(self) -> None:
-        """The agent learned something new: what it does now is no repetition of what it did before."""
+        """Start again: the agent has new input, so a repeated call may have a new reason."""
         self._rounds.clear()
         self._last_stamp, self._warned = None, False
 
@@ -116,7 +116,7 @@ class RepetitionGuard:
         """Count a round that began at this time. Return the note for the agent, or an empty text."""
         newest, recent = _Round(calls, results, began), self._rounds[-LONGEST_CYCLE:]
         if newest not in recent:
-            # No repetition that is found later reaches back before these.
+            # A repetition that is found later cannot reach back before these.
             self._rounds = [*recent[1 - LONGEST_CYCLE :], newest]
             self._last_stamp, self._warned = None, False
             return ""
@@ -166,13 +166,13 @@ def file_time() -> float:
 
 
 class _Round:
-    """The tool calls of one answer and their results. Equal to another one with the same calls and results."""
+    """The tool calls of one answer and their results. Two objects with the same calls and results are equal."""
 
     __slots__ = ("_calls", "_digest", "_results", "began")
 
     def __init__(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult], began: float) -> None:
         found = [results.get(call.id) for call in calls]
-        # A call that could not be run is the same mistake with any arguments.
+        # A call that could not run is the same mistake with any arguments.
         self._calls = [_call_key(call, result) for call, result in zip(calls, found, strict=True)]
         self._results: list[ToolResult | None] = found
         self._digest = b""

@@ -1,6 +1,6 @@
-"""Limits on starting agents: depth, live count, total, rate; one object for all routes of a run.
+"""Limits on starting agents: depth, number running, total, and rate.
 
-Enforced where an agent is started, whoever asks: a tool, a program, the runtime itself.
+One object covers all ways of starting in a run.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class SpawnSettings:
 
 @dataclass(slots=True)
 class SpawnLimits:
-    """Counts what was started. `admit` before a start; `undo` when the start failed."""
+    """The counter of started agents. Call `admit` before a start, and `undo` when the start failed."""
 
     settings: SpawnSettings = field(default_factory=SpawnSettings)
     started: int = 0
     admit_elsewhere: Callable[[], Awaitable[None]] | None = None
-    """Counts a sub-agent where all of the run are counted, when that is another process. Raises LimitExceeded."""
+    """Count a sub-agent in the process that counts all of the run, when that is another one. Raises LimitExceeded."""
     running_elsewhere: Callable[[], int] = lambda: 0
-    """How many sub-agents of the run live in other processes."""
+    """The number of sub-agents of the run in other processes."""
     _recent_starts: deque[float] = field(default_factory=deque[float])
 
     def admit(self, *, depth: int, live_members: int | None = None) -> None:
-        """Count one start, or raise LimitExceeded naming the cap and the setting that moves it.
+        """Count one start. Raises LimitExceeded with the cap and the setting that changes it.
 
-        `live_members` is given for teammates only: how many are alive now.
+        `live_members` is given for teammates only: the number that run now.
         """
         now = time.monotonic()
         while self._recent_starts and now - self._recent_starts[0] > 60:
@@ -72,19 +72,19 @@ class SpawnLimits:
         self.started += 1
 
     async def admit_subagent(self, depth: int) -> None:
-        """Count the start of a sub-agent at that depth, wherever starts are counted. Raises LimitExceeded."""
+        """Count the start of a sub-agent at that depth, in the process that counts all starts. Raises LimitExceeded."""
         self.admit(depth=depth)
         if self.admit_elsewhere is not None:
             await self.admit_elsewhere()
 
     def check_subagents(self, running: int) -> None:
-        """Raise LimitExceeded when no other sub-agent may run beside so many, and those of other processes."""
+        """Raise LimitExceeded when no further sub-agent may run besides `running` and those of other processes."""
         running += self.running_elsewhere()
         if running >= self.settings.agents:
             raise _limit_error("agents", f"{running} sub-agents are running already", "limits.agents")
 
     def undo(self) -> None:
-        """The start that was admitted last failed: it does not count."""
+        """Take back the start that was admitted last, because it failed."""
         self.started -= 1
         if self._recent_starts:
             self._recent_starts.pop()

@@ -1,6 +1,6 @@
-"""Past the stops: a turn that a hook does not let end goes on with the hook's reason, a bounded number of times.
+"""Stop hooks: a turn that a hook blocks from ending continues with the hook's reason, a bounded number of times.
 
-Knows the loop; does not know which hook asks, nor whose turn it is.
+Depends on the loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from teamwright.protocol.ids import message_id
 RunTurn: TypeAlias = Callable[[Agent, UserMessage | None], Awaitable[TurnEnd]]
 
 MAX_BLOCKS = 8
-"""How often in a row a turn may be kept from its end; then it ends, whatever the hook says."""
+"""The number of blocks in a row after which a turn ends anyway."""
 
 
 async def run_turn_with_stop_hooks(
@@ -27,10 +27,10 @@ async def run_turn_with_stop_hooks(
     ask_hooks: Callable[[TurnEnd, bool], Awaitable[str]] | None,
     turn: RunTurn = run_turn,
 ) -> TurnEnd:
-    """A turn, and what hooks add to it. `asks` says why the agent shall go on, empty when it may stop; None: nobody.
+    """Run a turn and what stop hooks add to it. `ask_hooks` returns the reason to continue, empty to stop;
 
-    It is given how the turn ended, and whether the agent went on already because of it. `turn` runs one. Raises what
-    `run_turn` does.
+    None: no hooks. It receives the end of the turn and whether the agent has continued before because of a hook. `turn`
+    runs one turn. Raises the errors of `run_turn`.
     """
     end = await turn(agent, message)
     if ask_hooks is None:
@@ -49,7 +49,7 @@ async def run_turn_with_stop_hooks(
 
 
 def join_turns(before: TurnEnd, after: TurnEnd) -> TurnEnd:
-    """One turn of two parts."""
+    """Join two parts of a turn into one."""
     return replace(
         after,
         text=after.text or before.text,

@@ -1,6 +1,6 @@
-"""The system prompt of each agent: base, limits, the place, the project's instructions, and the agent's own part.
+"""The system prompt of each agent: base, limits, environment, the project's instructions, and the agent's part.
 
-Depends on definitions and instructions. A prompt is composed once, when the agent starts; later changes arrive at the
+Depends on agent types and instructions. A prompt is composed once, when the agent starts; later changes arrive at the
 end of the conversation.
 """
 
@@ -20,7 +20,7 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PromptEnvironment:
-    """What an agent is told of the place: directory, allowed directories, branch (None outside git), platform."""
+    """The environment in the prompt: directory, allowed directories, branch (None outside git), platform."""
 
     cwd: Path
     roots: tuple[Path, ...]
@@ -29,11 +29,11 @@ class PromptEnvironment:
     headless: bool = False
 
     def text(self) -> str:
-        """The part as text."""
+        """Return the environment part, with today's date."""
         return _environment_text(self, date.today())
 
     def text_on(self, today: date) -> str:
-        """The part as it is on that day."""
+        """Return the environment part for that day."""
         others = ", ".join(str(root) for root in self.roots if root != self.cwd)
         git = f"a git repository, branch {self.branch}" if self.branch is not None else "not a git repository"
         lines = [
@@ -48,22 +48,22 @@ class PromptEnvironment:
 
 
 def lead_part(teams: bool) -> str:
-    """The lead's own part; empty when teams are switched off."""
+    """Return the lead's part; empty when teams are switched off."""
     return load_prompt("lead") if teams else ""
 
 
 def teammate_part(name: str, team: str) -> str:
-    """The part of a teammate."""
+    """Return the part of a teammate."""
     return load_prompt("member").replace("{name}", name).replace("{team}", team)
 
 
 def tags_part(key: str) -> str:
-    """What marks the runtime's own words; empty for a conversation without a key."""
+    """Return the part that explains the runtime's tags; empty for a conversation without a key."""
     return load_prompt("tags").replace("{tag}", f'<{REMINDER} key="{key}">').replace("{key}", key) if key else ""
 
 
 def instructions_part(instructions: Sequence[Instruction]) -> str:
-    """The project's and the user's instructions, each with its file."""
+    """Return the project's and the user's instructions, each with its file."""
     if not instructions:
         return ""
     parts = ["# Instructions of the user and the project", "Follow them where they concern your job."]
@@ -86,13 +86,13 @@ def _environment_text(place: PromptEnvironment, today: date) -> str:
 
 @lru_cache(maxsize=32)
 def _join_parts(parts: tuple[str, ...]) -> str:
-    """The same for all agents of a kind."""
+    """Join the parts; the result is the same for all agents of a type."""
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPart:
-    """The part of the prompt that all agents of a session have: limits, the place, the runtime's key, instructions."""
+    """The part of the prompt that all agents of a session have: limits, environment, key of tags, instructions."""
 
     environment: PromptEnvironment
     key: str
@@ -100,7 +100,7 @@ class SessionPart:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The part as texts, in order."""
+        """The texts of the part, in order."""
         return load_prompt("limits"), self.environment.text(), tags_part(self.key), instructions_part(self.instructions)
 
 

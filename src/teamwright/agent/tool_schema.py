@@ -1,7 +1,7 @@
-"""The schema of a tool as a model reads it, and a model's arguments as the tool's input.
+"""The JSON schema of a tool for the model, and the conversion of a model's arguments to the tool's input.
 
-Schemas are small: no titles, no references, no `null` branches, no empty defaults. Arguments are taken the way weak
-models write them, as long as there is one way to read them. Knows pydantic and the contract; runs nothing.
+Schemas are small: no titles, references, `null` branches or empty defaults. Arguments with small faults of weak models
+are accepted when they have only one possible meaning. Depends on pydantic and the contract of a tool.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from teamwright.protocol.ids import nearest
 Schema: TypeAlias = dict[str, Any]
 
 _KEYWORDS_OF_NAMES = frozenset({"properties", "$defs"})
-"""Keywords whose keys are names that somebody chose, not keywords."""
+"""Keywords whose keys are names and not keywords."""
 
 
 def tool_schema(tool: AnyTool) -> Schema:
-    """The entry of a tool in the prefix: `name`, `description`, `input_schema` (shared: not to be changed)."""
+    """Return the entry of a tool in the prefix: `name`, `description`, `input_schema` (shared, not to be changed)."""
     return {"name": tool.name, "description": tool.description, "input_schema": _visible_schema(tool)}
 
 
 def _visible_schema(tool: AnyTool) -> Schema:
-    """The schema of the input without what cannot be honoured."""
+    """Return the schema of the input without unavailable parameters."""
     whole = input_schema(tool.input_type) if tool.schema is None else dict(tool.schema)
     if not tool.hidden_parameters:
         return whole
@@ -40,7 +40,7 @@ def _visible_schema(tool: AnyTool) -> Schema:
 
 @cache
 def input_schema(input_type: type[ToolInput]) -> Schema:
-    """The JSON schema of an input: built once a class, titles and `null` branches left out, references inlined."""
+    """Return the JSON schema of an input type, cached: no titles or `null` branches, references inlined."""
     raw = input_type.model_json_schema(by_alias=True)
     definitions = cast("dict[str, Any]", raw.pop("$defs", {}))
     raw.pop("description", None)
@@ -50,10 +50,10 @@ def input_schema(input_type: type[ToolInput]) -> Schema:
 
 
 def validate(tool: AnyTool, raw: Any) -> ToolInput | ToolResult:
-    """The arguments as the tool's input, or the refusal that the model reads: what did not fit, what is allowed.
+    """Return the arguments as the tool's input, or the refusal for the model: the faults and the accepted parameters.
 
-    Taken as they are if they fit; else once more after repair: JSON text for an object or a list, one value for a
-    list, a number for text, `null` for a parameter that may be left out.
+    Arguments that do not fit are repaired and tried again: JSON text for an object or a list, one value for a list, a
+    number for text, `null` for an optional parameter.
     """
     if tool.hidden_parameters and (refused := _refuse_hidden(tool, raw)) is not None:
         return refused
@@ -74,7 +74,10 @@ def validate(tool: AnyTool, raw: Any) -> ToolInput | ToolResult:
 
 
 def unread_arguments(tool: AnyTool, text: str) -> ToolResult:
-    """Return the refusal of arguments that are no JSON object: where the text is wrong, and what the tool takes."""
+    """Return the refusal of arguments that are not a JSON object:
+
+    the position of the fault and the accepted parameters.
+    """
     what = f"The arguments of {tool.name} are not one JSON object: {problem_of(text)}."
     return ToolResult.error(
         what, f"Send them as one JSON object. {tool.name} takes {describe_parameters(_visible_schema(tool))}"
@@ -82,7 +85,7 @@ def unread_arguments(tool: AnyTool, text: str) -> ToolResult:
 
 
 def _refuse_hidden(tool: AnyTool, raw: Any) -> ToolResult | None:
-    """Why a parameter that was given cannot be honoured; None when all can."""
+    """Return the reason why a given parameter is unavailable; None when all are available."""
     given = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else Schema()
     name = next((name for name in tool.hidden_parameters if given.get(name) is not None), None)
     if name is None:
@@ -93,7 +96,7 @@ def _refuse_hidden(tool: AnyTool, raw: Any) -> ToolResult | None:
 
 
 def describe_parameters(schema: Schema) -> str:
-    """The parameters in one line: `path (string, required), limit (integer)`."""
+    """Return the parameters in one line: `path (string, required), limit (integer)`."""
     required = set(schema.get("required", ()))
     parts = [
         f"{name} ({_kind(part)}{', required' if name in required else ''})"
@@ -102,7 +105,7 @@ def describe_parameters(schema: Schema) -> str:
     return ", ".join(parts) + "." if parts else "no parameters."
 
 
-# making schemas small
+# small schemas
 def _clean(node: Any, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Any:
     if isinstance(node, list):
         return [_clean(item, definitions, above) for item in cast("list[Any]", node)]
@@ -126,7 +129,7 @@ def _says_nothing(default: object) -> bool:
 
 def _resolve_reference(reference: str, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Schema:
     name = reference.rsplit("/", 1)[-1]
-    if name in above:  # a type that holds itself: any object, one level down
+    if name in above:  # a recursive type: any object, one level down
         return {"type": "object"}
     return cast("Schema", _clean(definitions[name], definitions, (*above, name)))
 
@@ -142,7 +145,7 @@ def _without_null(node: Schema) -> Schema:
 
 # reading arguments
 def _repair(value: Any, schema: Any) -> Any:
-    # A schema of somebody else may be true, false, or a list.
+    # A schema of another program may be true, false, or a list.
     return _repair_by_schema(value, cast("Schema", schema)) if isinstance(schema, dict) else value
 
 
@@ -186,7 +189,7 @@ def _repaired_list(value: Any, schema: Schema) -> Any:
 
 
 def _parse_json_text(value: Any, wanted: Any) -> Any:
-    """Text that holds JSON of the wanted type, parsed; anything else as it is."""
+    """Parse a text with JSON of the expected type; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     try:

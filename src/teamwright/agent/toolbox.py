@@ -1,8 +1,7 @@
-"""An agent's tools as one thing: find, validate, decide, run; a refusal is a result like any other.
+"""The tools of an agent as one object: find, validate, decide, run. A refusal is a result like any other.
 
-Composed by wrapping: `run` is the innermost step, and whoever adds a step wraps it. Calls of one round run
-together when they cannot disturb each other; one that fails never cancels its siblings. Knows the contract of a
-tool and the verdict of a policy; knows no tool.
+`run_tool` is the innermost step, and other steps wrap it. Calls of one answer run together when they cannot disturb
+each other; a failed call never cancels the others. Depends on the contract of a tool and on verdicts.
 """
 
 from __future__ import annotations
@@ -28,48 +27,48 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.counter import Counter
 
 OUTPUT_IN_LOG = 4_000
-"""Characters of a result that the event log keeps; the transcript has the whole."""
+"""Characters of a result in the event log; the transcript has all of it."""
 
 END_IN_EVENT = 600
-"""Characters of the end of a longer output: an event has them beside its beginning."""
+"""Characters of the end of a longer output, which an event has besides its beginning."""
 
 MAX_KNOWN_NUMBERS = 1_000
-"""Calls whose numbers are in memory."""
+"""The number of calls whose numbers are kept in memory."""
 
 
 @dataclass(slots=True)
 class CallNumbers:
-    """`cN` for the N-th tool call of a run, and which call of a model it was; shared by all agents of a run.
+    """The numbers `cN` of the tool calls of a run, by the model's ids; shared by all agents of a run.
 
-    The newest are remembered; `earlier` finds the number of an older call, also of an earlier life of the session, and
-    is empty when there is none.
+    The newest are kept in memory. `find_earlier` returns the number of an older call, also of an earlier run of the
+    session, and an empty text when there is none.
     """
 
     count: int = 0
     by_tool_use_id: dict[str, str] = field(default_factory=dict[str, str])
     find_earlier: Callable[[str], str] | None = None
     counter: Counter | None = None
-    """Counts for several processes of a run; without it only this one counts."""
+    """The counter that several processes of a run share; None when only this process counts."""
 
     def share(self, path: Path) -> None:
-        """Count together with other processes of the run from now on. Raises StorageError."""
+        """Share the counter with other processes of the run from now on. Raises StorageError."""
         if self.counter is None:
             self.counter = Counter(path, self.count)
 
     def number_for(self, tool_use_id: str) -> str:
-        """The number that a call had; empty when it has none."""
+        """Return the number of a call; empty when it has none."""
         found = self.by_tool_use_id.get(tool_use_id, "")
         if not found and self.find_earlier is not None:
             found = self._remember(tool_use_id, self.find_earlier(tool_use_id))
         return found
 
     def next_number(self, tool_use_id: str) -> str:
-        """The next number, remembered for this call."""
+        """Return the next number and keep it for this call."""
         self.count = self.count + 1 if self.counter is None else self.counter.next()
         return self._remember(tool_use_id, f"c{self.count}")
 
     def record(self, tool_use_id: str, number: str) -> None:
-        """Another process of the run gave a call this number."""
+        """Record the number that another process of the run gave to this call."""
         self._remember(tool_use_id, number)
 
     def _remember(self, tool_use_id: str, number: str) -> str:
@@ -83,9 +82,9 @@ class CallNumbers:
 class PreparedCall:
     """A call that was found and validated, on its way through the steps.
 
-    `hook_answer` is what a hook said of it before the gate decides: `allow` answers a question that the gate would
-    ask and never lifts a refusal, `ask` has a call asked that the gate would let run; `hook_reason` says why. A call
-    that was `revised` runs with another input than the model's; `note` is what the model is told beside its result.
+    `hook_answer` is a hook's answer before the gate decides: `allow` answers a question of the gate and never lifts a
+    denial, `ask` requires a question for a call that would run; `hook_reason` is its reason. `is_revised`: the input is
+    not the model's; `note` is delivered to the model with the result.
     """
 
     tool: AnyTool
@@ -102,11 +101,11 @@ class PreparedCall:
 
 Step: TypeAlias = Callable[[PreparedCall], Awaitable[ToolResult]]
 CallGate: TypeAlias = Callable[[PreparedCall], Awaitable[ToolResult | None]]
-"""Decides on a prepared call: None lets it run, a result is the refusal."""
+"""A decision on a prepared call: None lets it run, a result is the refusal."""
 
 
 async def run_tool(call: PreparedCall) -> ToolResult:
-    """The innermost step: the tool itself. Errors of ours become results."""
+    """Run the tool: the innermost step. A TeamwrightError becomes a result."""
     try:
         return await call.tool.run(call.input, call.ctx)
     except TeamwrightError as problem:
@@ -114,7 +113,7 @@ async def run_tool(call: PreparedCall) -> ToolResult:
 
 
 def revise_input(call: PreparedCall, input: Mapping[str, Any]) -> ToolResult | None:
-    """Give the call another input, which is validated and looked at like the first. What is wrong with it, or None."""
+    """Replace the input of the call; it is validated like the first. Return the refusal of a bad input, or None."""
     checked = validate(call.tool, dict(input))
     if isinstance(checked, ToolResult):
         return checked
@@ -127,7 +126,7 @@ def revise_input(call: PreparedCall, input: Mapping[str, Any]) -> ToolResult | N
 
 
 def with_gate(gate: CallGate, inner: Step) -> Step:
-    """A step that asks the gate first."""
+    """Return a step that asks the gate first."""
 
     async def step(call: PreparedCall) -> ToolResult:
         if await call.tool.find_facts(call.input, call.ctx):
@@ -143,7 +142,7 @@ def with_gate(gate: CallGate, inner: Step) -> Step:
 
 
 def with_instructions(nested: Callable[[Path], str], inner: Step) -> Step:
-    """A step that adds the instructions of a directory to the first result that touches something in it."""
+    """Return a step that adds the instructions of a directory to the first result that touches a file in it."""
 
     async def step(call: PreparedCall) -> ToolResult:
         result = await inner(call)
@@ -156,12 +155,12 @@ def with_instructions(nested: Callable[[Path], str], inner: Step) -> Step:
 
 
 def offered_tools(tools: Sequence[AnyTool]) -> list[AnyTool]:
-    """The tools that a prefix names: those of the lead alone come last, so that all others begin every agent's list."""
+    """Return the tools that a prefix names. Tools of the lead only come last, so that all lists begin alike."""
     return sorted((tool for tool in tools if tool.is_offered), key=lambda tool: tool.name in LEAD_ONLY)
 
 
 class Toolbox:
-    """The tools of one agent. `schemas` is what goes into the prefix: fixed at birth."""
+    """The tools of one agent. `schemas` is the part of the prefix, fixed when the agent is created."""
 
     def __init__(
         self,
@@ -177,18 +176,18 @@ class Toolbox:
         self.workplace = workplace
         self.set_tools(tools)
         self.allows: Callable[[str, Access], bool] = lambda _tool, _access: False
-        """Whether a call of that tool would run without a question; filled with the gate's."""
+        """Returns True when a call of that tool would run without a question; set by the gate."""
         self._numbers = numbers
         self._emit = emit
         self.has_listeners: HasListeners = always_true
-        """Whether events of calls that begin are wanted by anybody."""
+        """Returns True when a subscriber wants the events of calls that start."""
         self.find_unlisted: Callable[[str], AnyTool | None] = lambda _name: None
-        """Finds tools that the prefix does not name; filled where there are any."""
+        """Finds tools that the prefix does not name; set where there are any."""
         self.activity = AgentActivity()
         self.make_key: Callable[[str], str] = str
-        """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
+        """Returns a permanent name of a call for the model's id of it; set with the conversation."""
         self.tags = NO_KEY_TAGS
-        """The tags for notes beside a result; filled when the toolbox gets its conversation."""
+        """The tags for notes in a result; set with the conversation."""
         self._step = with_gate(
             gate,
             run_tool
@@ -197,7 +196,7 @@ class Toolbox:
         )
 
     def set_tools(self, tools: Sequence[AnyTool]) -> None:
-        """Have these tools from now on. In an agent's life only where a new prefix begins, which names them."""
+        """Replace the tools. For a running agent this needs a new prefix that names them."""
         self.tools = tuple(tools)
         self._by_name: dict[str, AnyTool] = {tool.name: tool for tool in tools}
         self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
@@ -207,7 +206,7 @@ class Toolbox:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the tools, without aliases."""
+        """The names of the tools, without aliases."""
         return frozenset(tool.name for tool in self.tools)
 
     @property
@@ -217,15 +216,15 @@ class Toolbox:
 
     @property
     def schemas(self) -> list[Mapping[str, Any]]:
-        """What the model is told of the tools, in order."""
+        """The schemas of the tools for the model, in order."""
         return [tool_schema(tool) for tool in self.offered_tools]
 
     def wrap_steps(self, wrap: Callable[[Step], Step]) -> None:
-        """Put a step around all others: what happens before a call is decided on, and after it ran."""
+        """Add a step around all others: it runs before a call is decided on, and after the call."""
         self._step = wrap(self._step)
 
     async def run_all(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
-        """Run the calls of one round; `done` is filled as they end, also when this is cancelled."""
+        """Run the calls of one answer. `done` is filled as they end, also when this is cancelled."""
         if len(calls) == 1:
             await self._run_into(calls[0], done)
             return
@@ -238,17 +237,17 @@ class Toolbox:
                     together.create_task(self._run_into(call, done))
 
     def can_rerun(self, call: ToolCall) -> bool:
-        """Whether a call that a kill cut off may be run again (see Tool.repeats)."""
+        """Return True when an interrupted call may run again (see Tool.can_rerun)."""
         prepared = self._prepare(call, "")
         return not isinstance(prepared, ToolResult) and prepared.tool.can_rerun(prepared.input)
 
     def is_wait(self, call: ToolCall) -> bool:
-        """Return True for a call that waits for an outside event (see Tool.waits)."""
+        """Return True for a call that waits for an outside event (see Tool.is_wait)."""
         prepared = self._prepare(call, "")
         return not isinstance(prepared, ToolResult) and prepared.tool.is_wait(prepared.input)
 
     async def rerun(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
-        """Run those of the calls, which a kill cut off, that may be run again: one after another, as they were made."""
+        """Run the interrupted calls that may run again, one after another in their order."""
         for call in calls:
             if self.can_rerun(call):
                 await self._run_into(call, done, again=True)
@@ -261,7 +260,7 @@ class Toolbox:
         done[call.id] = (tool_result_block(call.id, content, is_error=result.is_error), result)
 
     async def run_call(self, call: ToolCall, *, again: bool = False) -> ToolResult:
-        """Find, validate, decide, run one call. Raises nothing but `CancelledError`."""
+        """Find, validate, decide and run one call. Raises only `CancelledError`."""
         number = self._numbers.next_number(call.id)
         prepared = self._prepare(call, number, again=again)
         if isinstance(prepared, ToolResult):
@@ -277,10 +276,10 @@ class Toolbox:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Nobody ended us: something that the tool waited for was cancelled.
+            # This task was not cancelled: an operation that the tool waited for was.
             result = _crash_result(call, problem)
         except (Exception, SystemExit) as problem:
-            # A mistake of a tool of ours, or of a user's function: the model is told, siblings go on.
+            # A fault in a tool or in a user's function: the model is notified, and other calls continue.
             result = _crash_result(call, problem)
         finally:
             self.activity.end_tool_call(number)
@@ -311,11 +310,11 @@ class Toolbox:
         except TeamwrightError as problem:
             return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
         except Exception as problem:
-            # What was given cannot even be looked at: a path with a NUL, a mistake of a user's tool.
+            # The input cannot be examined: a path with a NUL, or a fault in a user's tool.
             return _crash_result(call, problem)
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """Neighbouring calls that may run together: all read only, or files that differ."""
+        """Return groups of consecutive calls that may run together: all read only, or they write different files."""
         groups: list[list[ToolCall]] = []
         taken: set[str] = set()
         reading = False
@@ -332,7 +331,7 @@ class Toolbox:
         return groups
 
     def _footprint(self, call: ToolCall) -> tuple[bool, set[str] | None]:
-        """Whether the call is read-only, and the paths it writes (None: unknown, so it runs alone)."""
+        """Return whether the call is read-only, and the paths it writes (None: unknown, so it runs alone)."""
         prepared = self._prepare(call, "")
         if isinstance(prepared, ToolResult):
             return True, None
@@ -366,17 +365,17 @@ async def _refuse(call: PreparedCall) -> ToolResult:
 
 
 def _ignore_event(event: TeamEvent) -> None:
-    """Nobody is told."""
+    """Ignore the event."""
 
 
 NO_TOOLS = Toolbox(
     "", (), Workplace(Path(), (), Path(), Path()), gate=_refuse, numbers=CallNumbers(), emit=_ignore_event
 )
-"""The toolbox of agents that are over: nothing in it, and nothing remembered of what was read."""
+"""The toolbox of terminated agents: no tools, and no record of seen files."""
 
 
 def _with_notes(tags: RuntimeTags, result: ToolResult) -> str | Sequence[Block]:
-    """The content of a result with the runtime's notes behind it."""
+    """Return the content of a result followed by the runtime's notes."""
     if not result.notes:
         return result.content
     if isinstance(result.content, str):

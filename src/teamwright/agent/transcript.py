@@ -1,7 +1,7 @@
-"""A transcript as it lies on disk: its lines, and what is read of them backward, as far as the last compaction.
+"""Transcripts on disk: their lines, and reading them backward as far as the last compaction.
 
-The lines of a conversation are never changed; where it was compacted a line says with what it goes on, and what that
-stands for. Knows files of lines and encoded messages; keeps no conversation. Format: docs/formats/transcript.md.
+The lines of a conversation are never changed. The line of a compaction has the messages with which the conversation
+continues. Depends on JSONL files and encoded messages. Format: docs/formats/transcript.md.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from teamwright.storage.jsonl import read_backward, read_lines
 from teamwright.storage.lost_lines import LOST, LostLines, set_aside_damaged_lines
 
 SCHEMA = 1
-"""Version of the transcript's lines."""
+"""The version of the transcript's lines."""
 FORK_SCHEMA = 2
-"""The version of a fork's transcript: its history begins in another file. What is newer than that is not read."""
+"""The version of a fork's transcript: its history begins in another file. Newer versions are refused."""
 
 TAG_KEY = "tag_key"
-"""Under which key the first line has the key of the runtime's tags."""
+"""The key, in the first line, of the runtime tags' key."""
 
 MESSAGE_KEY = b',"message":'
-"""What stands before the message of a line, which is its last part."""
+"""The bytes before the message of a line, which is its last part."""
 USER_MESSAGE = b'{"role":"user"'
-"""How a message begins that the agent was told."""
+"""The beginning of an encoded user message."""
 ASSISTANT_LINE = b'{"type":"assistant"'
-"""How a line begins that has an answer of the agent."""
+"""The beginning of a line with an answer of the agent."""
 INJECTED_KEY = b'"injected":'
 _MESSAGE_LINES = (b'{"type":"user"', ASSISTANT_LINE)
 _INTERRUPT = b'{"type":"interrupt"'
@@ -49,16 +49,17 @@ _PAUSED = b'"stop_reason":"pause_turn"'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 MAX_LISTED_IDS = 1_064
-"""Ids that a boundary lists, as many as an inbox has unread; older ones are looked for in the lines before it."""
+"""The most ids in a compaction line: the limit of unread mail in an inbox. Older ids are found in earlier lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactBoundary:
-    """What a compaction left. The conversation goes on with `messages`, encoded: a summary, and what it does not cover.
+    """The line of a compaction. The conversation continues with its encoded `messages`:
 
-    `place` is the number of lines before it that count, `covered` the number of messages that the summary stands for,
-    `answers` those of them that the agent gave. `told` are the newest ids that were told before, `older` whether there
-    are others; `queued` what waits still; `prefix` the digest of the one that is sent from now on.
+    a summary, and messages after it. `line_count` is the number of steps before it, `summarized_count` the number of
+    messages that the summary replaces, `answer_count` the number of answers among them. `delivered_ids` are the newest
+    ids delivered before, `has_older_ids` says that there are others; `queued` are messages still waiting; `prefix` is
+    the digest of the prefix from now on.
     """
 
     line_count: int
@@ -73,7 +74,7 @@ class CompactBoundary:
     prefix: str = ""
 
     def encode_line(self, about: Mapping[str, Any]) -> bytes:
-        """The line; `about` goes along with it for readers."""
+        """Encode the line; `about` adds fields for readers."""
         sizes = ",".join(str(len(message)) for message in self.messages).encode()
         known = {
             "at": iso_time(),
@@ -93,7 +94,7 @@ class CompactBoundary:
 
     @classmethod
     def parse(cls, line: bytes) -> CompactBoundary:
-        """The boundary in a line. Raises StorageError (`damaged-file`)."""
+        """Parse the compaction in a line. Raises StorageError (`damaged-file`)."""
         try:
             head, messages = _split_boundary(line)
             return cls(
@@ -113,7 +114,7 @@ class CompactBoundary:
 
 
 def _split_boundary(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
-    """What a boundary says of itself, and its messages as they were encoded, byte for byte."""
+    """Return the fields of a compaction line, and its messages byte for byte."""
     found = _SIZES.match(line)
     if found is None:
         raise ValueError("sizes")
@@ -130,16 +131,16 @@ def _split_boundary(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
 
 
 def queued_line(id: str, blocks: Sequence[Block]) -> bytes:
-    """The line of a message that the agent is told later; whoever appends it is the transcript's one writer."""
+    """Return the line of a message that the agent receives later. Only the transcript's one writer may append it."""
     return encode({"type": "queued", "at": iso_time(), "id": id, "content": list(blocks)})
 
 
 @dataclass(slots=True)
 class History:
-    """What a transcript comes to: the messages from its last compaction on, and what is still to be done.
+    """The state that a transcript describes: the messages from its last compaction on, and the work that is open.
 
-    `reported` are the tokens that the service counted with the newest answer, and the number of messages by then;
-    `inherited` how many of the messages, the first ones, are those of the agent that a fork was made of.
+    `reported_tokens` are the tokens that the service counted with the newest answer, and the number of messages then.
+    `inherited_count` is the number of messages, the first ones, that a fork has from its caller.
     """
 
     header: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -152,7 +153,7 @@ class History:
     interrupted: bool = False
     reported_tokens: tuple[int, int] = (0, 0)
     later_prefix: str = ""
-    """The prefix that was begun behind the last compaction, if one was."""
+    """The prefix that was set after the last compaction, if any."""
     inherited_count: int = 0
 
     @property
@@ -163,9 +164,9 @@ class History:
 
 
 def read_history(path: Path, upto: int | None = None) -> History:
-    """The transcript from its last compaction on, else all of it. Raises StorageError (`damaged-file`).
+    """Read a transcript from its last compaction on, else all of it. Raises StorageError (`damaged-file`).
 
-    `upto`: as it was when it had so many bytes.
+    `upto`: read only that many bytes.
     """
     later: list[bytes] = []
     made = History()
@@ -187,9 +188,9 @@ def read_history(path: Path, upto: int | None = None) -> History:
 
 
 def _read_steps(made: History, later: list[bytes], path: Path) -> tuple[bool, list[int]]:
-    """Take in the lines, the newest first; whether the last answer paused, and where lines were lost."""
+    """Add the lines, the newest first. Return whether the last answer paused, and the positions of damaged lines."""
     paused, gaps = False, list[int]()
-    while later:  # the newest is first: memory is given back line by line
+    while later:  # the newest is first: memory is freed line by line
         line = later.pop()
         if line.startswith(_QUEUED):
             _add_queued(line, made.queued)
@@ -212,9 +213,9 @@ def _read_steps(made: History, later: list[bytes], path: Path) -> tuple[bool, li
 
 
 def set_aside_lost_lines(path: Path) -> LostLines | None:
-    """Replace the damaged lines behind the last compaction; the history goes on with a note in their place.
+    """Replace the damaged lines after the last compaction. The history continues with a note in their place.
 
-    Only the transcript's one writer may call it. None when all lines are whole. Raises StorageError.
+    Only the transcript's one writer may call it. Return None when no line is damaged. Raises StorageError.
     """
     return set_aside_damaged_lines(path, _is_whole, lambda line: line.startswith(_COMPACT), sys.maxsize)
 
@@ -239,7 +240,7 @@ def _apply_boundary(made: History, boundary: CompactBoundary) -> None:
 
 
 def _apply_prefix_line(line: bytes, made: History, path: Path) -> None:
-    """Another prefix from here on: thinking of before is not sent again, and nothing was counted with it yet."""
+    """Apply a new prefix: earlier thinking blocks are not sent again, and no tokens are counted with it yet."""
     try:
         made.later_prefix = str(json.loads(line)["prefix"])
     except (ValueError, KeyError, TypeError) as problem:
@@ -248,7 +249,7 @@ def _apply_prefix_line(line: bytes, made: History, path: Path) -> None:
 
 
 def _set_owes_answer(made: History, path: Path, *, paused: bool) -> None:
-    """Whether an answer is owed, by the messages behind the last compaction; without any that one knows."""
+    """Set whether an answer is owed, from the messages after the last compaction, or from it when there are none."""
     boundary, items = made.boundary, made.items
     if boundary is None or len(items) > len(boundary.messages):
         try:
@@ -261,7 +262,7 @@ def _set_owes_answer(made: History, path: Path, *, paused: bool) -> None:
 
 
 def _reported_tokens(head: bytes) -> int:
-    """The tokens that an answer came to, by the beginning of its line; 0 when it does not say."""
+    """Return the tokens that an answer reports at the beginning of its line; 0 without a count."""
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         usage: Mapping[str, Any] = json.loads(head + b"}")["usage"]
         return sum(count for name, count in usage.items() if name.endswith("_tokens"))
@@ -269,24 +270,24 @@ def _reported_tokens(head: bytes) -> int:
 
 
 def _add_queued(line: bytes, queued: dict[str, list[Block]]) -> None:
-    """Note a message that waits, from its line; one that cannot be read was never whole."""
+    """Add the message of a queued line. An unreadable one was never complete."""
     with suppress(ValueError, KeyError, TypeError):
         body = cast("dict[str, Any]", json.loads(line))
         queued[str(body["id"])] = list(body["content"])
 
 
 def _remove_delivered(line: bytes, at: int, queued: dict[str, list[Block]]) -> None:
-    """What this line told does not wait any longer."""
+    """Remove messages that this line delivered from the queue."""
     if queued and INJECTED_KEY in line[:at]:
         for id in _ids(line):
             queued.pop(id, None)
 
 
-# ── looked up ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── lookup ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def find_delivered_ids(transcript: Path, ids: Collection[str]) -> set[str]:
-    """Which of these ids were told, by that transcript; looked up backward, and only as far as needed."""
+    """Return which of these ids the transcript has delivered. It is searched backward, only as far as needed."""
     wanted = set(ids)
     found: set[str] = set()
     for line in read_backward(transcript) if wanted else ():
@@ -303,7 +304,7 @@ def find_delivered_ids(transcript: Path, ids: Collection[str]) -> set[str]:
 
 
 def newest_delivered_ids(transcript: Path) -> tuple[tuple[str, ...], bool]:
-    """The newest ids that were told by now, oldest first, for a boundary; and whether there are older ones."""
+    """Return the newest delivered ids for a compaction line, oldest first, and whether there are older ones."""
     newest: dict[str, None] = {}
     older = False
     for line in read_backward(transcript):
@@ -319,14 +320,14 @@ def newest_delivered_ids(transcript: Path) -> tuple[tuple[str, ...], bool]:
 
 
 def messages_backward(transcript: Path, upto: int | None = None) -> Iterator[bytes]:
-    """All encoded messages as they were told and said, the newest first, whatever was compacted. `upto` in bytes."""
+    """Return all encoded messages, the newest first, those before compactions included. `upto` is in bytes."""
     for line in read_backward(transcript, upto):
         if line.startswith(_MESSAGE_LINES) and (at := line.find(MESSAGE_KEY)) > 0:
             yield line[at + len(MESSAGE_KEY) : -1]
 
 
 def count_calls_without_result(transcript: Path) -> int:
-    """How many calls of the newest answer have no result: what a kill in the middle of a round leaves."""
+    """Return how many calls of the newest answer have no result, as after a kill between them."""
     steps = (line for line in read_backward(transcript) if not line.startswith((_QUEUED, _COMPACT, _PREFIX)))
     last = next(steps, b"")
     at = last.find(MESSAGE_KEY)
@@ -335,7 +336,7 @@ def count_calls_without_result(transcript: Path) -> int:
 
 
 def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:
-    """The first line of a transcript. Raises StorageError for a file that is none, or from a newer version."""
+    """Parse the first line of a transcript. Raises StorageError for another file or a newer version."""
     try:
         header = cast("dict[str, Any]", json.loads(line))
         version = int(header["v"])
@@ -349,18 +350,18 @@ def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:
 
 
 def read_header(path: Path) -> Mapping[str, Any] | None:
-    """The header of a transcript file, or None when there is none to read."""
+    """Return the header of a transcript file, or None when there is no readable one."""
     first = next(iter(read_lines(path)), None)
     return None if first is None else parse_header(first, path)
 
 
 def header_tag_key(header: Mapping[str, Any]) -> str:
-    """The key of the runtime's tags in a transcript; empty in one of an earlier version."""
+    """Return the key of the runtime's tags; empty in a transcript of an earlier version."""
     return str(header.get(TAG_KEY) or "")
 
 
 def without_thinking(item: bytes) -> bytes:
-    """An answer as it is kept: thinking is bound to what stood before it, and that is no more."""
+    """Return an answer without thinking blocks, which are valid only after the messages they came from."""
     if item.startswith(USER_MESSAGE) or b"thinking" not in item:
         return item
     message = cast("dict[str, Any]", json.loads(item))
@@ -372,6 +373,6 @@ def without_thinking(item: bytes) -> bytes:
 
 
 def _ids(line: bytes) -> list[str]:
-    with suppress(ValueError, AttributeError):  # a damaged line tells no ids
+    with suppress(ValueError, AttributeError):  # a damaged line has no ids
         return cast("list[str]", json.loads(line).get("injected", ()))
     return []

@@ -1,9 +1,9 @@
-"""Compaction: a conversation that grows too long goes on from a summary that its own agent writes.
+"""Compaction: a long conversation continues from a summary that its own agent writes.
 
-By itself when the context passes its share of the agent's own window, or when the service says that it is full; by hand
-at any time. Only whole rounds are folded, up to the last complete answer, and the file keeps every line. Nothing is
-changed before the summary is there: a kill, a failure or a spent budget leaves the conversation as it was. Knows the
-agent and how its model is asked; does not know what is told beside the summary.
+It starts automatically when the context passes its share of the model's window or the service reports a full window,
+and by hand at any time. Only whole rounds of calls up to the last complete answer are replaced, and the file keeps
+every line. Nothing changes before the summary exists: after a kill, a failure or a spent budget the conversation is as
+it was.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ NOTHING_TO_CLEAR = "nothing was said yet"
 
 
 async def clear_conversation(agent: Agent) -> CompactResult:
-    """Let a conversation that rests begin anew. `done` is false where nothing was said yet. Raises TeamwrightError.
+    """Clear the conversation of an idle agent. `done` is false for an empty conversation. Raises TeamwrightError.
 
-    What the agent was told by mail is flagged first, what waits for it goes on waiting. Files count as never read by
-    it. Cancelled or killed before the line is written, nothing is changed; afterwards all of it is.
+    Delivered mail is marked as read first; queued input stays queued. The agent's record of read files is emptied. A
+    cancel or kill before the line is written changes nothing.
     """
     compaction, conversation = agent.compaction, agent.conversation
     async with compaction.turn_lock:
@@ -73,24 +73,25 @@ async def clear_conversation(agent: Agent) -> CompactResult:
 
 
 PURPOSE = "compaction"
-"""What the model call of a compaction is called in events and books."""
+"""The name of a compaction's model call in events and in budgets."""
 
 CONTEXT_FULL = "context-full"
-"""The failure of a request that does not fit."""
+"""The failure of a request that is larger than the window."""
 
 RETRY_GROWTH = 0.05
-"""By this share of the window a conversation must have grown before it is tried again by itself."""
+"""The share of the window by which a conversation must grow before another automatic attempt."""
 
 CONDENSED_SHARES = (0.6, 0.3, 0.1)
-"""Of the window, or of the conversation where that is less: what is written down of it in short, tried in this order.
+"""The sizes of a condensed conversation, tried in this order, as shares of the window or of a smaller conversation.
 
-A service may have a far smaller window than we know of: what it refused is the only measure then."""
+A service may have a far smaller window than the catalog says; the refused size is then the only known bound.
+"""
 
 CHARACTERS_PER_TOKEN = 3
-"""Fewer than usual, to be on the safe side."""
+"""The assumed characters per token; low on purpose, so that estimates are on the safe side."""
 
 KEPT_SHARE_WHEN_FULL = 0.6
-"""Of what there is room for: what is kept when the service said that all was full, for our count was too low."""
+"""The share of the available room that is kept after a service reported a full window: our count was too low."""
 
 _NOTHING_TO_FOLD = "nothing was said yet that a summary could stand for"
 _CALLS_UNANSWERED = "one of its calls was cut off and has no result yet: the agent continues with that call first"
@@ -99,7 +100,7 @@ _CONVERSATION_CLOSED = "the agent has ended"
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What was heard, the task that it was booked to, and what compacting cost beside it."""
+    """A model's answer, the task that it was charged to, and the usage of a compaction before it."""
 
     answer: CallOutcome
     task: str = ""
@@ -107,7 +108,10 @@ class ModelAnswer:
 
 
 async def next_answer(agent: Agent) -> ModelAnswer:
-    """The next answer, of a conversation that is made smaller first where it must be, and once when it is full."""
+    """Return the next answer.
+
+    The conversation is compacted first when that is due, and once when the window is full.
+    """
     agent.apply_deferred_changes()
     if agent.model_calls_left == 0:
         return ModelAnswer(*await call_model(agent))
@@ -127,9 +131,9 @@ async def next_answer(agent: Agent) -> ModelAnswer:
 
 
 async def compact_now(agent: Agent, keep: str = "") -> CompactResult:
-    """Compact by hand: at once when the agent is at rest, before its next model call when it is in a turn.
+    """Compact on request: now when the agent is idle, before its next model call when it is in a turn.
 
-    `keep` says in words what the summary must not lose. Nothing is raised: the result says what was in the way.
+    `keep` says in words which facts the summary must keep. Raises nothing: the result has the reason of a failure.
     """
     compaction = agent.compaction
     wanted = compaction.request
@@ -142,7 +146,7 @@ async def compact_now(agent: Agent, keep: str = "") -> CompactResult:
             await _answer_request(agent, wanted)
     finally:
         if not wanted.result.done() and compaction.request is wanted:
-            compaction.request = None  # the agent that asked no longer waits
+            compaction.request = None  # the cancelled caller no longer waits
         rests.cancel()
         if (await asyncio.gather(rests, return_exceptions=True))[0] is True:
             compaction.turn_lock.release()
@@ -150,9 +154,9 @@ async def compact_now(agent: Agent, keep: str = "") -> CompactResult:
 
 
 def is_due(agent: Agent) -> bool:
-    """Whether the conversation has passed its share of the window, and folding it would give some of it back.
+    """Return True when the conversation has passed its share of the window and compaction would free part of it.
 
-    A service that answered more than the window that we know of has a larger one: it says itself when it is full.
+    A service that accepted more than the known window has a larger one; it reports itself when that is full.
     """
     compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
     limit = compaction.threshold(card, answer_tokens(conversation.prefix))
@@ -162,13 +166,15 @@ def is_due(agent: Agent) -> bool:
     if conversation.reported_tokens[1] > card.context_tokens:
         return False
     left = prefix_tokens(conversation.prefix) + total_tokens(conversation.items[fold_position(conversation) :])
-    return context - left >= card.context_tokens * RETRY_GROWTH  # else what was told last is most of it, and stays
+    # otherwise the newest messages are most of it, and they stay
+    return context - left >= card.context_tokens * RETRY_GROWTH
 
 
 async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = False) -> CompactResult:
-    """Fold the conversation up to its last complete answer; only from within its turn, or while it rests.
+    """Replace the conversation up to its last complete answer by a summary.
 
-    `full`: the service said that it does not fit. Cancelling leaves it as it was. Raises nothing else.
+    Call it within the agent's turn or while idle. `full`: the service reported that the conversation does not fit. A
+    cancel changes nothing. Raises only CancelledError.
     """
     conversation, name = agent.conversation, agent.name
     before = measure_context(conversation, agent.compaction)
@@ -190,7 +196,7 @@ async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = Fa
 
 
 def _warn_small_window(agent: Agent) -> None:
-    """Once: a window so small that the conversation will be compacted again and again, and what widens it."""
+    """Warn once when the window is so small that the conversation is compacted repeatedly, and name the setting."""
     card = agent.model.card
     if card.context_tokens < RECOMMENDED_WINDOW // 2 and not agent.compaction.warned_small_window:
         agent.compaction.warned_small_window = True
@@ -218,7 +224,7 @@ async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: 
 
 
 async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, full: bool) -> tuple[SideAnswer, Usage]:
-    """The summary in the agent's own words; of a conversation that does not fit any more, from a short form of it."""
+    """Ask the agent for a summary. A conversation that does not fit any more is condensed first."""
     window, usage = max(agent.model.card.context_tokens, agent.conversation.reported_tokens[1] + 1), Usage()
     if not full and measure_context(agent.conversation, agent.compaction) < window:
         said = await ask_aside(agent, summary_directive(keep), PURPOSE)
@@ -237,14 +243,14 @@ async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, fu
 
 
 def _is_worth_retry(said: SideAnswer) -> bool:
-    """Whether a shorter form may go better: it was too long, or nothing came but calls."""
+    """Return True when a shorter form may succeed: the request was too long, or the answer had only calls."""
     if said.failure is not None:
         return said.failure.slug == CONTEXT_FULL
     return said.refusal is None and not said.text
 
 
 def _failed_result(said: SideAnswer, before: int, usage: Usage) -> CompactResult:
-    """There is no summary, and nothing was changed."""
+    """Return the result of a compaction without a summary. Nothing was changed."""
     if said.refusal is not None:
         why = said.refusal.reason or f"the cap on {said.refusal.limit} is spent"
         return CompactResult(False, before, before, why, limit=said.refusal.limit, usage=usage)
@@ -254,21 +260,21 @@ def _failed_result(said: SideAnswer, before: int, usage: Usage) -> CompactResult
 
 @dataclass(frozen=True, slots=True)
 class SummaryNotes:
-    """What is told beside a summary: how things stand, and what hooks add."""
+    """Texts that are delivered with a summary: the current status and the texts of hooks."""
 
     status_text: str
     hook_texts: Sequence[str] = ()
 
 
 def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: dict[str, object], *, tight: bool) -> int:
-    """Go on from the summary; what was told while it was written stays too. Returns the tokens that there are now.
+    """Continue from the summary. Messages delivered while it was written stay. Return the new size in tokens.
 
-    Nothing waits in here: no line can come between what is kept and the line that says so.
+    This function does not await, so no line can come between the kept messages and the line of the compaction.
     """
     compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
     prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix()
     if prefix.digest == conversation.prefix.digest:
-        prefix = conversation.prefix  # equality is identity
+        prefix = conversation.prefix  # prefixes are compared by identity
     told = summary_blocks(agent.tags, summary, beside.status_text, agent.remind(True))
     told += agent.tags.hook_notes(beside.hook_texts)
     first = encode({"role": "user", "content": told})
@@ -283,13 +289,13 @@ def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: di
 
 
 def fold_position(conversation: Conversation) -> int:
-    """Where the last complete answer stands: all before it can be folded."""
+    """Return the position of the last complete answer. Everything before it can be summarized."""
     items = conversation.items
     return next((at for at in range(len(items) - 1, -1, -1) if not items[at].startswith(USER_MESSAGE)), 0)
 
 
 def _obstacle(conversation: Conversation) -> str:
-    """Why nothing can be folded now; empty when something can."""
+    """Return the reason why the conversation cannot be compacted now; empty when it can."""
     if conversation.is_closed:
         return _CONVERSATION_CLOSED
     if conversation.unanswered_calls() or conversation.is_unstarted_fork:
@@ -300,7 +306,7 @@ def _obstacle(conversation: Conversation) -> str:
 
 
 async def _answer_request(agent: Agent, wanted: CompactRequest) -> CompactResult:
-    """Do what was asked for by hand, and tell whoever asked. Cut short, it stays asked for."""
+    """Run a compaction that was requested and set its result. After a cancel the request stays open."""
     made = await compact(agent, MANUAL, wanted.keep)
     agent.compaction.request = None
     if not wanted.result.done():
@@ -309,11 +315,11 @@ async def _answer_request(agent: Agent, wanted: CompactRequest) -> CompactResult
 
 
 def _explain_full(agent: Agent, heard: CallOutcome, made: CompactResult) -> CallOutcome:
-    """What is said of a conversation that was full: what came then, or why it could not be made smaller."""
+    """Return the outcome for a conversation that was full: the next answer, or the reason why compaction failed."""
     if not made.done and made.limit:
         return BudgetRefusal(made.limit, made.why)
     if not made.done and made.failure is not None and made.failure.slug != CONTEXT_FULL:
-        return made.failure  # a service that cannot be asked now may be asked later
+        return made.failure  # the service may be available later
     if not isinstance(heard, Failure) or heard.slug != CONTEXT_FULL:
         return heard
     name = agent.model.card.name

@@ -1,6 +1,6 @@
-"""What one agent's compaction remembers: its settings, what was asked for by hand, and when to try again.
+"""The state of one agent's compaction: settings, pending request, and the size for the next automatic attempt.
 
-Values and two ports; what is done with them is in `compact`. Knows prefixes; does not know the agent that it is for.
+Values and two ports. Depends on prefixes; `compact` has the algorithm.
 """
 
 from __future__ import annotations
@@ -16,47 +16,49 @@ from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
 AUTO, MANUAL, CLEAR = "auto", "manual", "clear"
-"""What began a compaction; the last one writes no summary."""
+"""The triggers of a compaction. `clear` writes no summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactSettings:
-    """When a conversation is made smaller by itself."""
+    """The condition for automatic compaction."""
 
     at: float | None = 0.8
-    """The share of its model's window at which an agent's conversation is compacted; None: only when the service says
-    that it is full, and by hand."""
+    """The share of the model's window at which a conversation is compacted.
+
+    None: only on request, or when the service reports a full window.
+    """
 
 
 class CompactionContext(Protocol):
-    """The port to what stands beside a conversation: filled in `app`."""
+    """The port to the state around a conversation, implemented in `session`."""
 
     async def wait_until_marked_read(self) -> None:
-        """Return when everything that the agent was told is marked as read. Raises TeamwrightError."""
+        """Wait until all delivered mail is marked as read. Raises TeamwrightError."""
         ...
 
     async def status_text(self) -> str:
-        """How things stand, for an agent that goes on from a summary: team, tasks, requests, mode, jobs."""
+        """Return the current status for an agent that continues from a summary: team, tasks, requests, mode, jobs."""
         ...
 
 
 class NoCompactionContext:
-    """For agents that nobody writes to and that are part of nothing."""
+    """The port for agents without mail and without a team."""
 
     async def wait_until_marked_read(self) -> None:
-        """Nothing is to be flagged."""
+        """Return immediately: there is no mail."""
 
     async def status_text(self) -> str:
-        """Nothing is to be told."""
+        """Return an empty text."""
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """What a compaction came to. `before` and `after` are tokens, estimated where no service told them.
+    """The result of a compaction. `before` and `after` are tokens, estimated when the service gave no count.
 
-    Not `done`: nothing was changed, and `why` says what was in the way; `limit` names the cap where a budget was,
-    `failure` is the service's. `usage` is spent all the same.
+    When `done` is false nothing was changed and `why` has the reason: `limit` names the cap of an exceeded budget,
+    `failure` is the service's. `usage` is charged in every case.
     """
 
     done: bool
@@ -71,7 +73,7 @@ class CompactResult:
 
 @dataclass(slots=True)
 class CompactRequest:
-    """A compaction that was asked for by hand: `keep` says what matters in particular."""
+    """A compaction on request. `keep` names the facts that the summary must keep."""
 
     keep: str
     result: asyncio.Future[CompactResult]
@@ -79,32 +81,33 @@ class CompactRequest:
 
 @dataclass(slots=True)
 class Compaction:
-    """The compaction of one agent. `turn` is held while a turn runs, and while a conversation at rest is compacted.
+    """The compaction state of one agent.
 
-    `fresh` makes the prefix that a new conversation of this agent would have. `again_at`: below so many tokens it is
-    not tried again by itself. `measured` is how many messages were counted so far, and their tokens.
+    `turn_lock` is held during a turn, and while an idle conversation is compacted. `make_prefix` returns the prefix
+    that a new conversation of this agent would have. `retry_at` is the number of tokens below which no automatic
+    attempt is made. `measured_context` is the number of messages counted so far, and their tokens.
     """
 
     settings: CompactSettings = field(default_factory=CompactSettings)
     context: CompactionContext = field(default_factory=NoCompactionContext)
     make_prefix: Callable[[], Prefix] | None = None
     on_forgotten: Callable[[], None] | None = None
-    """Called when the agent forgot all but a summary: what is told once is told once more."""
+    """Called when only a summary is left. Texts that are delivered once are then delivered again."""
     make_tools: Callable[[], Awaitable[Sequence[AnyTool]]] | None = None
-    """Makes the tools that this agent would be born with today."""
+    """Return the tools that a new agent of this type would get now."""
     turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     request: CompactRequest | None = None
     retry_at: int = 0
     warned_small_window: bool = False
-    """Whether it was said that the window is small."""
+    """True after the warning about a small window."""
     measured_context: tuple[int, int] = (0, 0)
 
     def release(self) -> None:
-        """The agent's life is over: its parts that are kept here are not."""
+        """Release the references of a terminated agent."""
         self.context, self.make_prefix, self.on_forgotten, self.make_tools = NoCompactionContext(), None, None, None
 
     def threshold(self, card: ModelCard, answer_tokens: int) -> int | None:
-        """At how many tokens a conversation is compacted: the stated share, and always with room for the answer."""
+        """Return the size in tokens that starts a compaction: the set share, with room left for the answer."""
         share = self.settings.at
         if share is None:
             return None
@@ -112,5 +115,8 @@ class Compaction:
 
 
 def prompt_room(card: ModelCard, answer_tokens: int) -> int:
-    """What a prompt may have of a window, with the answer's part kept free: a quarter of the window at most."""
+    """Return the tokens of the window that a prompt may use.
+
+    The answer keeps its part, at most a quarter of the window.
+    """
     return card.context_tokens - min(answer_tokens, card.context_tokens // 4)

@@ -1,6 +1,6 @@
-"""How long a conversation is in tokens: by the service's own count where there is one, and by bytes for the rest.
+"""The size of a conversation in tokens: the service's count where there is one, and an estimate by bytes for the rest.
 
-Counts each message once. Knows encoded messages; knows no model.
+Each message is counted once. Depends on encoded messages.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from teamwright.models.model import Prefix
 BYTES_PER_TOKEN = 4
 
 IMAGE_TOKENS = 1_600
-"""What an image counts at most, whatever its bytes."""
+"""The most tokens that an image counts, regardless of its bytes."""
 
 DEFAULT_ANSWER_TOKENS = 8_192
-"""The longest answer of a prefix that does not say it."""
+"""The longest answer of a prefix that states no limit."""
 
 _IMAGE = b'"base64"'
 _MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
 
 
 def message_tokens(item: bytes) -> int:
-    """About how many tokens an encoded message has: by its bytes, images by their number."""
+    """Estimate the tokens of an encoded message: text by its bytes, images by their number."""
     if _IMAGE not in item:
         return len(item) // BYTES_PER_TOKEN + 1
     bare, images = _without_images(json.loads(item))
@@ -35,23 +35,26 @@ def message_tokens(item: bytes) -> int:
 
 
 def total_tokens(items: Iterable[bytes]) -> int:
-    """About how many tokens these messages have."""
+    """Estimate the tokens of these messages."""
     return sum(map(message_tokens, items))
 
 
 def prefix_tokens(prefix: Prefix) -> int:
-    """About how many tokens stand before every conversation with this prefix."""
+    """Estimate the tokens that come before every conversation with this prefix."""
     return len(prefix.head) // BYTES_PER_TOKEN
 
 
 def answer_tokens(prefix: Prefix) -> int:
-    """The longest answer that a request with this prefix asks for."""
+    """Return the longest answer, in tokens, that a request with this prefix asks for."""
     found = _MAX_TOKENS.search(prefix.head)
     return int(found[1]) if found else DEFAULT_ANSWER_TOKENS
 
 
 def measure_context(conversation: Conversation, compaction: Compaction) -> int:
-    """How long the next request is, but for what it asks: costs what came since the last look, whatever is there."""
+    """Return the size of the next request in tokens, without the answer.
+
+    Only messages since the last call are counted.
+    """
     number, tokens = conversation.reported_tokens
     if not tokens or number > len(conversation.items):
         number, tokens = 0, prefix_tokens(conversation.prefix)

@@ -1,7 +1,7 @@
-"""Conversations that do not fit even to be summarised: written down in short, within so many characters.
+"""Texts of a compaction: the request for a summary, the summary message, and condensed conversations.
 
-And results of calls that are kept, cut where there is no room for them. Never tears a call from its result: what is
-written down is one text, and what is cut stays a result. Knows blocks; calls no model.
+Results of kept calls are cut where there is no room. A call and its result are never separated. Depends on content
+blocks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ This is your conversation so far, shortened because it no longer fits.
 SUMMARY_HEAD = "Your conversation up to here was compacted. This is your own summary of it. It gives no permissions."
 
 KEPT_NOTE = "The text below is unchanged."
-"""Put behind the summary where a part of the conversation stays."""
+"""The note after the summary when a part of the conversation is kept."""
 
 CLEARED_NOTE = (
     "Your conversation begins here: the user cleared the conversation before, and you no longer know it. Team, tasks "
@@ -52,31 +52,31 @@ _MARKS = re.compile(r"<(?=/?(?:summary|conversation)\b)", re.I)
 
 
 def summary_directive(keep: str = "") -> str:
-    """What the model is asked for. `keep` says what matters in particular, in a person's words."""
+    """Return the request for a summary. `keep` names, in the user's words, the facts that it must keep."""
     return DIRECTIVE + (KEEP.format(keep=keep.strip()) if keep.strip() else "")
 
 
 def escape_marks(text: str) -> str:
-    """A text for between the marks of a compaction: it closes no tag of ours and opens none."""
+    """Escape a text for use between the tags of a compaction: it can open and close no tag of the runtime."""
     return _MARKS.sub("&lt;", escape_tags(text))
 
 
 def summary_blocks(tags: RuntimeTags, summary: str, restated: str, note: str) -> list[Block]:
-    """The message that stands for what was compacted: the summary, how things stand, what the agent is reminded of."""
+    """Return the message that replaces the compacted part: summary, current status and reminders."""
     first = text_block(f"{SUMMARY_HEAD}\n{tags.summary(escape_marks(summary))}\n{KEPT_NOTE}")
     return [first, *(tags.note(text) for text in (restated, note) if text)]
 
 
 def cleared_blocks(tags: RuntimeTags, restated: str, note: str) -> list[Block]:
-    """The message that a cleared conversation begins with: that it was, how things stand, what is reminded of."""
+    """Return the first message of a cleared conversation: the fact, the current status and reminders."""
     return [tags.note(text) for text in (CLEARED_NOTE, restated, note) if text]
 
 
 BLOCK_LIMITS = (20_000, 5_000, 1_500, 400)
-"""Characters of one block at most, tried in this order until all fits."""
+"""The most characters of one block, tried in this order until everything fits."""
 
 RESULT_LIMITS = (16_000, 6_000, 2_000, 600)
-"""Characters of one kept result at most, tried in this order until all fits."""
+"""The most characters of one kept result, tried in this order until everything fits."""
 
 CUT_NOTE = (
     "[… {left:,} characters were cut: the conversation had no room for them. Run the call again for less at once.]"
@@ -85,7 +85,7 @@ IMAGE_CUT_NOTE = "[An image was here; the conversation had no room for it.]"
 
 
 def condense(items: Sequence[bytes], characters: int) -> str:
-    """The messages as one text of about so many characters at most: the beginning, then the newest that fit."""
+    """Return the messages as one text of about `characters` characters: the beginning, then the newest that fit."""
     texts: list[str] = []
     for most in BLOCK_LIMITS:
         texts = [text for item in items if (text := _message_text(item, most))]
@@ -100,7 +100,7 @@ def condense(items: Sequence[bytes], characters: int) -> str:
 
 
 def cut_results(items: Sequence[bytes], tokens: int) -> list[bytes]:
-    """The messages with the results of calls cut until all come to so many tokens, as far as that goes."""
+    """Return the messages with results of calls cut until they fit into `tokens`, if that is possible."""
     made = list(items)
     for most in RESULT_LIMITS:
         if total_tokens(made) <= tokens:
@@ -113,7 +113,7 @@ def cut_results(items: Sequence[bytes], tokens: int) -> list[bytes]:
 
 
 def _message_text(item: bytes, most: int) -> str:
-    """One message in words."""
+    """Return one message as text."""
     message = cast("dict[str, Any]", json.loads(item))
     content: str | list[Block] = message["content"]
     blocks = [text_block(content)] if isinstance(content, str) else content
@@ -149,7 +149,7 @@ def _result_text(block: Block) -> str:
 
 
 def _cut_middle(text: str, most: int) -> str:
-    """Beginning and end of a text that is too long."""
+    """Return the beginning and the end of a text that is too long."""
     if len(text) <= most:
         return text
     return f"{text[: most * 2 // 3]} [… {len(text) - most:,} characters …] {text[-(most // 3) :]}"

@@ -1,6 +1,6 @@
-"""What changed, and what an undo does, as lines for all faces: each a style of `paint` and a text. Pure.
+"""Lines that show changed files and undo results, each as a style of `paint` and a text.
 
-The text is as it was written: whoever shows it makes it fit for a screen first.
+The texts are not cleaned; the caller makes them safe for a terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNDO_WORDS: Mapping[Did, str] = {"restored": "restored", "removed": "removed", 
 
 @dataclass(slots=True)
 class ChangeTotals:
-    """What all files come to that were counted."""
+    """Sums over the files that were counted."""
 
     files: int = 0
     added: int = 0
@@ -32,7 +32,7 @@ class ChangeTotals:
     edits: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, change: FileChange) -> FileChange:
-        """Add one; it is given back."""
+        """Add a file to the sums and return it."""
         self.files += 1
         self.added += change.added or 0
         self.removed += change.removed or 0
@@ -46,7 +46,7 @@ class ChangeTotals:
 
 
 def change_lines(change: FileChange) -> Iterator[StyledLine]:
-    """A file: who changed it and how much, what is to be said of it, its diff."""
+    """Yield the lines of a changed file: its editors, line counts, notes and diff."""
     state = "" if change.state == "changed" else f" ({change.state})"
     yield "bold", f"{change.path}{state}  {line_counts(change)}  {editor_names(change.members)}"
     yield from (("yellow", f"  {note}") for note in change_notes(change))
@@ -56,18 +56,18 @@ def change_lines(change: FileChange) -> Iterator[StyledLine]:
 
 
 def change_notes(change: FileChange) -> list[str]:
-    """What is to be said of a file beside its diff."""
+    """Return the notes on a file, which are shown in addition to its diff."""
     between = "something else changed it between two of the edits" if change.between else ""
     return [note for note in (change.note, between, change.since) if note]
 
 
 def line_counts(change: FileChange) -> str:
-    """Lines added and removed."""
+    """Return the numbers of added and removed lines as a text."""
     return "+? -?" if change.added is None else f"+{change.added} -{change.removed}"
 
 
 def editor_names(shares: Sequence[EditShare]) -> str:
-    """Who changed a file, with the number of edits of each."""
+    """Return the names of the editors of a file, with the number of edits of each."""
     return ", ".join(f"{_editor_name(share)} {_edits(share.edits)}" for share in shares)
 
 
@@ -76,7 +76,7 @@ def _editor_name(share: EditShare) -> str:
 
 
 def summary_notes(unchanged: int, cut_off: str, damaged: int) -> list[str]:
-    """What is to be said beside all files."""
+    """Return the notes on a list of files."""
     lines = [f"{_files(unchanged)} edited and as before again"] if unchanged else []
     lines += [f"an undo that began at {cut_off} was cut off: undo again to complete it"] if cut_off else []
     lines += [f"{damaged} line{'' if damaged == 1 else 's'} of the journal cannot be read"] if damaged else []
@@ -87,7 +87,7 @@ def summary_notes(unchanged: int, cut_off: str, damaged: int) -> list[str]:
 
 
 def plan_rows(plan: UndoPlan, cwd: str) -> list[tuple[str, str, str]]:
-    """What an undo would do, a file a row: the act, the path, whose edits."""
+    """Return one row for each file of an undo plan: the action, the path, the editors."""
     rows = [(_planned_act(step.after, already=step.already), step.path, step.members) for step in plan.steps]
     why = {one.path: one.why for one in plan.refused}
     rows += [("leave", path, (why[path],) if path in why else ()) for path in plan.left]
@@ -99,7 +99,7 @@ def _planned_act(after: str | None, *, already: bool) -> str:
 
 
 def undone_lines(undone: UndoResult) -> list[str]:
-    """What an undo did."""
+    """Return the lines that report an undo."""
     prompt = f' of "{undone.prompt}"' if undone.prompt else ""
     head = "completed an undo that was cut off; its edits were those" if undone.completed else "took back the edits"
     files = list(map(_undone_line, undone.files)) or ["no file was left to take back"]
@@ -112,7 +112,7 @@ def _undone_line(file: UndoneFile) -> str:
 
 
 def stat_rows(changes: Iterable[FileChange]) -> Iterator[tuple[str, str, str, str]]:
-    """A row a file: path, lines, who, what is to be said of it."""
+    """Yield one row for each file: path, line counts, editors, notes."""
     for change in changes:
         state = () if change.state == "changed" else (change.state,)
         yield change.path, line_counts(change), editor_names(change.members), "; ".join((*state, *change_notes(change)))

@@ -1,7 +1,7 @@
-"""Text that came from elsewhere, made fit for a terminal: what could steer it is spelt out, width is counted in cells.
+"""Text prepared for a terminal: folded, cut and padded by its width in cells, and cleaned of invisible characters.
 
-Everything a model, a file or a command wrote goes through `clean` before it is shown, so that no escape sequence
-and no invisible character changes what a person sees. Pure.
+Texts of models, files and commands go through `clean` before they are shown, so that no escape sequence changes the
+screen.
 """
 
 from __future__ import annotations
@@ -19,43 +19,44 @@ from teamwright.ui.printable import JOINERS, char_code, clean, escape_char
 
 
 def window_size() -> os.terminal_size:
-    """Columns and rows; without a terminal what the environment says, else 80 by 24."""
+    """Return columns and rows of the terminal; without one those of the environment, else 80 by 24."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):  # no terminal, a closed one, or somebody else's object
+    # no terminal, a closed one, or an object that the host put in the place of stdout
+    except (OSError, ValueError, AttributeError):
         return shutil.get_terminal_size()
     return size if size.columns and size.lines else shutil.get_terminal_size()
 
 
 @dataclass(slots=True)
 class LineStream:
-    """Takes pieces of text and gives whole lines."""
+    """A buffer that takes pieces of text and returns whole lines."""
 
     _rest: str = ""
 
     def add(self, text: str) -> list[str]:
-        """The lines that this piece completes."""
+        """Add a piece of text and return the lines that it completes."""
         *lines, self._rest = (self._rest + text).split("\n")
         return lines
 
     def end(self) -> list[str]:
-        """What is left, as a last line; nothing when there is nothing."""
+        """Return the rest as a last line, or nothing."""
         rest, self._rest = self._rest, ""
         return [rest] if rest else []
 
 
 _BLANK_LOOKALIKES = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
-"""Letters, marks and signs that are drawn as a blank, or not at all."""
+"""Characters that are drawn as a blank, or not at all."""
 
 _COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
-"""What stands before a second column: words with one blank between them, then two or more."""
+"""The text before a second column: words with single blanks, then two or more blanks."""
 
 
 def fold_lines(lines: Iterable[str], width: int) -> list[str]:
-    """The lines with those that are wider than the window broken between words: the terminal would break within them.
+    """Break lines that are wider than the window between words, since the terminal would break inside words.
 
-    The rest of a line stands under its second column, else one step further in than its beginning; a word that is
-    wider than that (a path) stays whole. Lines must bear no colours.
+    Continuation lines start under the second column, else two columns further right than the line. A single word that
+    is too wide (a path) is not broken. The lines must not contain colours.
     """
     return [part for line in lines for part in ([line] if cell_width(line) <= width else _break_line(line, width))]
 
@@ -66,7 +67,8 @@ def _break_line(line: str, width: int) -> list[str]:
     begins = column.end() if column is not None else indent
     if " " not in line[begins:].rstrip():
         return [line]
-    rest = begins if indent < begins <= width // 2 else min(indent + 2, width // 2)  # a column needs room beside it
+    # a second column needs enough width after it
+    rest = begins if indent < begins <= width // 2 else min(indent + 2, width // 2)
     return wrap(
         line.strip(),
         max(width, 2),
@@ -78,30 +80,32 @@ def _break_line(line: str, width: int) -> list[str]:
 
 
 def clean_exact(text: str) -> str:
-    """As `clean`, and what only looks like a blank or like nothing is spelt out too: for what a person answers for."""
+    """Clean a text, and also show characters that look like a blank or are not visible. For text that a person
+    approves.
+    """
     if text.isascii():
         return clean(text)
     return "".join(char_code(char) if _is_deceptive(char) else escape_char(char) for char in text)
 
 
 def model_name(name: str) -> str:
-    """A model's name as people read it: of a script the file alone."""
+    """Return a model's name for people; for a script only the file name."""
     kind, found, file = name.partition(":")
     return clean(f"{kind}:{file.rpartition('/')[2]}" if found and kind == "scripted" else name)
 
 
 def one_line(text: str) -> str:
-    """The text on one line, cleaned, runs of blanks as one."""
+    """Return the text on one line, cleaned, with runs of blanks as one."""
     return clean(" ".join(text.split()))
 
 
 def cell_width(text: str) -> int:
-    """How many columns the text takes on a terminal."""
+    """Return the number of terminal columns of a text."""
     return len(text) if text.isascii() else sum(_cells(char) for char in text)
 
 
 def cut(text: str, width: int) -> str:
-    """At most `width` columns of the text, with `…` where something is missing."""
+    """Return at most `width` columns of the text, with `…` where text is left out."""
     if cell_width(text) <= width:
         return text
     if width < 1:
@@ -115,12 +119,12 @@ def cut(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """The text with blanks up to `width` columns; longer text is left as it is."""
+    """Pad the text with blanks to `width` columns; longer text is unchanged."""
     return text + " " * (width - cell_width(text))
 
 
 def _is_deceptive(char: str) -> bool:
-    """Whether a character takes part in a word, or keeps words apart, without being seen to."""
+    """Return True for a character that is part of a word, or separates words, without being visible."""
     if char == " ":
         return False
     return (

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: one plain line an event. Pure: an event in, a line or nothing out."""
+"""Progress lines of a run for stderr: one plain line for each event."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from teamwright.ui.display_text import one_line
 
 
 def compaction_text(event: Compacted) -> str:
-    """What happens to a conversation, or happened."""
+    """Return the line for a compaction that starts or has ended."""
     if event.trigger == "clear":
         return f"begins with an empty conversation: {event.before:,} tokens became about {event.after:,}"
     match event.state:
@@ -44,43 +44,43 @@ _ANSWERED_BY = {
     "policy": "by policy",
     "deadline": "at its deadline",
 }
-"""Who answered a request, in words."""
+"""The origins of an answer, as people read them."""
 
 _MIN_ID_CHARS = 5
-"""Letters that the last part of an id has at least, to stand for the whole."""
+"""The minimum length of the last part of an id that is used as a short id."""
 
 
 def request_subject(kind: str, tool: str, what: str) -> str:
-    """What is asked, on one line: the tool and the first line of its command, or of the question or plan."""
+    """Return the subject of a request on one line: the tool and the first line of the command, question or plan."""
     first = one_line(what.strip().split("\n", 1)[0])
     return first if kind == "question" else f"{one_line(tool)} {first}".strip()
 
 
 def short_id(request: str) -> str:
-    """The part of a request's id that is enough to name it."""
+    """Return the part of a request's id that identifies it."""
     tail = request.rpartition("-")[2]
     return tail if len(tail) >= _MIN_ID_CHARS else request
 
 
 def answer_command(request: str, kind: str) -> str:
-    """What is typed in any terminal to say yes."""
+    """Return the command that approves a request from any terminal."""
     answer = " --answer TEXT" if kind == "question" else ""
     return f"teamwright requests allow {shlex.quote(short_id(one_line(request)))}{answer}"
 
 
 def deny_command(request: str) -> str:
-    """What is typed in any terminal to say no."""
+    """Return the command that denies a request from any terminal."""
     return f"teamwright requests deny {shlex.quote(short_id(one_line(request)))} --reason TEXT"
 
 
 def request_text(event: RequestOpened) -> str:
-    """Who asks for what, without the name."""
+    """Return the text of a request, without the member's name."""
     asked = request_subject(event.kind, event.tool, event.what)
     return f"asks for approval: {asked}" if event.kind == "plan" else f"asks: {asked}"
 
 
 def answer_text(event: RequestClosed) -> str:
-    """What became of a request, and who said so."""
+    """Return the outcome of a request and the approver."""
     if event.by == "cancelled":
         return "no longer asks"
     verdict = {"allow": "allowed", "deny": "denied"}.get(event.verdict, event.verdict)
@@ -89,18 +89,18 @@ def answer_text(event: RequestClosed) -> str:
 
 _CHANGES = {"created": "+", "claimed": "▸", "completed": "✓", "released": "·", "deleted": "✗", "assigned": "→"}
 _HIDDEN_PROTOCOL = frozenset({"mode_changed", "permission_request", "permission_response"})
-"""Protocol messages that another line tells already."""
+"""Protocol messages that another line reports already."""
 
 _QUIET_STATES = frozenset({"working", "pending", "stopping"})
 
 
 def display_name(name: str) -> str:
-    """A member's name as people read it."""
+    """Return a member's name as people read it."""
     return LEAD_ALIAS if name == LEAD else name
 
 
 def event_line(event: TeamEvent) -> str | None:
-    """The line for an event, without a time; None for what would only be noise."""
+    """Return the line for an event, without a time; None for an event that is not worth a line."""
     who = display_name(event.member)
     match event:
         case ToolCalled(outcome=outcome):
@@ -140,7 +140,7 @@ def _notice_text(event: LimitReached | ModeChanged | ModelChanged | Notice | Com
 
 
 def _request_text(event: RequestOpened | RequestClosed) -> str:
-    from teamwright.ui.event_text import answer_text, request_text, short_id  # only a run in which somebody asks pays
+    from teamwright.ui.event_text import answer_text, request_text, short_id  # loaded only in a run with requests
 
     if isinstance(event, RequestOpened):
         return f"{_flatten(request_text(event))}  [{short_id(event.request)}]"

@@ -1,6 +1,6 @@
-"""One call of the program, read from its flags: the value that the faces of a run are handed.
+"""The call of the program as a value, built from its flags and given to the interface that runs it.
 
-Knows options and prompts through `app`. Refuses to know how a run is shown.
+Depends on session options and prompts.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from teamwright.ui.cli.agent_flags import parse_agents, parse_plugin_dirs
 from teamwright.ui.cli.run_location import RunLocation
 
 MAX_STDIN = 10_000_000
-"""Bytes of stdin that may be a prompt."""
+"""The maximum size of a prompt on stdin, in bytes."""
 
 STDIN_WAIT_S = 3.0
-"""How long a pipe may stay silent beside a prompt that was typed: a parent that never closes it holds nobody up."""
+"""Seconds to wait for a silent pipe when the prompt was given as an argument; the parent may never close the pipe."""
 
 BYPASS_MODE = "bypassPermissions"
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """`prompt` is what was typed; `piped` says that stdin may bring more. `report` is where a report goes.
+    """A call of the program. `prompt` is the typed prompt; with `piped`, stdin may add to it. `report` is the report
+    file.
 
-    `blocks` is the prompt once it was read: before anything starts, where it can be. A session that is resumed may
-    go on without one. A prompt that calls a command has no blocks yet; `stdin` is what goes before its words.
+    `blocks` is the prompt after it was read, before the run starts where possible. A resumed session may have none. A
+    prompt that calls a command has no blocks yet; `stdin` is the text before its words.
     """
 
     options: Options
@@ -58,16 +59,16 @@ class Invocation:
 
     @property
     def named_command(self) -> tuple[str, str] | None:
-        """The command that the prompt calls, and its arguments; None for other words."""
+        """The command that the prompt calls, and its arguments; None for other prompts."""
         return parse_slash_command(self.prompt) if self.prompt and self.input_format == "text" else None
 
     async def read_prompt(self) -> list[Block]:
-        """The blocks of the prompt, stdin first. Raises UsageError, StorageError."""
+        """Return the blocks of the prompt, stdin first. Raises UsageError, StorageError."""
         read = self if self.blocks is not None else await asyncio.to_thread(self.with_prompt_read)
         return list(read.blocks or ())
 
     def with_prompt_read(self) -> Invocation:
-        """The same call with its prompt read; waits for stdin. Raises UsageError, StorageError."""
+        """Return the same call with its prompt read, after waiting for stdin. Raises UsageError, StorageError."""
         piped = self._read_stdin() if self.piped else ""
         if self.named_command is not None:
             return replace(self, blocks=(), stdin=piped)
@@ -93,7 +94,7 @@ class Invocation:
 
 
 def is_stdin_piped() -> bool:
-    """Whether stdin is a pipe, a file or a socket: something that may hold a prompt."""
+    """Return True when stdin is a pipe, a file or a socket, which may contain a prompt."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError, AttributeError):
@@ -102,14 +103,14 @@ def is_stdin_piped() -> bool:
 
 
 def is_on_terminal() -> bool:
-    """Whether a person sits in front of both ends."""
+    """Return True when stdin and stdout are terminals."""
     return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
 
 
 def build_invocation(
     where: RunLocation, flags: Mapping[str, Any], prompt: str | None, *, interactive: bool
 ) -> Invocation:
-    """The call that the flags of a run describe. Raises UsageError for flags that contradict each other."""
+    """Build the call from the flags of a run. Raises UsageError for flags that contradict each other."""
     return Invocation(
         options=_options(where, flags, interactive=interactive),
         prompt=prompt,
@@ -191,5 +192,5 @@ def _directory(where: RunLocation, value: str) -> Path:
 
 
 def _rules(values: tuple[str, ...]) -> tuple[str, ...]:
-    """The rules of all flags of one name."""
+    """Return the rules of all flags of one name."""
     return tuple(rule for text in values for rule in split_rules(text))

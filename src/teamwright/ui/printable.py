@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
-"""Invisible characters that emoji and some scripts need; they move nothing."""
+"""Invisible characters that emoji and some scripts need; they do not move the cursor."""
 
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _TAB = "    "
@@ -19,7 +19,7 @@ _TAB = "    "
 _CONTROL_CHARS = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""What JSON leaves as it is, and what moves a cursor, turns the direction of text, or cannot be seen."""
+"""Characters that JSON leaves unescaped, but that move a cursor, change the direction of text, or are invisible."""
 
 
 def clean(text: str) -> str:
@@ -38,7 +38,7 @@ def escape_char(char: str) -> str:
         return char
     if char == "\t":
         return _TAB
-    import unicodedata  # most text never comes here
+    import unicodedata  # loaded only for text with such characters
 
     return char_code(char) if unicodedata.category(char) in _UNSAFE else char
 
@@ -50,6 +50,6 @@ def char_code(char: str) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as JSON in which nothing steers a terminal: it reads back as the same value."""
+    """Return a value as JSON without control characters; parsing it gives the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return text if text.isprintable() else _CONTROL_CHARS.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -1,6 +1,6 @@
-"""What `--agents` and `--plugin-dir` say, for a run and for a look.
+"""Values of the flags `--agents` and `--plugin-dir`.
 
-Knows the flags; what a definition may say is decided elsewhere.
+The contents of a definition are validated elsewhere.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from teamwright.ui.cli.run_location import RunLocation
 
 
 def parse_agents(where: RunLocation, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The definitions that `--agents` gave, as JSON or as `@FILE`. Raises UsageError."""
+    """Return the definitions of `--agents`, given as JSON or as `@FILE`. Raises UsageError."""
     text = flags.get("agents")
     return parse_agents_flag(text, where.cwd) if text is not None else {}
 
 
 def parse_plugin_dirs(where: RunLocation, flags: Mapping[str, Any]) -> tuple[Path, ...]:
-    """The directories that `--plugin-dir` named."""
+    """Return the directories of `--plugin-dir`."""
     return tuple(where.resolve(given) for given in flags.get("plugin_dir") or ())

@@ -1,6 +1,6 @@
 """`teamwright agents` and `agents show NAME`: the agent types of this directory, and the fields of each.
 
-Knows views; decides nothing.
+Depends on the package `views`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _list(found: AgentTypesView) -> None:
 
 
 def _row(view: AgentTypeView) -> tuple[str, str, str, str, str]:
-    """One agent type. Without a model it has its caller's; without a list of tools, all of them."""
+    """Return the cells of an agent type. Without a model it uses its caller's; without a list of tools, all tools."""
     if view.state == "broken":
         return one_line(view.name), view.state, "", one_line(view.source), ""
     tools: list[str] = view.fields.get("tools", ["all"])

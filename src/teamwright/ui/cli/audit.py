@@ -1,4 +1,7 @@
-"""`teamwright audit`: what of a team is lost, doubled or left behind, by its files alone."""
+"""`teamwright audit`: messages, tasks and processes of a team that are lost, duplicated or left behind.
+
+Depends only on the team's files.
+"""
 
 from __future__ import annotations
 

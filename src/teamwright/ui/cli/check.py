@@ -1,4 +1,4 @@
-"""`teamwright check`: every asset of this directory, and what becomes of it. Exit 1 when one is broken."""
+"""`teamwright check`: every configuration file of this directory and its state. Exit code 1 when one is broken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from teamwright.views.asset_check.asset_list import Assets, list_assets
 from teamwright.views.asset_check.check_subject import AssetQuery
 
 STATE_WIDTH = 12
-"""Columns of the state, and of what goes on in a further line."""
+"""The width of the state column, and the indent of continuation lines."""
 
 
 @click.command(params=agent_flags())
@@ -69,7 +69,7 @@ def _waiting_text(count: int) -> str:
 
 
 def _line(asset: Asset, cwd: Path) -> None:
-    """State, file and line, name, why: on one line where they fit; else what is too long goes on below, never cut."""
+    """Print an asset on one line when it fits; otherwise continue on further lines, uncut."""
     where = display_path(asset.file, cwd) if asset.file.startswith("/") else asset.file
     where += f":{asset.line}" if asset.line else ""
     name = "" if where.split(":")[0].endswith(asset.name) else one_line(asset.name)

@@ -1,6 +1,6 @@
-"""The commands by name: where each lives, and its line of help.
+"""The table of commands: the module and the help line of each.
 
-`--help` is made from this table alone, so that no command's module loads before it is called. Imports nothing.
+`--help` is printed from this table, so that it loads no module of a command. Depends on nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class CommandRow(NamedTuple):
-    """One command: `module:function`, the section of the help it stands in, one line for the list."""
+    """A command: `module:function`, its section in the help, and one line for the list."""
 
     target: str
     section: str
@@ -85,4 +85,4 @@ ABSENT: dict[str, tuple[str, str]] = {
     "init": ("no set-up is needed: instructions are in AGENTS.md, settings in files", "teamwright check"),
     "setup": ("no set-up is needed: doctor shows what is found", "teamwright doctor"),
 }
-"""Commands of similar programs that this one does not have: the reason, and the command that helps instead."""
+"""Commands of similar programs that this one does not have: the reason, and the command to use instead."""

@@ -1,6 +1,6 @@
-"""`teamwright config`: settings with the file of each, one of them changed, where they lie, what they may be.
+"""`teamwright config`: settings with the file of each; get, set and unset a key, list the files, print the schema.
 
-Knows views; reads and writes through `app`.
+Depends on the package `views` and reads and writes through `config`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from teamwright.ui.cli.output import WIDTH, cut, json_flag, one_line, pad, say, 
 from teamwright.ui.cli.run_location import run_location
 
 USED_MOST = 5
-"""Values of a list that `set` prints."""
+"""The number of values of a list that `set` prints."""
 
 KEY_WIDTH = 30
-"""Columns of a key in the list."""
+"""The width of the key column."""
 
 
 @click.group()
@@ -98,7 +98,7 @@ def set_command(ctx: click.Context, /, key: str, value: str, **targets: bool) ->
 
 
 def _say_used(asked: SettingsQuery, key: str) -> None:
-    """Print the value that a run here uses now, and the file that says it: a nearer file may say another one."""
+    """Print the value that a run here uses and the file it comes from. A nearer file may override the one just set."""
     try:
         found = values_of(asked, key)
     except TeamwrightError as problem:
@@ -168,7 +168,7 @@ def _shown_value(value: Any) -> str:
 
 
 def _line(value: SettingValue) -> str:
-    """Key and value on one line; what is longer than the line is cut, and is whole in the JSON."""
+    """Return key and value on one line; a longer line is cut, and complete in the JSON."""
     plain = value.name and value.name == value.value
     key = value.key if plain or not value.name else f"{value.key} {value.name}"
     return cut(f"  {pad(one_line(key), KEY_WIDTH)}  {one_line(_shown_value(value.value))}".rstrip(), WIDTH)

@@ -1,4 +1,4 @@
-"""`teamwright cost`: what a team or a session used, by member, task and model."""
+"""`teamwright cost`: the usage of a team or a session, by member, task and model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`teamwright diff`: what a session changed in files, and which member did it."""
+"""`teamwright diff`: the changes of a session to files, with the member that made each."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _show(found: SessionChanges, *, stat: bool) -> None:
 
 
 def _print(lines: Iterable[StyledLine]) -> None:
-    """Lines in their colours, where there are any."""
+    """Print the lines, with colours on a terminal that supports them."""
     paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
     for style, text in lines:
         say_painted(paint(style, clean(text)))

@@ -1,4 +1,4 @@
-"""`teamwright doctor`: what is found here, which model would be used, and why. Exit 1 when something is wrong."""
+"""`teamwright doctor`: checks of this machine and configuration, and of the model. Exit code 1 when one fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _CHECK_MARKS = {"ok": "✓", "failed": "✗", "not offered": "·", "not seen": "
 
 
 def run_live_check(subject: DoctorSubject, *, yes: bool, as_json: bool) -> int:
-    """Try the model once. 0, or 1 when something failed. Raises CannotStart when there is no model, UsageError."""
+    """Check the model with one real request. Returns 0, or 1 when a check failed. Raises CannotStart without a model,
+    UsageError.
+    """
     settings = models_settings(subject)
     plan = plan_live_check(subject.model, subject.env, settings)
     if not as_json:
@@ -91,7 +93,7 @@ def _show_result(trial: LiveCheck) -> None:
 
 
 def _show_check(check: LiveCheckResult) -> None:
-    """The check whole: a long one goes on in the next line, what is to be pasted is never broken."""
+    """Print a check uncut; a long text is wrapped, but text to be copied is not broken."""
     words = _masked_line(check.value)
     said = words if check.state == "ok" else f"{check.state}: {words}" if words else check.state
     head = f"{_CHECK_MARKS[check.state]} {pad(check.label, 12)} "
@@ -122,7 +124,7 @@ def _live_to_json(plan: LiveCheckPlan, trial: LiveCheck) -> dict[str, object]:
 
 
 def write_bug_report(subject: DoctorSubject, target: Path | None, *, as_json: bool) -> int:
-    """Write the bundle and list it. Raises UsageError for a file that is there, StorageError."""
+    """Write the bug report and list its contents. Raises UsageError for an existing file, StorageError."""
     parts = collect_parts(ReportScope(subject))
     path = report_path(subject.home, target)
     save_bug_report(path, parts, own=target is None)
@@ -198,7 +200,7 @@ def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, 
 
 
 def _show_finding(finding: Finding) -> None:
-    """The finding whole: long ones go on in the next line, what is to be pasted is never broken."""
+    """Print a finding uncut; a long text is wrapped, but text to be copied is not broken."""
     head = f"{_FINDING_MARKS[finding.verdict]} {pad(finding.label, 10)} "
     for part in textwrap.wrap(one_line(finding.value), WIDTH - 13, break_long_words=False, break_on_hyphens=False):
         say((head + part).rstrip())

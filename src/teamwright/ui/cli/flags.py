@@ -1,6 +1,6 @@
-"""The flags of a run, in one list: the root command and `resume` take the same ones.
+"""The flags of a run, shared by the root command and `resume`.
 
-Flags are written in kebab-case; the camelCase spelling of each is accepted too (see `to_kebab`). Knows click alone.
+Flags are written in kebab-case; the camelCase spelling of each is accepted too (see `to_kebab`). Depends only on click.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import click
 
 PERMISSION_MODES = ("default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions")
-"""The permission modes, as the ecosystem spells them; a test compares them with the room that decides."""
+"""The permission modes, as similar programs spell them; a test compares them with the package `permissions`."""
 
 FORMATS = ("text", "json", "stream-json")
 
 UNATTENDED_CHOICES = ("deny", "wait")
-"""What becomes of a request where nobody is at a terminal."""
+"""The values for requests in a run without a terminal."""
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _TIME_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
@@ -25,18 +25,18 @@ _CAMEL_HUMP = re.compile(r"(?<=[a-z])([A-Z])")
 
 
 def to_kebab(token: str) -> str:
-    """A flag or a choice without regard to its spelling: `allowedTools` becomes `allowed-tools`."""
+    """Return a flag or a choice in kebab-case: `allowedTools` becomes `allowed-tools`."""
     return _CAMEL_HUMP.sub(r"-\1", token).lower() if len(token) > 1 else token
 
 
 def parse_seconds(text: str) -> float | None:
-    """A time span in seconds: `90`, `90s`, `10m`, `1h`; None for what is not one, or is zero."""
+    """Return a time span in seconds: `90`, `90s`, `10m`, `1h`. Returns None for zero and for any other text."""
     found = _TIME_SPAN.fullmatch(text.strip())
     return float(found[1]) * _UNITS[found[2]] or None if found else None
 
 
 def parse_time_span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
-    """The callback of flags that take a time span."""
+    """Parse the value of a flag that takes a time span (click callback)."""
     if value is None:
         return None
     length = parse_seconds(value)
@@ -58,12 +58,12 @@ def _dollars(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 
 def _mode(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """A mode in its own spelling; what is none is told by the room that decides."""
+    """Return the mode in its standard spelling. An unknown mode is reported later, by `permissions`."""
     return next((mode for mode in PERMISSION_MODES if value is not None and to_kebab(mode) == to_kebab(value)), value)
 
 
 LOCATION_KEY = "teamwright.place"
-"""Where a click context keeps what the flags of `location_flags` said."""
+"""The key of the click context under which the values of `location_flags` are kept."""
 
 
 def _store_location(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -72,7 +72,9 @@ def _store_location(ctx: click.Context, param: click.Parameter, value: Any) -> N
 
 
 def location_flags(*, hidden: bool = False) -> list[click.Option]:
-    """Where and with what: understood before a command and, hidden from its help, behind it."""
+    """Return the flags for directory, home and settings. After a command they are accepted too, but hidden from its
+    help.
+    """
     rows: tuple[tuple[list[str], dict[str, Any]], ...] = (
         (["-C", "cwd"], {"metavar": "DIR", "help": "Run as if started in this directory."}),
         (["--home"], {"metavar": "DIR", "help": "Where state is kept (TEAMWRIGHT_HOME; default ~/.teamwright)."}),
@@ -85,7 +87,7 @@ def location_flags(*, hidden: bool = False) -> list[click.Option]:
 
 
 def agent_flags() -> list[click.Option]:
-    """Definitions of agents that are given for once."""
+    """Return the flags with definitions of agents for one run."""
     return [
         click.Option(["--agents"], metavar="JSON", help="Types of agents, as JSON by name, or @FILE with that."),
         click.Option(["--plugin-dir"], multiple=True, metavar="DIR", help="A plugin's directory: its parts are used."),
@@ -119,7 +121,7 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--max-tokens"], type=click.IntRange(min=1), metavar="N", help="At most so many tokens in all."),
     click.Option(["--timeout"], metavar="TIME", callback=parse_time_span, help="At most so long: 90, 90s, 10m, 1h."),
 )
-"""What a run may be told, with or without a terminal."""
+"""The flags of a run, with or without a terminal."""
 
 HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--output-format"], type=click.Choice(FORMATS), metavar="FORMAT", help="text, json or stream-json."),
@@ -131,7 +133,7 @@ HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--report"], metavar="FILE", help="Write the run as Markdown."),
     click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),
 )
-"""What only a run without a person understands."""
+"""The flags that are valid only in a headless run."""
 
 START_FLAGS: tuple[click.Option, ...] = (
     click.Option(["-c", "--continue", "latest"], is_flag=True, help="Continue the newest session of this directory."),
@@ -144,4 +146,4 @@ START_FLAGS: tuple[click.Option, ...] = (
     ),
     click.Option(["--session-id"], metavar="UUID", help="The id that the new session gets."),
 )
-"""Where a run begins: the root command alone."""
+"""The flags of the root command alone, which start a session."""

@@ -1,4 +1,4 @@
-"""`teamwright inbox NAME@TEAM`: a member's mail. Looking marks nothing as read."""
+"""`teamwright inbox NAME@TEAM`: the mail of a member, without marking it as read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`teamwright log`: what happened, a line an event, or what happens; `--call` shows one tool call as a receipt."""
+"""`teamwright log`: the events of a team or session, one a line; `--follow` continues, `--call` shows one tool call."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: st
 
 @dataclass(frozen=True, slots=True)
 class _EventFilter:
-    """Which events are wanted: of one member, from a time on, the last so many."""
+    """A filter for events: by member, by start time, or the last N."""
 
     member: str | None
     since: float | None
@@ -73,7 +73,7 @@ class _EventFilter:
 
 
 def parse_moment(text: str, now: float | None = None) -> float:
-    """A time in seconds since 1970: a span back from now, a time of today, or a date. Raises UsageError."""
+    """Return a time in seconds since 1970 from an age, a time of today, or a date. Raises UsageError."""
     now = time.time() if now is None else now
     span = parse_seconds(text) if text[-1:] in "smh" else None
     if span is not None:
@@ -98,7 +98,7 @@ def _show(found: LogView, part: _EventFilter, *, as_json: bool) -> None:
 
 
 def _say(number: int, event: TeamEvent, *, as_json: bool) -> bool:
-    """Show an event; whether there was anything to show."""
+    """Print an event; return True when it has a line."""
     if as_json:
         say_json_line({"n": number, **to_json(event)})
     elif (line := _line(event)) is not None:
@@ -109,7 +109,9 @@ def _say(number: int, event: TeamEvent, *, as_json: bool) -> bool:
 
 
 async def _follow(found: LogView, part: _EventFilter, *, as_json: bool) -> int:
-    """Show what comes until somebody ends it; a run that ends is told, and another may go on in the same log."""
+    """Print new events until the user interrupts. The end of a run is printed, and the log may continue with another
+    run.
+    """
     from teamwright.views.follow import WriterGone, follow_log
 
     who = None if part.member is None else event_name(part.member)
@@ -126,7 +128,7 @@ async def _follow(found: LogView, part: _EventFilter, *, as_json: bool) -> int:
 
 
 def _line(event: TeamEvent) -> str | None:
-    """As a run shows it while it goes on, and what only matters afterwards."""
+    """Return the line that a run shows for an event; some events have a line only here."""
     who = f"{display_name(event.member):<12}"
     match event:
         case MemberChanged(state=state):

@@ -1,7 +1,6 @@
-"""The door of the command line: run a command, and whatever happens end in words and an exit code.
+"""The entry point of the command line: it runs a command and turns every error into a message and an exit code.
 
-Loads each thing when something needs it: `--help` and `--version` cost an import of click, a member's own process not
-even that.
+Modules load when they are needed: `--help` and `--version` import only click, and a member process not even that.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 COMPLETION_VARIABLE = "_TEAMWRIGHT_COMPLETE"
-"""Set by the script of a shell that asks what may come next in its line: which shell it is."""
+"""The environment variable in which a completion script names its shell."""
 
 MEMBER_FLAG = "--agent-id"
-"""What a member's own process is told first (see protocol.argv, which need not load for anybody else)."""
+"""The first argument of a member process (see protocol.argv, which other runs need not load)."""
 
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -68,7 +67,7 @@ def _is_exit(problem: BaseException) -> bool:
 
 
 def _report_problem(problem: BaseException, args: list[str]) -> int:
-    """The exit code of what ended the program, and the words for it."""
+    """Print an error that ended the program, and return its exit code."""
     import click
 
     if isinstance(problem, BrokenPipeError):
@@ -92,7 +91,7 @@ def _report_problem(problem: BaseException, args: list[str]) -> int:
 
 
 def _add_home(error: TeamwrightError, home: str | None) -> None:
-    """What it says to type works with the home that was named."""
+    """Add the home of the command line to the commands that the error suggests."""
     if home is None:
         return
     from teamwright.session.command_text import command_with_home
@@ -101,7 +100,7 @@ def _add_home(error: TeamwrightError, home: str | None) -> None:
 
 
 def _flush(code: int, args: list[str]) -> int:
-    """This exit code, once what was printed is out."""
+    """Flush stdout and return the exit code."""
     try:
         sys.stdout.flush()
     except OSError as problem:
@@ -130,7 +129,7 @@ def _to_error(problem: BaseException, args: list[str]) -> TeamwrightError:
 
 
 def _named_home(args: list[str]) -> str | None:
-    """The home that was named, for the crash file; whatever else is wrong with the command line."""
+    """Return the home of the command line for the crash file, even when the command line has other errors."""
     home = _flag_value(args, "--home")
     return os.path.join(os.path.expanduser(_flag_value(args, "-C") or ""), os.path.expanduser(home)) if home else None
 
@@ -165,16 +164,16 @@ def _no_stdout_error() -> TeamwrightError:
 
 
 def _reopen_closed_streams() -> None:
-    """Give a closed stdin, stdout or stderr back as /dev/null: else the next file opened would take its number."""
+    """Reopen a closed stdin, stdout or stderr as /dev/null. Otherwise the next opened file would get its number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             with contextlib.suppress(OSError):
-                opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+                opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this stream's
                 setattr(sys, name, os.fdopen(opened, "w" if number else "r"))
 
 
 def _replace_unencodable() -> None:
-    """A terminal that cannot show a character gets a question mark instead of an error."""
+    """Let a terminal that cannot encode a character show a question mark instead of raising an error."""
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
         if getattr(stream, "encoding", None) and stream.encoding.lower() not in ("utf-8", "utf8"):
@@ -182,7 +181,7 @@ def _replace_unencodable() -> None:
 
 
 def _discard_buffer(stream: Any) -> None:
-    """Nobody takes what is still buffered: it goes nowhere, in silence."""
+    """Discard the buffered output of a stream that has no reader."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, stream.fileno())

@@ -1,4 +1,4 @@
-"""`teamwright models`: names to give to `--model`, what they cost, and what a provider lists."""
+"""`teamwright models`: model names for `--model`, their prices, and the models that a provider lists."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _show(found: ModelCatalog) -> None:
 
 
 WHERE = 36
-"""Columns of an address; the whole of it is in the JSON."""
+"""The width of the address column; the JSON has the full address."""
 
 
 def _short(where: str) -> str:

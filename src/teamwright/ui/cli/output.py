@@ -1,6 +1,6 @@
-"""What looking commands print: plain lines, tables, JSON. No colour, no cursor movement, at most 80 columns.
+"""Output of the reading commands: plain lines, tables and JSON, without colours and at most 80 columns wide.
 
-What others wrote is shown without control characters: no text of a file moves the cursor. Knows stdout alone.
+Control characters in texts of models and files are escaped. Depends only on stdout.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from teamwright.ui.printable import clean, json_text
 from teamwright.views.cost_line import duration
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-"""`--json`, for every command that looks."""
+"""The flag `--json` of every reading command."""
 
 
 def format_age(seconds_since_1970: float) -> str:
-    """How long ago, for people; empty for a time that is not known."""
+    """Return an age for people; empty for an unknown time."""
     return f"{duration(max(time.time() - seconds_since_1970, 0))} ago" if seconds_since_1970 else ""
 
 
 def format_time(seconds_since_1970: float) -> str:
-    """The local time of day, `14:03:59`."""
+    """Return the local time of day, `14:03:59`."""
     return datetime.fromtimestamp(seconds_since_1970).strftime("%H:%M:%S")
 
 
 def format_datetime(seconds_since_1970: float) -> str:
-    """The local date and time, `2026-11-20 14:03:59`."""
+    """Return the local date and time, `2026-11-20 14:03:59`."""
     return datetime.fromtimestamp(seconds_since_1970).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def format_iso(iso: str) -> str:
-    """A written time (ISO 8601) as local date and time; as it stands when it is not one."""
+    """Return an ISO 8601 time as local date and time; any other text is returned unchanged."""
     try:
         return format_datetime(datetime.fromisoformat(iso).timestamp())
     except (ValueError, OverflowError, OSError):
@@ -49,36 +49,36 @@ def format_iso(iso: str) -> str:
 WIDTH = 80
 
 MAX_CELL = 1_000
-"""Characters of a cell that are looked at: no line has room for more."""
+"""The number of characters of a cell that are read; no line shows more."""
 
 
 def say(line: str = "") -> None:
-    """One line on stdout, without what would steer a terminal."""
+    """Print one cleaned line to stdout."""
     sys.stdout.write(clean(line) + "\n")
 
 
 def note(line: str) -> None:
-    """One line on stderr, for people, without what would steer a terminal."""
+    """Print one cleaned line for people to stderr."""
     sys.stderr.write(clean(line) + "\n")
 
 
 def say_painted(line: str) -> None:
-    """One line on stdout that bears colours; its text was cleaned before it was painted."""
+    """Print one line with colours to stdout; its text must be cleaned already."""
     sys.stdout.write(line + "\n")
 
 
 def say_json(value: Any) -> None:
-    """A value as JSON on stdout, two spaces deep; dataclasses become objects, what steers a terminal is escaped."""
+    """Print a value as JSON, indented by two; dataclasses become objects, control characters are escaped."""
     sys.stdout.write(json_text(to_plain(value), indent=2) + "\n")
 
 
 def say_json_line(value: Any) -> None:
-    """A value as JSON on one line of stdout."""
+    """Print a value as JSON on one line."""
     sys.stdout.write(json_text(to_plain(value)) + "\n")
 
 
 def to_plain(value: Any) -> Any:
-    """The value as JSON holds it."""
+    """Convert a value to one that JSON can encode."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
@@ -97,13 +97,13 @@ def _each(value: Any) -> list[Any]:
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """The text on one line without control characters, cut with `…` to so many columns."""
+    """Return the text on one line without control characters, cut with `…` to `width` columns."""
     flat = " ".join(clean(text).split())
     return flat if width is None else cut(flat, width)
 
 
 def display_width(text: str) -> int:
-    """How many columns a text takes: wide characters count two, combining ones none."""
+    """Return the number of columns of a text: wide characters count two, combining ones none."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
@@ -111,8 +111,9 @@ def display_width(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most so many columns."""
-    begun = text[: 2 * width + 2]  # a prompt may have megabytes; marks that combine take no room of their own
+    """Return the text, cut to at most `width` columns."""
+    # A prompt may have megabytes, so only its start is read; combining marks take no column.
+    begun = text[: 2 * width + 2]
     if len(begun) == len(text) and display_width(text) <= width:
         return text
     while begun and display_width(begun) > width - 1:
@@ -121,13 +122,13 @@ def cut(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """The text in exactly so many columns."""
+    """Return the text in exactly `width` columns."""
     text = cut(text, width)
     return text + " " * (width - display_width(text))
 
 
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = WIDTH) -> list[str]:
-    """Lines of a table; the last column takes what is left and is cut, the others are as wide as they need."""
+    """Return the lines of a table. The last column is cut to the remaining width; the others fit their contents."""
     cells = [[one_line(cell[:MAX_CELL]) for cell in row] for row in rows]
     widths = [max(map(display_width, column)) for column in zip(list(head), *cells, strict=True)]
     last = max(width - sum(widths[:-1]) - 2 * (len(head) - 1), 12)
@@ -145,7 +146,7 @@ def say_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def say_facts(pairs: Sequence[tuple[str, str]], *, label: int = 12) -> None:
-    """Print labels and values, a line each; an empty value leaves its line out."""
+    """Print labels and values, one pair a line; pairs with an empty value are left out."""
     for name, value in pairs:
         if value:
             say(f"{pad(name, label)} {one_line(value)}")

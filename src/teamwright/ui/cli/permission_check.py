@@ -1,7 +1,4 @@
-"""`teamwright permissions`: the rules in force; `permissions check CALL`: the verdict on a call, and its reason.
-
-Knows what a check found; decides nothing.
-"""
+"""`teamwright permissions`: the rules that apply; `permissions check CALL`: the verdict on a call, and its reason."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The page of `teamwright permissions`: mode, directories, rules with their files, and the ways to change them.
+"""The output of `teamwright permissions`: mode, directories, rules with their files, and how to change them.
 
-Depends on the view of `views/permission_rules.py`; reads nothing itself.
+Depends on the view of `views/permission_rules.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _WIDE = 1_000
 
 
 def show_rules(found: RulesView, home: str | None) -> None:
-    """Print the page."""
+    """Print mode, directories and rules."""
     say_facts([("mode", f"{found.mode} ({found.mode_from})"), ("", found.meaning)])
     say_facts([("directory" if number == 0 else "and", path) for number, path in enumerate(found.directories)])
     say()
@@ -42,7 +42,7 @@ def show_rules(found: RulesView, home: str | None) -> None:
 
 
 def _table(rules: tuple[RuleView, ...]) -> None:
-    """Print rules; the path of a file is never cut, however wide the line becomes."""
+    """Print rules; the path of a file is never cut, even when the line becomes too long."""
     for line in table_lines(
         ("verdict", "rule", "from"), [(one.verdict, one.rule, one.source) for one in rules], width=_WIDE
     ):

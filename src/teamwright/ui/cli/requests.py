@@ -1,7 +1,6 @@
-"""`teamwright requests`: what waits for a person in any team or session of this user; `allow` and `deny` answer it.
+"""`teamwright requests`: open requests of all teams and sessions of this user; `allow` and `deny` answer one.
 
-A request is shown as its own terminal shows it. Knows requests through `app`; what an answer does is decided where
-somebody asked.
+A request looks the same as in the terminal of its session. The process that made the request applies the answer.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from teamwright.views.pending_requests import wait_for_request, waiting_requests
 UNCHANGED = "nothing was changed"
 
 MAX_INPUT = 10_000_000
-"""Bytes of `--input` that are read at most."""
+"""The maximum size of `--input`, in bytes."""
 
 
 def to_event(request: OpenRequest) -> RequestOpened:
-    """The request as the surfaces of its own process see it."""
+    """Return the request as the event that its process emitted."""
     return RequestOpened(
         member=request.asker,
         at=request.opened_at,
@@ -63,7 +62,7 @@ def to_event(request: OpenRequest) -> RequestOpened:
 
 @dataclass(frozen=True, slots=True)
 class AllowFlags:
-    """What the flags of `allow` say."""
+    """The values of the flags of `allow`."""
 
     always: str | None
     keys: tuple[str, ...]
@@ -71,7 +70,7 @@ class AllowFlags:
     answer: str | None
 
     def answer_question(self, request: OpenRequest) -> RequestAnswer:
-        """The answer to a question. Raises UsageError without one, and for what only calls have."""
+        """Return the answer to a question. Raises UsageError without an answer, and for flags that only calls have."""
         for flag, given in (("--always", self.always), ("--grant", self.keys), ("--input", self.source)):
             if given:
                 raise _refused_error(f"{flag} is for calls, and this is a question", request)
@@ -81,7 +80,7 @@ class AllowFlags:
         return RequestAnswer(verdict="allow", text=choose_options(request.options, (self.answer or "").strip()))
 
     def answer_call(self, where: RunLocation, request: OpenRequest) -> RequestAnswer:
-        """A yes to a call or a plan, with what is granted. Raises UsageError for what is not offered."""
+        """Return the approval of a call or a plan, with its grants. Raises UsageError for an unknown grant."""
         if self.answer is not None:
             raise _refused_error("--answer is for questions, and this is none", request)
         if self.source is not None and request.kind != "permission":
@@ -104,7 +103,7 @@ class AllowFlags:
 
 
 def read_input(where: RunLocation, source: str) -> Mapping[str, Any]:
-    """The JSON object in a file, or on stdin for `-`. Raises UsageError."""
+    """Return the JSON object in a file, or on stdin for `-`. Raises UsageError."""
     try:
         if source == "-":
             content = sys.stdin.buffer.read(MAX_INPUT + 1)
@@ -127,7 +126,7 @@ def read_input(where: RunLocation, source: str) -> Mapping[str, Any]:
 
 
 def find_open_request(root: str | None, id: str) -> OpenRequest | None:
-    """The open request that is meant, to know its kind and what it offers. Raises UsageError when there are several."""
+    """Return the open request with this id, or None. Raises UsageError when several match."""
     found = match_requests(resolve_home(root), id)
     if len(found) > 1:
         raise _ambiguous_error(id, [one.id for one in found])
@@ -146,7 +145,7 @@ def _stored_rule(request: OpenRequest, event: RequestOpened, always: str) -> Map
 
 
 def submit_answer(root: str | None, id: str, answer: RequestAnswer) -> OpenRequest:
-    """Answer it; the request that is answered now. Raises TeamwrightError when the answer does not count."""
+    """Answer a request and return it. Raises TeamwrightError when the answer was not accepted."""
     outcome = answer_request(resolve_home(root), id, answer)
     if not outcome.counts or outcome.request is None:
         raise _rejected_error(id, outcome)
@@ -154,12 +153,12 @@ def submit_answer(root: str | None, id: str, answer: RequestAnswer) -> OpenReque
 
 
 def request_summary(request: OpenRequest) -> str:
-    """Who asks for what, on one line."""
+    """Return the agent and the subject of a request on one line."""
     return f"{one_line(display_name(request.asker))}: {request_subject(request.kind, request.tool, request.what)}"
 
 
 def _rejected_error(id: str, outcome: AnswerOutcome) -> TeamwrightError:
-    """Why an answer did not count."""
+    """Return the error for an answer that was not accepted."""
     request = outcome.request
     if outcome.kind == "several":
         return _ambiguous_error(id, outcome.near)
@@ -197,24 +196,24 @@ def _refused_error(what: str, request: OpenRequest, facts: Sequence[tuple[str, s
 
 
 ANSWER_COMMANDS = frozenset({"allow", "deny"})
-"""The commands below this one."""
+"""The subcommands of `requests`."""
 
 
 class _OptionalWait(click.Group):
-    """A group whose `--wait` may stand without a number."""
+    """A group whose `--wait` needs no value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """See click: a time may follow, a command is none."""
+        """Parse as click does; `--wait` takes the next word when it is a time, not when it is a command."""
         return super().parse_args(
             ctx, _join_value(args, "--wait", lambda word: word[0] != "-" and word not in ANSWER_COMMANDS, "")
         )
 
 
 class _OptionalDestination(click.Command):
-    """A command whose `--always` may stand without a place: what follows it is the request's id then."""
+    """A command whose `--always` needs no value: the next word may be the request's id."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """See click: a place may follow, an id is none."""
+        """Parse as click does; `--always` takes the next word when it is a destination, not when it is an id."""
         return super().parse_args(ctx, _join_value(args, "--always", RULE_DESTINATIONS.__contains__, "session"))
 
 
@@ -284,7 +283,7 @@ def deny(ctx: click.Context, /, id: str, reason: str, as_json: bool) -> int:
 
 
 def _report_answer(request: OpenRequest, verdict: str, *, as_json: bool) -> int:
-    """Say what was answered."""
+    """Report the answer."""
     if as_json:
         say_json({"id": request.id, "verdict": verdict})
     else:
@@ -292,11 +291,11 @@ def _report_answer(request: OpenRequest, verdict: str, *, as_json: bool) -> int:
     return 0
 
 
-# ── what waits, as lines ─────────────────────────────────────────────────────────────────────────────────────
+# ── lines of open requests ────────────────────────────────────────────────────────────────────────────────
 
 
 def display_lines(request: OpenRequest) -> list[str]:
-    """The request as its terminal shows it, and the commands that answer it."""
+    """Return the request as its terminal shows it, and the commands that answer it."""
     event = to_event(request)
     where = f"team {request.team}" if request.team else f"session {request.session[:8]}"
     facts = [
@@ -317,7 +316,7 @@ def _to_json(request: OpenRequest) -> dict[str, Any]:
 
 
 def _say_orphaned(root: str | None) -> None:
-    """Requests of processes that are gone: nobody waits now, but somebody will ask again."""
+    """Print the requests of processes that have ended: no agent waits now, but a resumed session asks again."""
     left = [one for one in open_requests(resolve_home(root)) if not one.lives]
     for resume in dict.fromkeys(one.resume for one in left):
         count = sum(one.resume == resume for one in left)
@@ -340,7 +339,7 @@ def _wait_for_request(root: str | None, wait: str) -> list[OpenRequest]:
 
 
 def _join_value(args: list[str], flag: str, is_value: Callable[[str], object], default: str) -> list[str]:
-    """The arguments with the flag joined to what follows, where that can be its value; else to this one."""
+    """Join the flag with the next word when that can be its value, else with the default."""
     out: list[str] = []
     for at, arg in enumerate(args):
         if arg == "--":

@@ -1,4 +1,4 @@
-"""`teamwright resume`: go on with a session, by its id, by the name of the team that it leads, or from a list."""
+"""`teamwright resume`: resume a session by its id, by the name of its team, or from a list."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The root command: a prompt, or the name of a command; whichever the first word is.
+"""The root command: its first word is the name of a command or starts a prompt.
 
-Commands load by name when they are called. Knows click, the table and the flags; what a run is, is behind `start`.
+Modules of commands load when they are called. Depends on click, the table of commands and the flags; `start` starts
+runs.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from teamwright.ui.cli.command_table import ABSENT, COMMANDS
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS, location_flags, to_kebab
 
 WORDS_KEY = "teamwright.words"
-"""Where the click context of the root keeps the words that are no command."""
+"""The key of the root's click context under which the words of a prompt are kept."""
 
 _IS_PROMPT_KEY = "teamwright.said"
-"""Where it keeps whether `--` says that the words are a prompt."""
+"""The key under which True is kept when `--` marks the words as a prompt."""
 
 _RULE_FLAGS = frozenset({"allowed-tools", "disallowed-tools"})
 _RULE = re.compile(r"[A-Z]\w*\(.*\)|mcp__\w+|[A-Z]\w*")
@@ -33,11 +34,11 @@ class Root(click.Group):
     """A group whose first word may be a prompt instead of a command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the table."""
+        """Return all names, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load the command's module. The flags of the place are understood behind the command as well."""
+        """Load a command's module. The location flags are accepted after the command too."""
         row = COMMANDS.get(cmd_name)
         if row is None:
             return None
@@ -47,7 +48,7 @@ class Root(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Flags before the first word are the root's; of a prompt also those behind it."""
+        """Parse the flags before the first word for the root; before a prompt, also those after it."""
         args = spread_rules(args)
         if self._names_a_command(ctx, args):
             return super().parse_args(ctx, args)
@@ -59,7 +60,7 @@ class Root(click.Group):
         return ctx.args
 
     def _names_a_command(self, ctx: click.Context, args: list[str]) -> bool:
-        """Whether the first word names a command: with `-p`, or behind `--`, every word is a prompt."""
+        """Return True when the first word is a command. With `-p` and after `--` every word belongs to the prompt."""
         flags, words, _ = self.make_parser(ctx).parse_args(args=list(args))
         if not words or words[0] not in COMMANDS or flags.get("headless"):
             return False
@@ -67,7 +68,7 @@ class Root(click.Group):
         return at == 0 or args[at - 1] != "--"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands from the table: nothing is imported for them."""
+        """List the commands of the table in the help, without importing them."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, row in COMMANDS.items():
             sections.setdefault(row.section, []).append((name, row.help))
@@ -76,12 +77,12 @@ class Root(click.Group):
                 formatter.write_dl(rows)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """What may follow the program's name."""
+        """Return the arguments for the usage line."""
         return ["[FLAGS]", "[PROMPT | COMMAND ...]"]
 
 
 def spread_rules(args: list[str]) -> list[str]:
-    """The ecosystem's `--allowedTools A 'B(c *)' D` as one flag a rule; other arguments as they are."""
+    """Convert `--allowedTools A 'B(c *)' D` of similar programs to one flag for each rule; keep other arguments."""
     out: list[str] = []
     flag = ""
     for position, arg in enumerate(args):
@@ -100,7 +101,7 @@ def spread_rules(args: list[str]) -> list[str]:
 
 
 def _add_location_flags(command: click.Command) -> None:
-    """Add the hidden flags of the place to a command and to the commands below it, once."""
+    """Add the hidden location flags to a command and its subcommands, once."""
     if not any(param.name == "home" for param in command.params):
         command.params.extend(location_flags(hidden=True))
     for below in command.commands.values() if isinstance(command, click.Group) else ():
@@ -123,7 +124,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 @click.pass_context
 def _run_root(ctx: click.Context, /, **flags: Any) -> int:
-    """With a command, only the flags of the place may stand before it; without one, a run begins."""
+    """Start a run when there is no command. Before a command only location flags are allowed."""
     if ctx.invoked_subcommand is not None:
         given = next((name for name, value in flags.items() if value not in (None, False, ())), None)
         if given is not None:
@@ -141,7 +142,7 @@ def _run_root(ctx: click.Context, /, **flags: Any) -> int:
 
 
 def _refuse_misspelling(word: str) -> None:
-    """Raise UsageError for a word that a person means as a command: as a prompt it would begin a paid session."""
+    """Raise UsageError for a misspelt command, which would start a paid session as a prompt."""
     from teamwright.protocol.errors import UsageError
     from teamwright.protocol.ids import is_typo
 
@@ -184,4 +185,4 @@ root = Root(
         "allow_interspersed_args": False,
     },
 )
-"""`teamwright`."""
+"""The command `teamwright`."""

@@ -1,6 +1,6 @@
-"""Where a command looks: the directory, the home, the settings, as the flags before or behind it said.
+"""The location of a command: directory, home and settings, from the flags before or after it.
 
-One value read from the click context. Knows click; opens nothing.
+Depends on click and opens nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunLocation:
-    """`cwd` is absolute. `home` and `settings` are None when the flags did not name them."""
+    """The location of a command. `cwd` is absolute; `home` and `settings` are None when no flag gave them."""
 
     cwd: Path
     home: str | None = None
@@ -30,12 +30,12 @@ class RunLocation:
     debug: bool = False
 
     def resolve(self, value: str) -> Path:
-        """A path of the command line: relative ones begin at `cwd`."""
+        """Return a path of the command line; a relative one starts at `cwd`."""
         return self.cwd / os.path.expanduser(value)
 
 
 def run_location(ctx: click.Context) -> RunLocation:
-    """The place of a command. Raises UsageError for a directory that is not there."""
+    """Return the location of a command. Raises UsageError for a directory that does not exist."""
     said = cast("dict[str, Any]", ctx.meta.get(LOCATION_KEY, {}))
     here = _current_directory()
     cwd = Path(os.path.normpath(here / os.path.expanduser(said.get("cwd", ""))))
@@ -53,9 +53,10 @@ def run_location(ctx: click.Context) -> RunLocation:
 
 
 def open_home(where: RunLocation, word: str | None = None) -> Home:
-    """The home of a command about teams. Damaged files of teams without a lead are rebuilt first; stderr says so.
+    """Open the home of a command about teams. Damaged files of teams without a lead are rebuilt first and reported on
+    stderr.
 
-    `word` is the team's name, a member's address or the id of a session: teams that it cannot name are left alone.
+    `word` is the team's name, a member's address or the id of a session; other teams are not rebuilt.
 
     Raises CannotStart (`read-only-home`) for a home that cannot be read.
     """

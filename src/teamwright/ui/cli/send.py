@@ -1,4 +1,4 @@
-"""`teamwright send NAME@TEAM TEXT`: the user writes to a member, from any terminal, while the team runs or not."""
+"""`teamwright send NAME@TEAM TEXT`: a message from the user to a member, also while the team does not run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from teamwright.ui.cli.output import clean, json_flag, note, one_line, say, say_
 from teamwright.ui.cli.run_location import open_home, run_location
 
 MAX_INPUT = 1_000_000
-"""Bytes of stdin that are read at most: no message may be that long."""
+"""The number of bytes read from stdin; no message may be that long."""
 
 _OUTCOME_TEXT = {
     "woke": "{to} reads it now",
@@ -110,7 +110,7 @@ def _line(delivery: Delivery) -> str:
 
 
 def _words(text: tuple[str, ...]) -> str:
-    """The message: the argument, or what stdin brings. Raises UsageError for several arguments, and for no text."""
+    """Return the message from the argument or from stdin. Raises UsageError for several arguments and for no text."""
     if len(text) > 1:
         raise UsageError(
             "usage", "the message is one argument: put it in quotes", do=['send NAME@TEAM "…"'], note="nothing was sent"

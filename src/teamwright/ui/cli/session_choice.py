@@ -1,6 +1,6 @@
-"""Which session is meant: the newest here, one by its team or its id, or one that the user picks from a list.
+"""The choice of a session: the newest here, one by its team or id, or one that the user picks from a list.
 
-Knows sessions through `app`; asks on a terminal, else the error lists what there is.
+Off a terminal the error lists the sessions. Depends on the packages `session` and `views`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from teamwright.views.cost_line import duration
 
 @dataclass(frozen=True, slots=True)
 class ChosenSession:
-    """A session that is to go on, by its whole id."""
+    """A session to resume, by its full id."""
 
     id: str
     cwd: Path
 
     def run_location(self, current: RunLocation) -> RunLocation:
-        """The place to go on in: the session's own directory. Raises TeamwrightError when that is gone."""
+        """Return the location of the session. Raises TeamwrightError when its directory does not exist."""
         if self.cwd == current.cwd:
             return current
         if not self.cwd.is_dir():
@@ -44,15 +44,15 @@ class ChosenSession:
 
 
 def choose_latest(where: RunLocation) -> ChosenSession:
-    """The newest session of this directory. Raises TeamwrightError (`unknown-session`)."""
+    """Return the newest session of this directory. Raises TeamwrightError (`unknown-session`)."""
     return _from_view(latest_session(open_home(where), where.cwd), where)
 
 
 def choose_by_name(where: RunLocation, word: str, *, headless: bool) -> ChosenSession:
-    """The session that led the team of that name, else the one whose id begins so.
+    """Return the session that led the team of that name, else the one whose id starts with `word`.
 
-    Raises TeamwrightError (`unknown-session`, `session-busy` for a team that is led now, `team-refused` for another
-    product's). Words where a name should be are most likely a prompt: the error says where that goes.
+    Raises TeamwrightError: `unknown-session`, `session-busy` for a team with a running lead, and `team-refused` for a
+    team of another product. Several words are probably a prompt: the error says how to pass one.
     """
     try:
         return _from_view(find_session_to_resume(open_home(where, word), where.cwd, word), where)
@@ -65,7 +65,9 @@ def choose_by_name(where: RunLocation, word: str, *, headless: bool) -> ChosenSe
 
 
 def choose_session(where: RunLocation, *, ask: bool) -> ChosenSession:
-    """The session that the user picks. Off a terminal the error lists them. Raises click.Abort when they leave."""
+    """Return the session that the user picks. Off a terminal the error lists the sessions. Raises click.Abort when the
+    user picks none.
+    """
     rows = listed_sessions(open_home(where), where.cwd)
     if not rows:
         return choose_latest(where)
@@ -84,7 +86,7 @@ def choose_session(where: RunLocation, *, ask: bool) -> ChosenSession:
 
 
 def session_row(view: SessionView) -> tuple[str, str, str]:
-    """A session in three cells: the short id, how long ago, the prompt that began it."""
+    """Return a session as three cells: the short id, its age, its first prompt."""
     state = f"runs, pid {view.pid}" if view.pid else f"{duration(max(time.time() - view.changed_at, 0))} ago"
     return view.id[:8], state, f"damaged: {view.damaged}" if view.damaged else view.prompt or "(no prompt)"
 

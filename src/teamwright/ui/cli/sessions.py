@@ -64,7 +64,7 @@ def remove_command(ctx: click.Context, /, name: str, force: bool, yes: bool) -> 
 
 
 def _retention_text(where: RunLocation) -> str:
-    """How long sessions are kept, by the settings that hold here."""
+    """Return how long the settings keep sessions, as a text."""
     try:
         days = retention_days(resolve_home(where.home), where.cwd, where.settings)
     except TeamwrightError as problem:

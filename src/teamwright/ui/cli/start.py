@@ -1,6 +1,6 @@
-"""Where a run goes: to a terminal, to stdout alone, or nowhere with the reason.
+"""The start of a run: in a terminal or headless, or an error when neither is possible.
 
-Knows both faces by name and loads the one that is needed.
+Only the interface that is needed is imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ONLY_HEADLESS = ("ask", "output_format", "input_format", "verbose", "report", "
 
 
 def start(ctx: click.Context, words: tuple[str, ...], flags: Mapping[str, Any]) -> int:
-    """Begin a run, or go on with one, as the flags say. Returns the exit code; raises TeamwrightError."""
+    """Start or resume a run, as the flags say. Returns the exit code; raises TeamwrightError."""
     place = run_location(ctx)
     if len(words) > 1:
         raise too_many_words(words)
@@ -33,7 +33,7 @@ def start(ctx: click.Context, words: tuple[str, ...], flags: Mapping[str, Any]) 
 
 
 def run(where: RunLocation, flags: Mapping[str, Any], prompt: str | None, *, headless: bool) -> int:
-    """Hand the call to its face. Returns the exit code; raises TeamwrightError when it cannot start."""
+    """Run the call in a terminal or headless. Returns the exit code; raises TeamwrightError when it cannot start."""
     invocation = build_invocation(where, flags, prompt, interactive=not headless)
     if not headless:
         from teamwright.ui.terminal.interactive import run_interactive
@@ -49,9 +49,9 @@ def run(where: RunLocation, flags: Mapping[str, Any], prompt: str | None, *, hea
 
 
 def is_headless(flags: Mapping[str, Any], words: tuple[str, ...], *, is_resume: bool = False) -> bool:
-    """Whether the run is headless. Raises UsageError when nobody is here and nothing says that it should be.
+    """Return True for a headless run. Raises UsageError off a terminal when no flag asks for a headless run.
 
-    A session that is resumed needs no prompt to go on, so off a terminal it does.
+    A resumed session needs no prompt, so off a terminal it is headless.
     """
     if flags.get("headless"):
         return True
@@ -70,7 +70,7 @@ def is_headless(flags: Mapping[str, Any], words: tuple[str, ...], *, is_resume: 
 
 
 def refuse_headless_flags(flags: Mapping[str, Any], *, headless: bool) -> None:
-    """Raises UsageError for a flag that means nothing at a terminal."""
+    """Raise UsageError for a flag that has no meaning in a terminal."""
     used = next((name for name in _ONLY_HEADLESS if flags.get(name)), None)
     if used is not None and not headless:
         flag = f"--{used.replace('_', '-')}"
@@ -93,7 +93,7 @@ def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
 def _session_to_resume(
     where: RunLocation, flags: Mapping[str, Any], *, headless: bool
 ) -> tuple[str, RunLocation] | None:
-    """Id and place of what `-c` or `-r` means; None for a new session."""
+    """Return id and location of the session of `-c` or `-r`; None for a new session."""
     if not flags.get("latest") and flags.get("resume") is None:
         return None
     from teamwright.ui.cli.session_choice import choose_by_name, choose_latest, choose_session

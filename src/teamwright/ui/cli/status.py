@@ -1,4 +1,4 @@
-"""`teamwright status`: who does what, what is open, what it cost; once, or kept up to date."""
+"""`teamwright status`: members, tasks, open requests and cost of a team; once, or updated with `--watch`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from teamwright.views.cost_line import duration
 from teamwright.views.status import MemberStatus, RequestStatus, StatusView, status_views
 
 REDRAW_S = 1.0
-"""Between two drawings on a terminal: ages grow though nothing happens. Files are read when they change only."""
+"""Seconds between two updates on a terminal, for the ages. Files are read only when they change."""
 
 MAX_DRAWN_TASKS = 20
-"""Open tasks that a drawing lists: the members have room below them."""
+"""The maximum number of open tasks on the screen, to leave rows for the members."""
 
 
 @click.command()
@@ -66,15 +66,15 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     return 0
 
 
-# ── a team as lines ──────────────────────────────────────────────────────────────────────────────────────────
+# ── lines of a team ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def status_lines(
     view: StatusView, now: float | None = None, *, width: int = WIDTH, most_tasks: int | None = None
 ) -> list[str]:
-    """The team as people read it; `now` in seconds since 1970.
+    """Return the lines of a team; `now` is in seconds since 1970.
 
-    First what waits for an answer and what is open, at most so many tasks; of finished tasks the number.
+    Open requests come first, then at most `most_tasks` open tasks; finished tasks are only counted.
     """
     now = time.time() if now is None else now
     lines = [cut(line, width) for line in _head(view)]
@@ -130,7 +130,7 @@ def _server(server: ServerStatus) -> tuple[str, ...]:
 
 
 def _request_lines(request: RequestStatus, now: float, width: int) -> list[str]:
-    """A request: who waits, since and until when, for what, and what answers it."""
+    """Return the lines of a request: agent, start and end of the wait, subject, and the answering command."""
     until = f", until {format_time(request.deadline)}" if request.deadline else ""
     by = f"{request.member}: " if request.owner not in {"", request.member} else ""
     what = by + request_subject(request.kind, request.tool, request.what)
@@ -155,7 +155,7 @@ def _money(usd: float | None) -> str:
     return str(Usage(usd=usd)).rpartition(", ")[2]
 
 
-# ── kept up to date ──────────────────────────────────────────────────────────────────────────────────────────
+# ── watch ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _watch(where: RunLocation, views: Sequence[StatusView], *, as_json: bool) -> int:
@@ -189,7 +189,7 @@ async def _follow(where: RunLocation, view: StatusView, screen: WatchScreen) -> 
 
 
 class WatchScreen:
-    """Where a watched team is shown: drawn anew on a terminal, else a line for each thing that changed."""
+    """The output of a watched team: redrawn on a terminal, else one line for each change."""
 
     def __init__(self, *, as_json: bool, draws: bool) -> None:
         self.as_json = as_json
@@ -199,7 +199,7 @@ class WatchScreen:
         self._last: StatusView | None = None
 
     def show(self, view: StatusView | None) -> None:
-        """The team as it is now; None when it is no more."""
+        """Show the current team; None when the team was deleted."""
         self._view = view
         if self.as_json:
             if view is not None:
@@ -211,7 +211,7 @@ class WatchScreen:
         sys.stdout.flush()
 
     def _say_json(self, view: StatusView) -> None:
-        """The team, when anything is another than in the line before; of finished tasks those that were not then."""
+        """Print the team when it changed since the last line, with the tasks that finished since then."""
         now = replace(view, at=0.0)
         if now == self._last:
             return
@@ -221,13 +221,13 @@ class WatchScreen:
         say_json_line(replace(view, tasks=tuple(news)))
 
     async def tick(self) -> None:
-        """Draw the ages anew, from what is known."""
+        """Redraw the ages, without reading files."""
         while True:
             await asyncio.sleep(REDRAW_S)
             self._draw()
 
     def end(self, why: str, view: StatusView | None) -> None:
-        """The last words."""
+        """Print the reason why watching ended."""
         last = {"over": why, "resume": view.resume if view is not None else ""}
         if self.as_json:
             say_json_line(last)
@@ -247,7 +247,7 @@ class WatchScreen:
         sys.stdout.flush()
 
     def _say_changes(self, view: StatusView) -> None:
-        """A line for each member, task and request that is another than before."""
+        """Print a line for each member, task and request that changed."""
         now = {f"member {m.name}": f"{m.name}  {m.state}" + (f": {m.on}" if m.on else "") for m in view.members}
         shown = [task for task in view.tasks if task.open or f"task #{task.id}" in self._shown_lines]
         for number, state, owner, subject in task_rows(shown):

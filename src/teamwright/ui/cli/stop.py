@@ -1,4 +1,4 @@
-"""`teamwright stop`: end a member, or a whole team, from any terminal; what ends saves first."""
+"""`teamwright stop`: end a member or a whole team, from any terminal; its state is saved first."""
 
 from __future__ import annotations
 

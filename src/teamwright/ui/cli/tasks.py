@@ -1,4 +1,4 @@
-"""`teamwright tasks TEAM`: the task list, as the files have it."""
+"""`teamwright tasks TEAM`: the task list, as the files contain it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tasks(ctx: click.Context, /, team: str, as_json: bool) -> int:
 
 
 def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
-    """Tasks as cells: number, status with what it waits for, owner, subject."""
+    """Return tasks as cells: number, status with open blockers, owner, subject."""
     return [(f"#{view.id}", _status(view), view.owner or "", view.damaged or view.subject) for view in views]
 
 

@@ -1,4 +1,4 @@
-"""`teamwright teams`: teams on disk, one of them in full; one is taken over, or put into the archive."""
+"""`teamwright teams`: teams on disk; `show` prints one, `adopt` gives it a new lead, `rm` archives it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ _UNITS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def _seconds(age: str) -> float:
-    """The seconds that `7d` or `12h` means. Raises UsageError."""
+    """Return the seconds of an age such as `7d` or `12h`. Raises UsageError."""
     number, unit = age[:-1], age[-1:]
     if unit not in _UNITS or not number.isascii() or not number.isdigit():
         raise UsageError(
@@ -165,7 +165,7 @@ def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: An
 
 
 def _unfinished_text(removed: RemovedTeam) -> str:
-    """What was open in it, in words."""
+    """Return the open tasks and mail of a removed team as a text."""
     counts = (
         (len(removed.members), "member", "members"),
         (len(removed.open_tasks), "open task", "open tasks"),

@@ -1,4 +1,4 @@
-"""`teamwright trust`: what of this repository waits for a person; to give trust, and to take it back."""
+"""`teamwright trust`: entries of this repository that need trust; give trust, or remove it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def trust(ctx: click.Context, /, only_show: bool, remove: bool, yes: bool, as_js
 
 
 def _confirm(where: RunLocation) -> bool:
-    """Whether the person at this terminal trusts what was shown."""
+    """Ask the person at this terminal for trust; return True for yes."""
     require_person(resolve_home(where.home), TRUSTS)
     return click.confirm("Trust these entries of this repository", default=False, err=True)
 

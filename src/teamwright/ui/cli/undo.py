@@ -1,4 +1,4 @@
-"""`teamwright undo`: the edits of a session's last prompt are taken back, all or none."""
+"""`teamwright undo`: take back the edits of a session's last prompt, all or none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def undo(ctx: click.Context, /, name: str | None, member: str | None, excluded: 
 
 
 def _confirm(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
-    """The plan, if the person says yes to it. Raises UsageError when nobody is here to say so."""
+    """Ask the person, and return the plan after a yes. Raises UsageError off a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         count = len(plan.steps)
         raise UsageError(

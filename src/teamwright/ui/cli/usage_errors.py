@@ -1,6 +1,6 @@
-"""What click does not understand, in the form of our own errors, with the nearest thing that exists.
+"""Usage errors in the project's form, with the nearest valid name, for what click reports.
 
-Knows click and the table of commands.
+Depends on click and the table of commands.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
 _RANGE = re.compile(r"(\S+) is not in the range x>=(\d+)$")
 
 _NEWEST_FLAGS = {("teamwright resume", "-c"), ("teamwright resume", "--continue")}
-"""Flags that somebody gives to the command when they want the newest session, which needs no command."""
+"""Flags for the newest session that users give to `resume`, where they are not needed."""
 
 
 def usage_error(problem: click.ClickException) -> UsageError:
-    """The error to show for a command line that click refused."""
+    """Return the error for a command line that click rejected."""
     ctx = problem.ctx if isinstance(problem, click.UsageError) else None
     command = ctx.command_path if ctx is not None else "teamwright"
     if isinstance(problem, NoSuchOption):
@@ -36,9 +36,9 @@ def usage_error(problem: click.ClickException) -> UsageError:
 
 
 def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
-    """The error for several words where one prompt was expected: a prompt without quotes, or a misspelt command.
+    """Return the error for several words where one prompt was expected: a prompt without quotes, or a misspelt command.
 
-    `command` is what stands before the prompt, where the first of the words could not be one.
+    `command` is the command before the prompt, when the first word cannot be one.
     """
     close = None if command else nearest_command(words[0])
     quoted = " ".join(words).replace('"', "'")
@@ -55,7 +55,7 @@ def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
 
 
 def nearest_command(word: str) -> str | None:
-    """The command that a misspelt word may stand for."""
+    """Return the command that a misspelt word may mean."""
     return _near(word, list(COMMANDS))
 
 

@@ -1,6 +1,6 @@
-"""What a program reads on stdout: the ecosystem's JSON result, and stream-json a line an event.
+"""JSON results and stream-json lines of a headless run, for programs that read stdout.
 
-Field names are the ecosystem's; ours are under `team`. Pure: events and results in, objects out.
+Field names are those of similar programs; fields of teams are under `team`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from teamwright.session.mcp_status import ServerStatus
 from teamwright.session.result import Result, TaskResult
 
 LIMIT_SUBTYPES = {"money": "error_max_budget_usd", "turns": "error_max_turns"}
-"""The ecosystem's subtypes for caps; all other endings that are not done are `error_during_execution`."""
+"""The subtypes of similar programs for caps; other ends that are not done are `error_during_execution`."""
 
 _SERVER_STATUS = {"running": "connected", "failed": "failed"}
 
 
 def result_object(result: Result) -> dict[str, Any]:
-    """The object of `--output-format json`, and the last line of stream-json."""
+    """Return the object of `--output-format json`, which is also the last line of stream-json."""
     if result.ok:
         subtype = "success"
     elif result.stop == "limit":
@@ -85,7 +85,7 @@ def _task(task: TaskResult) -> dict[str, Any]:
 def init_object(
     session_id: str, cwd: str, model: str, mode: str, names: Mapping[str, list[str]], servers: Sequence[ServerStatus]
 ) -> dict[str, Any]:
-    """The first line of stream-json. `names`: tools and what else can be called here, by kind."""
+    """Return the first line of stream-json. `names` lists tools, commands and agent types by kind."""
     return {
         "type": "system",
         "subtype": "init",
@@ -100,7 +100,7 @@ def init_object(
 
 
 def event_object(event: TeamEvent, session_id: str) -> dict[str, Any] | None:
-    """An event as a line of stream-json; None for what only terminals show."""
+    """Return an event as a line of stream-json; None for events that only terminals show."""
     if isinstance(event, TextDelta | ToolStarted):
         return None
     if isinstance(event, AssistantText):

@@ -1,6 +1,6 @@
-"""A run without a person: the prompt in, the answer alone on stdout, everything else on stderr, an exit code.
+"""Headless runs: the prompt from arguments or stdin, the answer on stdout, all else on stderr, and an exit code.
 
-Signals save, end the members and print how to go on. Knows sessions through `app`; decides nothing about agents.
+A signal saves the session, ends the members and prints the command to resume. Depends on the package `session`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from teamwright.ui.invocation import Invocation
 
 MAX_LINE = 64 * 1024 * 1024
-"""Bytes of one prompt on stdin, images included."""
+"""The maximum size of a prompt on stdin in bytes, images included."""
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGPIPE: 130}
-"""Exit code by what ended a run from outside; a reader of stdout that left counts as an interruption."""
+"""Exit codes by signal; a closed stdout counts as an interruption."""
 
 
 def run_headless(invocation: Invocation) -> int:
-    """Run it and return the exit code of docs/exit-codes.md. Raises TeamwrightError when it cannot start."""
+    """Run the call and return the exit code of docs/exit-codes.md. Raises TeamwrightError when it cannot start."""
     return asyncio.run(_run_headless(invocation))
 
 
@@ -56,12 +56,13 @@ async def _run_headless(invocation: Invocation) -> int:
     with _catch_end_signals() as ending:
         try:
             result, code = await _open_and_run(invocation, outlet, ending)
-        except asyncio.CancelledError:  # before there was a run, or when it was over
+        except asyncio.CancelledError:  # before the run started, or after it ended
             if not ending.caught:
                 raise
             return EXIT_CODES[ending.caught[0]]
     if invocation.strict and result.stop == "cut_off" and result.all_failed:
-        result = replace(result, error=_strictly(result))  # one error, with the reason that the caller asked for
+        # a single error, which includes what the flag --strict asks for
+        result = replace(result, error=_strictly(result))
     outlet.write_ending(result)
     if invocation.report is not None:
         write_report(invocation.report, report(result, outlet.calls))
@@ -81,14 +82,14 @@ async def _open_and_run(invocation: Invocation, outlet: RunOutput, ending: _Sign
 
 @dataclass(slots=True)
 class _SignalState:
-    """The signals that came, and the task which the first of them cancels: the opening of the session, then the run."""
+    """The signals received, and the task that the first signal cancels: the opening of the session, then the run."""
 
     task: asyncio.Future[Any]
     skip_grace: Callable[[], object] = lambda: None
     caught: list[signal.Signals] = field(default_factory=list[signal.Signals])
 
     def end(self, number: signal.Signals) -> None:
-        """End as after this signal; a further one cuts the last words to members short."""
+        """Cancel the task after a signal; a second signal shortens the shutdown of members."""
         if self.caught:
             self.skip_grace()
         self.caught.append(number)
@@ -98,12 +99,12 @@ class _SignalState:
 async def _run(
     invocation: Invocation, session: Session, outlet: RunOutput, ending: _SignalState
 ) -> tuple[Result, int | None]:
-    """See the prompts through and the members out; a signal, or a reader that leaves, cancels and saves."""
+    """Run the prompts and end the members; a signal or a closed stdout cancels the run and saves it."""
     task = ending.task = asyncio.ensure_future(_run_until_done(invocation, session, outlet))
     ending.skip_grace = session.outside.hurry
     session.outside.end = lambda: ending.end(signal.SIGTERM)
     outlet.on_write_error = lambda: ending.end(signal.SIGPIPE)
-    _write_opening(invocation, session, outlet)  # their reader may end the run
+    _write_opening(invocation, session, outlet)  # a reader that closes stdout ends the run here
     try:
         return await task, None
     except asyncio.CancelledError:
@@ -149,7 +150,7 @@ def _nothing_to_do_error(session: Session) -> UsageError:
 
 
 async def _stream_prompts() -> AsyncIterator[list[Block]]:
-    """Prompts of stdin: `{"type":"user","message":{"content":…}}` a line. Raises UsageError for another line."""
+    """Yield prompts of stdin, one `{"type":"user","message":{"content":…}}` a line. Raises UsageError for another."""
     async for line in _stdin_lines():
         if line.strip():
             yield _parse_message(line)
@@ -158,7 +159,7 @@ async def _stream_prompts() -> AsyncIterator[list[Block]]:
 async def _stdin_lines() -> AsyncIterator[bytes]:
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
-        for line in sys.stdin.buffer:  # a file is there at once, and cannot be waited for
+        for line in sys.stdin.buffer:  # a file is always readable and cannot be waited for
             yield line
         return
     reader = asyncio.StreamReader(limit=MAX_LINE)
@@ -223,7 +224,7 @@ def _strictly(result: Result) -> TeamwrightError | None:
 
 @contextmanager
 def _catch_end_signals() -> Generator[_SignalState]:
-    """The signals that end a run are heeded while the block runs; what was ignored before stays so."""
+    """Catch the signals that end a run while the block runs; signals that were ignored before stay ignored."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     ending = _SignalState(task)

@@ -1,7 +1,6 @@
-"""Where the words of a headless run go: stdout for the answer or the JSON alone, stderr for all else.
+"""Output of a headless run: the answer or the JSON on stdout, everything else on stderr.
 
-A reader of stdout that leaves ends the run; what cannot be written there fails it. Knows results and events;
-knows no session.
+A reader that closes stdout ends the run; any other write error fails it. Depends on results and events.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from teamwright.views.cost_line import cost_line
 from teamwright.views.run_report import CallCollector
 
 _MAX_OPEN_TASKS = 10
-"""Open tasks that are listed at the end of a run."""
+"""The maximum number of open tasks listed at the end of a run."""
 
 _END_TEXT = {"killed": "has ended", "failed": "failed", "crashed": "crashed"}
 
 _REQUEST_WIDTH = 200
-"""Columns of what is asked, on stderr: `teamwright requests` shows all of it."""
+"""The width of a request's subject on stderr; `teamwright requests` shows it in full."""
 
 
 @dataclass(slots=True)
 class RunOutput:
-    """The two streams of a run. `on_lost` is called once, when stdout takes no more; `lost` says why."""
+    """The two output streams of a run. `on_lost` is called once, when stdout fails; `lost` is the reason."""
 
     format: str
     progress: bool
@@ -45,20 +44,20 @@ class RunOutput:
     on_write_error: Callable[[], object] | None = None
     write_error: OSError | None = None
     is_answered: bool = False
-    """Whether the answer to the last prompt is out already."""
+    """True after the answer to the last prompt was written."""
 
     def json_line(self, body: dict[str, Any]) -> None:
-        """One JSON object on a line of stdout."""
+        """Write one JSON object on a line of stdout."""
         self._write(json_text(body) + "\n")
 
     def note(self, line: str) -> None:
-        """One line on stderr; when nobody takes it, nobody needs it."""
+        """Write one line to stderr; errors are ignored."""
         with contextlib.suppress(OSError):
             self.err.write(clean(line) + "\n")
             self.err.flush()
 
     def show_event(self, event: TeamEvent, session_id: str) -> None:
-        """Show an event in the way that was asked for."""
+        """Show an event in the format of the flags."""
         self.calls.add_event(event)
         if self.format == "stream-json":
             body = event_object(event, session_id)
@@ -70,7 +69,7 @@ class RunOutput:
             self.note(line)
 
     def write_answer(self, result: Result) -> None:
-        """The answer to a prompt, in the format that was asked for."""
+        """Write the answer to a prompt, in the format of the flags."""
         self.is_answered = True
         if self.format != "text":
             self.json_line(result_object(result))
@@ -79,7 +78,7 @@ class RunOutput:
             self._write((clean(text) if self.out.isatty() else text) + "\n")
 
     def write_ending(self, result: Result) -> None:
-        """The answer, what went wrong, what it cost, how to go on. Raises StorageError when it cannot be written."""
+        """Write the answer, errors, the cost and the command to continue. Raises StorageError when stdout fails."""
         if not self.is_answered:
             self.write_answer(result)
         for line in _ending_lines(result, reader_left=isinstance(self.write_error, BrokenPipeError)):
@@ -109,14 +108,14 @@ class RunOutput:
 
 
 def _is_always_shown(event: TeamEvent) -> bool:
-    """Whether it is told without --verbose too: a warning is nobody's progress, and in CI nobody asked for any."""
+    """Return True for events that are shown without --verbose too, which are warnings and answers to requests."""
     return isinstance(event, RequestClosed) or (isinstance(event, Notice) and event.level == "warning")
 
 
 def _request_lines(request: RequestOpened) -> str:
-    """Somebody waits, and nobody is at this terminal: how it is answered from another one, and until when."""
+    """Return the lines of an open request: the commands that answer it from another terminal, and its time limit."""
     from teamwright.ui.display_text import cut, one_line
-    from teamwright.ui.event_text import answer_command, request_text  # only a run in which somebody asks pays
+    from teamwright.ui.event_text import answer_command, request_text  # loaded only in a run with requests
 
     until = datetime.fromtimestamp(request.deadline).strftime(" (until %H:%M:%S)") if request.deadline else ""
     asked = cut(f"{display_name(one_line(request.member))} {request_text(request)}", _REQUEST_WIDTH)
@@ -140,7 +139,7 @@ def _ending_lines(result: Result, *, reader_left: bool) -> list[str]:
 
 
 def _open_task_lines(result: Result, *, has_command: bool) -> list[str]:
-    """The open tasks, and how to continue unless another line `said` it."""
+    """Return the open tasks, and the command to continue unless another line shows one (`has_command`)."""
     tasks = result.open_tasks
     if not tasks and not result.cut_off:
         return []
@@ -151,10 +150,10 @@ def _open_task_lines(result: Result, *, has_command: bool) -> list[str]:
 
 
 def _refused_lines(calls: Sequence[tuple[str, str, str, str]]) -> list[str]:
-    """A line for each call that was refused: what a rule for it would have to allow."""
+    """Return a line for each refused call, with the rule that would allow it."""
     if not calls:
         return []
-    from teamwright.ui.display_text import cut, one_line  # only a run in which something was refused pays
+    from teamwright.ui.display_text import cut, one_line  # loaded only in a run with refused calls
 
     return [
         f"teamwright: refused {tool} of {who} ({rule})" + (f": {cut(one_line(call), _REQUEST_WIDTH)}" if call else "")
@@ -163,7 +162,7 @@ def _refused_lines(calls: Sequence[tuple[str, str, str, str]]) -> list[str]:
 
 
 def _discard_buffer(stream: TextIO) -> None:
-    """What is still buffered goes nowhere, so that the end of the process does not stumble over it."""
+    """Discard buffered output, so that the flush at exit does not fail."""
     with contextlib.suppress(OSError, ValueError):
         devnull = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(devnull, stream.fileno())

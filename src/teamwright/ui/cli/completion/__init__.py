@@ -1,1 +1,1 @@
-"""Shell completion: a script for each shell, and the words that it offers."""
+"""Shell completion: a script for each shell, and the words it suggests."""

@@ -1,4 +1,4 @@
-"""Write `command_shape.json` anew from the real commands: `python -m teamwright.ui.cli.completion`."""
+"""Generate `command_shape.json` from the real commands: `python -m teamwright.ui.cli.completion`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from teamwright.ui.cli.root import root
 
 
 def all_shapes() -> dict[str, Shape]:
-    """The shapes of the real commands, all of which are loaded for it."""
+    """Load all real commands and return their shapes."""
     made = {"teamwright": command_shape(root)}
     for name in COMMANDS:
         command = root.get_command(click.Context(root), name)
@@ -22,7 +22,7 @@ def all_shapes() -> dict[str, Shape]:
 
 
 def render_shapes() -> str:
-    """What `command_shape.json` is to hold."""
+    """Return the contents for `command_shape.json`."""
     return json.dumps(all_shapes(), ensure_ascii=False, indent=1) + "\n"
 
 

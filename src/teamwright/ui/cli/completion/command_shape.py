@@ -1,7 +1,7 @@
-"""The commands as data, and as commands again that only parse: so that a Tab loads none of the real ones.
+"""Command shapes: commands as data, and click commands built from it that only parse.
 
-`python -m teamwright.ui.cli.completion` writes `command_shape.json` from the real commands; a test compares them.
-Knows click and the root. Refuses to know what a word may be (`completer`).
+Completion uses them, so that a Tab loads none of the real commands. `python -m teamwright.ui.cli.completion` writes
+`command_shape.json` from the real commands; a test compares them. Depends on click and the root command.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from teamwright.ui.cli.root import Root
 
 Shape: TypeAlias = dict[str, Any]
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], "list[Any]"]
-"""What may stand in the place of a parameter, as click asks for it."""
+"""The function that returns completions for a parameter, with the arguments that click passes."""
 
 SHAPE_FILE = Path(__file__).with_name("command_shape.json")
 
 
 def command_shape(command: click.Command) -> Shape:
-    """A command as plain data: its parameters, and the commands below it (of the root: none)."""
+    """Return a command as plain data: its parameters and its subcommands (none for the root)."""
     made: Shape = {"params": [_param_shape(param) for param in command.params if not _is_hidden(param)]}
     if isinstance(command, click.Group) and not isinstance(command, Root):
         made["below"] = {name: command_shape(one) for name, one in command.commands.items()}
@@ -55,14 +55,14 @@ def _choices(param: click.Parameter) -> list[str]:
 
 
 def read_shapes() -> dict[str, Shape]:
-    """The shapes of all commands by name, the root's under the name of the program."""
+    """Return the shapes of all commands by name; the root's has the name of the program."""
     return cast("dict[str, Shape]", json.loads(SHAPE_FILE.read_text("utf-8")))
 
 
 def build_command(
     name: str, shape: Mapping[str, Any], complete: Complete, *, hidden_options: tuple[click.Option, ...] = ()
 ) -> click.Command:
-    """A command of this shape that parses and does nothing. `hidden_options` are understood, not shown."""
+    """Build a command that parses like this shape and does nothing. `hidden_options` are accepted, not suggested."""
     params = [_build_param(row, complete) for row in shape.get("params", ())]
     settings = {"help_option_names": ["-h", "--help"], "token_normalize_func": to_kebab}
     below = cast("dict[str, Shape]", shape.get("below") or {})

@@ -1,7 +1,7 @@
-"""How each shell asks and is answered: click's classes for a shell, over the commands as data.
+"""Completion for bash, zsh and fish: click's completion classes over the command shapes.
 
-The script of a shell hands over the line up to the cursor; the answer is a word a line, with its kind before it and,
-where the shell shows it, what is said of it behind it. Whatever goes wrong, nothing is printed. Knows `command_shape`.
+The script of the shell passes the line up to the cursor. The output has one word a line, after its type and, where the
+shell shows it, before its description. After an error nothing is printed. Depends on `command_shape`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from teamwright.ui.cli.root import WORDS_KEY, Root
 
 Items: TypeAlias = "list[CompletionItem[str]]"
 Suggestion: TypeAlias = "tuple[str, str]"
-"""A word and what is said of it; nothing need be said."""
+"""A word and its description, which may be empty."""
 
 
 class WordContext(NamedTuple):
-    """Where names are looked up, by the flags of the place that stand before the word."""
+    """The location in which names are looked up, from the location flags before the word."""
 
     cwd: Path
     home: Any
     words: Sequence[str]
-    """All whole words before."""
+    """All whole words before the cursor."""
 
 
 WordSource: TypeAlias = Callable[[WordContext], "Iterator[Suggestion] | list[Suggestion]"]
 
 FILES, DIRS = "file", "dir"
-"""Words that the shell itself completes."""
+"""Types of words that the shell completes."""
 
 SHELL_NAMES = ("bash", "zsh", "fish")
 
@@ -58,7 +58,7 @@ def _addresses(context: WordContext) -> Iterator[Suggestion]:
 
 
 def _members(context: WordContext) -> Iterator[Suggestion]:
-    """Members of the team that was named, else of every team."""
+    """Yield the members of the named team, else of every team."""
     known = list(_names_module().teams(context.home))
     named = [team for team in known if team.name in context.words]
     for team in named or known:
@@ -135,11 +135,11 @@ BY_VALUE: dict[str, WordSource] = {
     "SESSION or TEAM": _combine(_teams, _sessions),
 }
 SHELL_VALUES = {"DIR": DIRS, "FILE": FILES, "PATH": FILES}
-"""What values are called that the shell completes itself."""
+"""Metavars of values that the shell completes."""
 
 
 def complete_value(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """What may stand in the place of a parameter: the words that begin so."""
+    """Return the completions for a parameter: the words that start with `incomplete`."""
     value = (param.metavar or "").strip("[]")
     if value in SHELL_VALUES:
         return [CompletionItem(incomplete, type=SHELL_VALUES[value])]
@@ -171,18 +171,20 @@ def _word_context(ctx: click.Context) -> WordContext:
 
 
 def complete_command(incomplete: str) -> Items:
-    """The commands that begin so, with their lines of help."""
+    """Return the commands that start with `incomplete`, with their lines of help."""
     return [CompletionItem(name, help=row.help) for name, row in COMMANDS.items() if name.startswith(incomplete)]
 
 
 PROGRAM = "teamwright"
 
 SHELL_VARIABLE, LINE_VARIABLE, WORD_VARIABLE = "_TEAMWRIGHT_COMPLETE", "_TEAMWRIGHT_LINE", "_TEAMWRIGHT_WORD"
-"""Variables of a question: the shell, the line up to the cursor, and for bash the part that it will replace."""
+"""Environment variables of a completion request: the shell, the line up to the cursor, and for bash the part that it
+replaces.
+"""
 
 
 class ParsingRoot(Root):
-    """The root over commands that only parse."""
+    """The root command over commands that only parse."""
 
     def __init__(self, shapes: dict[str, Shape], complete: Complete) -> None:
         self._shapes, self._complete = shapes, complete
@@ -191,14 +193,14 @@ class ParsingRoot(Root):
         super().__init__(PROGRAM, params=made.params, invoke_without_command=True, context_settings=settings)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command's shape; a real one only where no shape was written."""
+        """Return a command built from its shape; the real command only when the shape is missing."""
         shape = self._shapes.get(cmd_name)
         if shape is None:
             return super().get_command(ctx, cmd_name)
         return build_command(cmd_name, shape, self._complete, hidden_options=_location_options())
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Flags behind a dash; else commands, where no prompt was begun."""
+        """Return flags after a dash; otherwise commands, unless a prompt has started."""
         if incomplete[:1] == "-":
             return click.Command.shell_complete(self, ctx, incomplete)
         prompt = ctx.meta.get(WORDS_KEY) or ctx.params.get("headless")
@@ -206,7 +208,7 @@ class ParsingRoot(Root):
 
 
 def _location_options() -> tuple[click.Option, ...]:
-    """Where to look for names_on_disk, understood behind a command too."""
+    """Return the options for the location, which are accepted after a command too."""
     rows = (["cwd", "-C"], ["home", "--home"], ["settings", "--settings"])
     return (
         *(
@@ -222,7 +224,7 @@ _DEBUG = click.Option(["--debug"], is_flag=True, hidden=True)
 
 
 class _Shell(ShellComplete):
-    """What the shells have in common. `source` is the file beside this one."""
+    """The parts that all shells share. `source` is a file in this package."""
 
     source_template: ClassVar[str] = ""
 
@@ -234,7 +236,7 @@ class _Shell(ShellComplete):
         return shell_script(self.name)
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The whole words before the cursor and the one that is being typed."""
+        """Return the whole words before the cursor and the word that is being typed."""
         line = os.environ.get(LINE_VARIABLE, "")
         words = split_arg_string(line)
         complete = not line or (line[-1].isspace() and not line.endswith("\\ ") and not _is_inside_quotes(line))
@@ -242,7 +244,7 @@ class _Shell(ShellComplete):
         return [_to_kebab_flag(word) for word in words[1:]], last
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        """The words that fit, in the spelling that was begun."""
+        """Return the matching words, in the spelling that the user started."""
         self.ctx_args["obj"] = args
         name, equals, value = incomplete.partition("=")
         if equals and name.startswith("--"):
@@ -254,18 +256,20 @@ class _Shell(ShellComplete):
         return found
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """A line: the kind, the word, what is said of it."""
+        """Return a line: the type, the word, its description."""
         kind = "open" if item.type == "plain" and item.value.endswith("/") else "word" if item.type == "plain" else ""
         return "\t".join([kind or item.type, item.value, *([item.help] if item.help else [])])
 
 
 class BashCompletion(_Shell):
-    """bash replaces only what stands behind its own word breaks (`=`, `:`, `@`); it shows nothing beside a word."""
+    """Completion for bash, which replaces only the text after its word breaks (`=`, `:`, `@`) and shows no
+    descriptions.
+    """
 
     name = "bash"
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """A line with the part of the word that bash will put into the line."""
+        """Return a line with the part of the word that bash inserts."""
         typed, rest = self.get_completion_args()[1], os.environ.get(WORD_VARIABLE, "")
         kept = len(typed) - len(rest) if typed.endswith(rest) else 0
         if item.type == "plain" and not _is_inside_quotes(os.environ.get(LINE_VARIABLE, "")):
@@ -274,13 +278,13 @@ class BashCompletion(_Shell):
 
 
 class ZshCompletion(_Shell):
-    """zsh quotes by itself, and shows what is said of a word."""
+    """Completion for zsh, which quotes words and shows descriptions."""
 
     name = "zsh"
 
 
 class FishCompletion(_Shell):
-    """fish does so too."""
+    """Completion for fish, which quotes words and shows descriptions."""
 
     name = "fish"
 
@@ -289,16 +293,16 @@ SHELLS: dict[str, type[_Shell]] = {"bash": BashCompletion, "zsh": ZshCompletion,
 
 
 _BASH_SPECIAL = re.compile(r"[^\w@%+=:,./~-]")
-"""What bash would take for something else than itself."""
+"""Characters that bash does not take literally."""
 
 
 def shell_script(shell: str) -> str:
-    """The script for a shell, to be read by it."""
+    """Return the completion script for a shell."""
     return Path(__file__).with_name(f"script.{shell}").read_text("utf-8")
 
 
 def print_completions(shell: str) -> int:
-    """Print the words that fit. Always 0, and nothing at all when something is wrong."""
+    """Print the matching words. Returns 0 always, and prints nothing after an error."""
     try:
         text = SHELLS[shell]().complete()
         sys.stdout.write(text + "\n" if text else "")
@@ -313,7 +317,7 @@ def _replace_value(item: CompletionItem[str], value: str) -> CompletionItem[str]
 
 
 def _to_kebab_flag(word: str) -> str:
-    """A long flag in the spelling of our own."""
+    """Return a long flag in kebab-case."""
     name, equals, value = word.partition("=")
     return to_kebab(name) + equals + value if word.startswith("--") else word
 
@@ -324,7 +328,7 @@ def _to_camel_flag(flag: str) -> str:
 
 
 def _is_inside_quotes(line: str) -> bool:
-    """Whether the line ends inside quotes."""
+    """Return True when the line ends inside quotes."""
     quote = ""
     for place, char in enumerate(line):
         if char in "'\"" and quote in ("", char) and (place == 0 or line[place - 1] != "\\" or quote == "'"):

@@ -1,6 +1,6 @@
-"""Kinds of agents as a person looks at them: where each comes from, what holds, what is shadowed, what has no effect.
+"""Views of agent types: the source of each definition, and whether it is used, shadowed, untrusted or broken.
 
-Reads what a run would read, under the trust that is on file. Starts nothing, trusts nothing.
+Reads the definitions that a run would read, under the saved trust.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from teamwright.storage.paths import Home
 
 @dataclass(frozen=True, slots=True)
 class AgentTypeQuery:
-    """What to look at: a directory, and what flags add to it."""
+    """The directory to look at, and the definitions that flags add."""
 
     home: Home
     cwd: Path
@@ -39,9 +39,9 @@ class AgentTypeQuery:
 
 @dataclass(frozen=True, slots=True)
 class AgentTypeView:
-    """One definition. `state` is used, shadowed, needs trust or broken; `why` says by what, or what is wrong.
+    """One definition. `state` is used, shadowed, needs trust or broken; `why` names the other definition or the fault.
 
-    `fields` are what it says, as files spell it; `refused` why it does not start.
+    `fields` are its entries as in the file; `refused` is the reason why it cannot be started.
     """
 
     name: str
@@ -58,14 +58,14 @@ class AgentTypeView:
 
 @dataclass(frozen=True, slots=True)
 class AgentTypesView:
-    """All definitions in the order that counts, and the parts of plugins that are not read."""
+    """All definitions in order of precedence, and the parts of plugins that are not read."""
 
     kinds: tuple[AgentTypeView, ...]
     ignored: tuple[str, ...] = ()
 
 
 def agent_types_view(asked: AgentTypeQuery) -> AgentTypesView:
-    """Everything that defines an agent here. Raises CannotStart for settings, UsageError for what flags gave."""
+    """Return all agent definitions here. Raises CannotStart for settings, UsageError for definitions of flags."""
     flags = SettingFlags(settings_file=asked.settings_file)
     compat = reads_other_product(asked.home, flags)
     trust = TrustStore.load(asked.home).verdict(Path(os.path.realpath(asked.cwd)), compat=compat)
@@ -77,7 +77,7 @@ def agent_types_view(asked: AgentTypeQuery) -> AgentTypesView:
 
 
 def find_agent_types(asked: AgentTypeQuery, name: str) -> list[AgentTypeView]:
-    """Every definition of that name, the one that holds first. Raises UsageError naming the nearest."""
+    """Return each definition of that name, the one in use first. Raises UsageError with the most similar name."""
     every = agent_types_view(asked).kinds
     found = [view for view in every if view.name.lower() == name.lower()]
     found.sort(key=lambda view: view.state != "used")
@@ -121,7 +121,7 @@ def _view(entry: AgentTypeEntry) -> AgentTypeView:
 
 
 def _fields(kind: AgentType) -> dict[str, Any]:
-    """What a definition says beside its name and its words, as files spell it; what it does not say is left out."""
+    """Return the fields of a definition besides name and prompt, as in files; unset fields are left out."""
     said: dict[str, Any] = {
         "tools": None if kind.tools is None else list(kind.tools),
         "disallowedTools": [*kind.disallowed_tools, *kind.denied],

@@ -1,7 +1,7 @@
-"""Words that our own tables know: models, services, backends, levels of effort, kinds of agents, settings.
+"""Values for completion from tables: models, services, backends, levels of effort, agent types, settings.
 
-For completion, so each table loads when it is asked for. Knows the rooms that own the tables, and the names of the
-user's own (`names`); asks no service.
+Each table is imported when it is asked for. Depends on the packages with the tables, and on names on disk; asks no
+service.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OWN = "your own"
 
 
 def model_names(home: Home) -> Iterator[NameOnDisk]:
-    """What `--model` takes: aliases, ids that are known, the beginnings `provider/`."""
+    """Yield values of `--model`: aliases, known ids, and the prefixes `provider/`."""
     from teamwright.models.catalog import aliases, known_ids
     from teamwright.models.provider_table import PROVIDERS
 
@@ -32,7 +32,7 @@ def model_names(home: Home) -> Iterator[NameOnDisk]:
 
 
 def provider_names(home: Home) -> Iterator[NameOnDisk]:
-    """Model services."""
+    """Yield model services."""
     from teamwright.models.provider_table import PROVIDERS
 
     yield from (NameOnDisk(row.id, row.title) for row in PROVIDERS.values())
@@ -40,7 +40,7 @@ def provider_names(home: Home) -> Iterator[NameOnDisk]:
 
 
 def backend_names(home: Home) -> Iterator[NameOnDisk]:
-    """Where members may run."""
+    """Yield backends of members."""
     from teamwright.teams.backends.terminal_adapter import shipped_adapters
 
     yield from map(NameOnDisk, ("auto", "in-process", "tmux", "detached"))
@@ -49,7 +49,7 @@ def backend_names(home: Home) -> Iterator[NameOnDisk]:
 
 
 def agent_type_names(home: Home, cwd: Path) -> Iterator[NameOnDisk]:
-    """Kinds of agents: those that files define here, and those that are built in."""
+    """Yield agent types: those that files define here, and the built-in ones."""
     from teamwright.agent.agent_type import built_in_types
 
     yield from map(NameOnDisk, agent_types(home, cwd))
@@ -57,21 +57,21 @@ def agent_type_names(home: Home, cwd: Path) -> Iterator[NameOnDisk]:
 
 
 def effort_levels() -> list[NameOnDisk]:
-    """Levels of effort."""
+    """Return the levels of effort."""
     from teamwright.models.effort import LEVELS
 
     return [NameOnDisk(level) for level in LEVELS]
 
 
 def setting_names() -> list[NameOnDisk]:
-    """Settings by their names in a file."""
+    """Return the settings by their names in a file."""
     from teamwright.config.settings.setting_keys import KEYS
 
     return [NameOnDisk(name, key.meaning) for name, key in KEYS.items()]
 
 
 def setting_values(home: Home, name: str) -> list[NameOnDisk]:
-    """What a setting of that name may be, where it is one of some words; empty for other settings, and unknown ones."""
+    """Return the allowed values of a setting; empty for unknown settings and those with free values."""
     from teamwright.config.settings.setting_keys import KEYS
 
     if name not in KEYS:
@@ -90,7 +90,7 @@ def setting_values(home: Home, name: str) -> list[NameOnDisk]:
 
 
 def home_named(root: str | None) -> Home:
-    """The home that was named, else the one of the environment, else the user's own. Nothing is made there.
+    """Return the home of that path, else the environment's, else the user's own. Nothing is created there.
 
     Raises CannotStart (`read-only-home`) when it cannot be read.
     """

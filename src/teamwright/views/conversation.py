@@ -1,7 +1,7 @@
-"""What one member of a running session was told and said: the newest of it, and what comes from now on.
+"""The conversation of one member of a running session: its newest messages, and new ones as they come.
 
-Read from its transcript, backward as far as is wanted, so that it costs the same however long the conversation is; for
-a member of this process and for one that has its own. Knows transcripts; knows no screen.
+The transcript is read backward as far as needed, so the cost does not depend on its length. It works for members in
+this process and in processes of their own. Depends on transcripts.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from teamwright.teams.external.external_member import ExternalMember
 from teamwright.teams.in_process_teammate import InProcessTeammate
 
 Message = Mapping[str, Any]
-"""`{"role", "content"}`, as a model is sent it."""
+"""`{"role", "content"}`, as it is sent to a model."""
 
 _MOST_READ = 4_000_000
-"""Bytes of a transcript that are looked at when one catches up: what is older is passed over."""
+"""Maximum bytes of a transcript that are read for earlier messages; older ones are skipped."""
 
 
 @dataclass(slots=True)
 class ConversationReader:
-    """One member's transcript, read on. `live`: it runs in this process, where events tell of its words at once.
+    """A reader of one member's transcript. `live`: the member runs in this process and emits events at once.
 
-    `foreign`: another program runs it, and keeps its conversation to itself.
+    `foreign`: an external member, whose transcript is not accessible.
     """
 
     path: Path
@@ -47,14 +47,14 @@ class ConversationReader:
         self._at = self._size()
 
     def recent(self, most: int) -> list[Message]:
-        """At most so many messages, the newest ones, oldest first."""
+        """Return the newest messages, at most `most`, oldest first."""
         with suppress(OSError, ValueError):
             newest = [self._message(message) for message in islice(messages_backward(self.path), most)]
             return newest[::-1]
         return []
 
     def new_messages(self) -> list[Message]:
-        """What was written since the last look, whole lines only."""
+        """Return the messages that were written since the last call, complete lines only."""
         size = self._size()
         begin = max(self._at, size - _MOST_READ)
         if size <= begin:
@@ -69,7 +69,7 @@ class ConversationReader:
         return []
 
     def _message(self, item: bytes) -> Message:
-        """A message as people see it: without the key of the runtime's tags."""
+        """Return a message as shown to people, without the key of the runtime's tags."""
         if self._tags is None:
             with suppress(TeamwrightError):
                 self._tags = RuntimeTags(header_tag_key(read_header(self.path) or {}))
@@ -83,7 +83,7 @@ class ConversationReader:
 
 
 def conversation_of(session: Session, name: str) -> ConversationReader | None:
-    """The conversation of the lead, or of a live member; None when nobody is called that."""
+    """Return the conversation of the lead or of a live member; None for an unknown name."""
     if parse_recipient(name, session.team.names) == LEAD:
         return ConversationReader(session.lead.agent.conversation.path, live=True)
     mate = session.team.find(parse_recipient(name, session.team.names))
@@ -97,14 +97,14 @@ def conversation_of(session: Session, name: str) -> ConversationReader | None:
 
 
 def _message(line: bytes) -> bytes:
-    """The message of a line of a transcript; empty for a line that has none."""
+    """Return the message of a transcript line; empty for a line without one."""
     said = line.startswith((b'{"type":"user"', b'{"type":"assistant"'))
     at = line.find(MESSAGE_KEY) if said else -1
     return line[at + len(MESSAGE_KEY) : -1] if at > 0 else b""
 
 
 def describe_input(call: Mapping[str, Any]) -> str:
-    """What a call in a transcript is about: the value that names it, else its first words."""
+    """Return a short description of a call's input: the value that names its subject, else its beginning."""
     given: Mapping[str, Any] = call.get("input") or {}
     texts = [str(given[key]) for key in _TELLING if isinstance(given.get(key), str | int) and given[key] != ""]
     others = [value for value in given.values() if isinstance(value, str)]
@@ -112,4 +112,4 @@ def describe_input(call: Mapping[str, Any]) -> str:
 
 
 _TELLING: Sequence[str] = ("command", "file_path", "path", "pattern", "url", "query", "to", "taskId", "subject", "name")
-"""Keys of a call's input that say what it is about, the most telling first."""
+"""Keys of a call's input that describe its subject, the most specific first."""

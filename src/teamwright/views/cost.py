@@ -1,6 +1,6 @@
-"""What a team or a session cost: by member with its sub-agents, by task, by model; from its log, or from a live purse.
+"""The cost of a team or session by member with its sub-agents, by task and by model, from a log or a running session.
 
-Every token is in each of the three lists once. Reads only; knows logs and books, prints nothing.
+Each of the three lists contains every token once. Depends on logs and usage totals.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from teamwright.views.log import LogView, find_log
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """What one of a list used. Tokens: `tokens_in` holds all of the prompts, `cached` those read from a cache.
+    """One row of a cost list. Tokens: `tokens_in` contains all prompts, `cached` the part that was read from a cache.
 
-    `failed` calls broke before they were answered, and had used `failed_tokens` then: in the sums, but no rounds.
-    `usd` is None when a price is not known. `name` is a member, a sub-agent's id, a task's number (empty: no task) or a
-    model; `below` are its sub-agents, with theirs below them, whose use is not in its own line.
+    `failed` calls ended without an answer, after using `failed_tokens`: they are in the sums, but are no model calls.
+    `usd` is None for an unknown price. `name` is a member, a sub-agent's id, a task's number (empty: no task) or a
+    model; `below` are its sub-agents, whose usage is not in the row itself.
     """
 
     name: str
@@ -44,13 +44,13 @@ class CostRow:
 
     @property
     def usage(self) -> Usage:
-        """The same as a usage, for its words."""
+        """The row as a usage, for formatting."""
         return Usage(self.tokens_in - self.cached, self.tokens_out, cache_read=self.cached, usd=self.usd)
 
 
 @dataclass(frozen=True, slots=True)
 class CostView:
-    """The whole. `since` in seconds since 1970, 0: from the beginning."""
+    """The whole cost. `since` in seconds since 1970, 0: from the beginning."""
 
     team: str = ""
     session: str = ""
@@ -63,14 +63,14 @@ class CostView:
 
     @property
     def empty(self) -> bool:
-        """Whether no model was called."""
+        """True when no model was called."""
         return not (self.total.rounds or self.total.failed)
 
 
 def cost_of(home: Home, cwd: Path, name: str | None, since: float | None = None) -> CostView:
-    """The cost of a team's session (also of an archived one), of a session, or of the newest session here.
+    """Return the cost of a team's session (also an archived one), of a session, or of the newest session here.
 
-    `since`: only of what was answered from then on, in seconds since 1970. Raises TeamwrightError (`unknown-team`,
+    `since` restricts it to answers from that time on, in seconds since 1970. Raises TeamwrightError (`unknown-team`,
     `unknown-session`).
     """
     log = find_log(home, cwd, name)
@@ -86,14 +86,14 @@ def cost_of(home: Home, cwd: Path, name: str | None, since: float | None = None)
 
 
 async def session_cost(session: Session) -> CostView:
-    """What the session used in this process, from its purse. Raises StorageError when its tasks cannot be read."""
+    """Return the session's cost in this process. Raises StorageError when its tasks cannot be read."""
     books = session.maker.purse.books
     subjects = {(books.list, task.id): task.subject for task in await session.task_lines()}
     return cost_of_totals(books, subjects, LogView(session.log.path, session.id, session.team.name))
 
 
 def cost_of_totals(books: UsageTotals, subjects: Mapping[TaskKey, str], log: LogView, since: float = 0.0) -> CostView:
-    """The books as people read them: the lead first, members in the order of their first answer."""
+    """Return the totals as shown to people: the lead first, then members in the order of their first answer."""
     spent = {name: account for name, account in books.agents.items() if account.rounds or account.failed.requests}
     callers = {account.caller for account in spent.values() if account.caller}
     tops = {name for name, account in spent.items() if not account.caller} | (callers - spent.keys())
@@ -123,7 +123,7 @@ def _member(name: str, spent: Mapping[str, Account]) -> CostRow:
 
 
 def _sum(spent: Mapping[str, Account]) -> tuple[int, int]:
-    """Rounds and tool calls of all."""
+    """Return the sums of model calls and tool calls."""
     return sum(one.rounds for one in spent.values()), sum(one.calls for one in spent.values())
 
 

@@ -1,7 +1,4 @@
-"""The one line that every run ends with: time, members, turns, tokens, money, and the fullest context.
-
-The same words on a terminal and without one. Knows a result; prints nothing.
-"""
+"""The summary line at the end of every run: time, members, turns, tokens, money, and the fullest context."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from teamwright.session.result import MemberResult, Result
 
 
 def cost_line(result: Result) -> str:
-    """The line, e.g. `12.3 s · 3 members · 7 turns · 12,300 tokens in (9,000 cached), 410 out, 0.0123 USD · …`.
+    """Return the line, e.g. `12.3 s · 3 members · 7 turns · 12,300 tokens in (9,000 cached), 410 out, 0.0123 USD · …`.
 
-    Members are the lead and everybody who was ever in the team; turns are the lead's rounds.
+    Members are the lead and all members that the team ever had; turns are the lead's model calls.
     """
     members = max(len(result.members), 1)
     parts = [
@@ -28,7 +25,7 @@ def cost_line(result: Result) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time span for people: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Format a time span for people: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = int(seconds)

@@ -1,6 +1,6 @@
-"""Watching a team or a log from another process: woken by files and by the end of the lead's process, never asking.
+"""Following a team or a log from another process: changes of files and the end of the lead's process wake it.
 
-What is not there yet is waited for. Knows views, logs and leases; prints nothing.
+Missing files are waited for. Depends on views, logs and leases.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from teamwright.teams.team_file import read_team_file
 from teamwright.views.status import StatusReader, StatusView
 
 GATHER_S = 0.03
-"""How long changes are gathered before the files are read once for all of them."""
+"""Seconds for which changes are collected before the files are read once."""
 
 APART_S = 0.5
-"""Between two views of a team that is watched: people and programs follow no faster."""
+"""Minimum seconds between two views of a watched team."""
 
 
 @dataclass(slots=True)
 class FileWatch:
-    """Wakes when one of the files changed or one of the processes ended."""
+    """A watch that wakes when one of its files changed or its process ended."""
 
     watcher: Watcher
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -41,16 +41,16 @@ class FileWatch:
     _exits: dict[int, Callable[[], None]] = field(default_factory=dict[int, Callable[[], None]])
 
     def files(self, paths: Iterable[Path]) -> bool:
-        """Follow these files too. Whether any of them is new: what it said meanwhile is to be read again."""
+        """Follow these files too. Return True when one of them is new, because it must be read again."""
         new = [path for path in dict.fromkeys(paths) if path not in self._files]
         for path in new:
             self._files[path] = self.watcher.follow(path, self._changed.set)
         return bool(new)
 
     def process(self, pid: int) -> bool:
-        """Wake when this process has ended, and follow no other; 0 is none.
+        """Wake when this process has ended, and follow no other; 0 is no process.
 
-        Whether it is a new one: then ask once more whether it is there, it may have ended before it was followed.
+        Return True for a new process: check it again, because it may have ended before it was followed.
         """
         if pid in self._exits or not pid:
             return False
@@ -58,7 +58,7 @@ class FileWatch:
 
         life = WatchedProcess.open(pid)
         if life is None:
-            self._changed.set()  # gone already
+            self._changed.set()  # the process has exited already
             return True
 
         def gone() -> None:
@@ -76,13 +76,13 @@ class FileWatch:
         return True
 
     async def wait(self, not_before: float = 0.0) -> None:
-        """Until something changed, and until `not_before` (of the loop's time); a burst of changes wakes once."""
+        """Wait for a change, and until `not_before` (of the loop's time). A burst of changes wakes once."""
         await self._changed.wait()
         await asyncio.sleep(max(GATHER_S, not_before - asyncio.get_running_loop().time()))
         self._changed.clear()
 
     def close(self) -> None:
-        """Follow no process any more."""
+        """Stop following the process."""
         for stop in self._exits.values():
             stop()
         self._exits.clear()
@@ -100,14 +100,14 @@ async def _waking() -> AsyncGenerator[FileWatch, None]:
 
 @dataclass(frozen=True, slots=True)
 class WatchedTeam:
-    """The team as it is now (None: it is no more), and why the watching is over; empty while it goes on."""
+    """The team now (None: deleted), and the reason why the watch ended; empty while it continues."""
 
     view: StatusView | None
     over: str = ""
 
 
 async def watch_status(home: Home, view: StatusView) -> AsyncGenerator[WatchedTeam, None]:
-    """The team after each change, until it is deleted or nobody leads it any more."""
+    """Yield the team after each change, until it is deleted or has no lead."""
     reader = StatusReader(home, view.directory)
     uuid = _uuid(home, view.directory)
     async with _waking() as wake:
@@ -153,17 +153,16 @@ def _why_over(view: StatusView) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WriterGone:
-    """Nobody writes the log any more, for now: how it came to that."""
+    """The end of the process that wrote the log, with the reason."""
 
     why: str
 
 
 async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tuple[int, TeamEvent] | WriterGone, None]:
-    """The events behind number `after` as they come, and Quiet each time when the process that wrote them is gone.
+    """Yield the events after number `after` as they come, and WriterGone whenever the writing process has exited.
 
-    None begins with what comes from now on.
-
-    Does not end: the session may go on in another process, in the same log.
+    None begins with the next event. The iteration does not end, because another process may resume the session in the
+    same log.
     """
     tail = LogTail.after_event(path, last_number(path) if after is None else after)
     lease = path.parent / LEASE
@@ -177,7 +176,7 @@ async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tup
                 driven = driven or isinstance(item[1], SessionOpened)
                 yield item
             pid = lease_holder(lease)
-            if pid != before:  # what it wrote before it let go may have come behind our look at the log
+            if pid != before:  # its last events may have been written after the log was read
                 driven = driven or bool(before)
                 continue
             if driven and not pid:
@@ -194,7 +193,7 @@ def _read_on(tail: LogTail) -> Iterator[tuple[int, TeamEvent]]:
 
 
 def _ended(event: TeamEvent, known: str) -> str:
-    """How the newest run ended; empty while one may go on."""
+    """Return how the newest run ended; empty while one may continue."""
     if isinstance(event, RunEnded):
         return event.stop
     return "" if isinstance(event, SessionOpened) else known

@@ -1,7 +1,7 @@
-"""How a running session stands at this moment, for a face that shows it all the time: members, model, money, window.
+"""The status of a running session for user interfaces that always show it: members, model, money, window.
 
-Drawn anew from what is there each time: the live members, the fold of the events, the books. Nothing is kept here, so
-nobody is listed who is gone. Costs no reading of files. Knows sessions; knows no screen.
+Computed for each call from live members, events and usage, so that ended members never remain. Reads no files. Depends
+on sessions.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from teamwright.teams.status.team_status import MemberActivity
 from teamwright.views.task_board import TaskBoard
 
 STARTING = "starting"
-"""The word for a member that is not ready yet; all other words are those of the table of health."""
+"""The state of a member that is not ready; all other states come from the status of the team."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member that is alive, or the lead. `on` says what it waits for (then `waits`) or does, empty when unknown.
+    """The row of a live member, or the lead. `on` says what it waits for (then `waits`) or does, empty when unknown.
 
-    `since` is when its state began, in seconds since 1970 (0: not known); `tokens` is all it used, 0 for one that
-    another program runs. `task` is what it has in hand.
+    `since` is the time when its state began, in seconds since 1970 (0: unknown); `tokens` is its total usage, 0 for an
+    external member. `task` is its task in progress.
     """
 
     name: str
@@ -41,10 +41,10 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """What one line can say of a session. `context` and `window` are the lead's, in tokens, 0 when not known.
+    """The status of a session for one line. `context` and `window` are the lead's, in tokens, 0 when unknown.
 
-    `usd` is None when a price is not known; `usd_cap` None without a cap. `requests` wait for a person. At a member's
-    own terminal all of it is the member's, and `alone` says that its lead is gone.
+    `usd` is None for an unknown price; `usd_cap` None without a cap. `requests` wait for a person. At a member's own
+    terminal all values are the member's, and `alone` says that its lead is gone.
     """
 
     model: str
@@ -61,42 +61,42 @@ class SessionRow:
 
 
 class StatusSource(Protocol):
-    """What a face shows all the time: a session at its lead's terminal, or a member at its own."""
+    """The source of a status: a session at its lead's terminal, or a member at its own."""
 
     def members(self, board: TaskBoard, /) -> list[MemberRow]:
-        """Whoever has a row."""
+        """Return the rows of lead and members."""
         ...
 
     def now(self, board: TaskBoard, /) -> SessionRow:
-        """What the one line says."""
+        """Return the values of the status line."""
         ...
 
     async def read(self, board: TaskBoard, /) -> None:
-        """Begin the board anew from the files. Raises StorageError."""
+        """Reload the board from the files. Raises StorageError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStatusSource:
-    """See Scene: the lead and its team."""
+    """The status of a lead and its team, a `StatusSource`."""
 
     session: Session
 
     def members(self, board: TaskBoard, /) -> list[MemberRow]:
-        """See Scene."""
+        """Implement `StatusSource.members`."""
         return member_rows(self.session, board)
 
     def now(self, board: TaskBoard, /) -> SessionRow:
-        """See Scene."""
+        """Implement `StatusSource.now`."""
         return session_row(self.session, board)
 
     async def read(self, board: TaskBoard, /) -> None:
-        """See Scene."""
+        """Implement `StatusSource.read`."""
         await board.read(self.session.team)
 
 
 def member_rows(session: Session, board: TaskBoard) -> list[MemberRow]:
-    """The lead, then everybody who is alive or about to be, in the order of joining."""
+    """Return the lead, then all live or starting members, in the order of joining."""
     team, tasks = session.team, board.open_tasks_by_id()
     found = [_lead(session, board)]
     for mate in team.running_members:
@@ -111,7 +111,7 @@ def member_rows(session: Session, board: TaskBoard) -> list[MemberRow]:
 
 
 def _lead(session: Session, board: TaskBoard) -> MemberRow:
-    """The lead: whether it works it knows itself, before any event tells."""
+    """Return the lead's row. The lead knows that it works before an event says so."""
     standing = session.team.status
     known = standing.members.get(LEAD)
     used = known.usage.tokens if known is not None else 0
@@ -120,13 +120,13 @@ def _lead(session: Session, board: TaskBoard) -> MemberRow:
         state = "working" if session.lead.busy else "idle"
         return MemberRow(LEAD, state, since=known.since if known is not None else 0.0, tokens=used, task=task)
     state, on = shown_state(member_facts(known, standing, {}))
-    if state == "idle":  # the event that it works is on its way
+    if state == "idle":  # the event about its work has not arrived yet
         state, on = "working", ""
     return MemberRow(LEAD, state, on, state in WAITING_STATES, known.since, used, None, task)
 
 
 def session_row(session: Session, board: TaskBoard) -> SessionRow:
-    """What the line says now."""
+    """Return the present values of the status line."""
     standing, purse, card = session.team.status, session.maker.purse, session.lead.agent.model.card
     known = standing.members.get(LEAD)
     used = standing.usage

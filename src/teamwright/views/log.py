@@ -1,6 +1,6 @@
-"""What happened, from the event log; and the whole of one tool call, from log and transcript together.
+"""Events from an event log, and complete tool calls from log and transcript together.
 
-A log is found by the name of a team or the id of a session. Reads only; knows both formats, prints nothing.
+A log is found by the name of a team or the id of a session. Depends on both formats.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import find_team
 
 LOGGED = 4_000
-"""Characters of an output that the log holds; of a longer one the transcript has the rest."""
+"""Maximum characters of an output in the log; the transcript has the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """One event log: where it is, and the session and team that it tells of (empty: not known)."""
+    """One event log: its path, session and team (empty: unknown)."""
 
     path: Path
     session: str = ""
@@ -38,7 +38,7 @@ class LogView:
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """One tool call with its whole output. `complete` is false when the log cut it and no transcript has it."""
+    """One tool call with its whole output. `complete` is False when the log cut it and no transcript has it."""
 
     call: str
     member: str
@@ -52,7 +52,7 @@ class CallView:
 
 
 def find_log(home: Home, cwd: Path, name: str | None) -> LogView:
-    """The log of a team (the one on disk, else the newest archived), of a session, or of the newest session here.
+    """Find the log of a team (on disk, else the newest archived), of a session, or of the newest session here.
 
     Raises TeamwrightError (`unknown-team`, `unknown-session`).
     """
@@ -80,9 +80,9 @@ def find_log(home: Home, cwd: Path, name: str | None) -> LogView:
 def log_events(
     log: LogView, *, member: str | None = None, since: float | None = None, last: int | None = None
 ) -> Iterator[tuple[int, TeamEvent]]:
-    """The numbered events of a log, of one member, from a time on (seconds since 1970) and the `last` so many only.
+    """Return the numbered events of a log: of one member, since a time (seconds since 1970), the `last` ones only.
 
-    With `since` or `last` the log is read from its end, and no further than to the first event that is wanted.
+    With `since` or `last` the log is read backward to the first matching event.
     """
     wanted = None if member is None else event_name(member)
     if since is None and last is None:
@@ -93,7 +93,7 @@ def log_events(
 
 
 def first_event_number(log: LogView, since: float | None, last: int | None, member: str | None = None) -> int | None:
-    """The number behind which the events from that time on, and of them the `last` so many, begin; None: at the end.
+    """Return the number after which the matching events, or the `last` of them, begin; None: at the end.
 
     `member` is a name as events have it.
     """
@@ -104,14 +104,14 @@ def first_event_number(log: LogView, since: float | None, last: int | None, memb
 
 
 def _newest(log: LogView, member: str | None, since: float, most: int) -> list[tuple[int, TeamEvent]]:
-    """Of those that fit the newest, newest first."""
+    """Return the newest matching events, newest first."""
     events = read_newest(log.path, since=since)
     fits = ((n, one) for n, one in events if one.at >= since and (member is None or one.member.lower() == member))
     return list(islice(fits, most))
 
 
 def find_call(log: LogView, call: str) -> CallView:
-    """The newest call of that number (`c7`, or `7`), its output whole. Raises TeamwrightError (`usage`)."""
+    """Return the newest call of that number (`c7`, or `7`) with its whole output. Raises TeamwrightError (`usage`)."""
     wanted = f"c{call.strip().lower().removeprefix('c')}"
     marks = (b'"tool_called"', b'"call":%s' % json.dumps(wanted).encode())
     found = (event for _, event in read_newest(log.path, marks=marks))
@@ -145,7 +145,7 @@ def find_call(log: LogView, call: str) -> CallView:
 
 
 def _from_transcripts(log: LogView, event: ToolCalled) -> str | None:
-    """The newest result in the member's transcripts with the same tool and input that begins as the log says."""
+    """Return the newest matching result of tool and input in the member's transcripts, which begins like the log's."""
     found: str | None = None
     for path in _transcripts(log.path.parent, event.member):
         for text in _results(path, event.tool, dict(event.input)):
@@ -189,6 +189,6 @@ def _of_session(session: SessionView) -> LogView:
 
 
 def event_name(member: str) -> str:
-    """A member's name in lower case, as events have it; `lead` is the lead."""
+    """Return a member's name in lower case, as events have it; `lead` is the lead."""
     lower = member.lower().partition("@")[0]
     return LEAD if lower == LEAD_ALIAS else lower

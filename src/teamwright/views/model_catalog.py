@@ -1,6 +1,6 @@
-"""What models there are to name: providers, aliases, prices with their date; and what a provider lists.
+"""The catalog of models: providers, aliases, prices with their date, and the models that a provider lists.
 
-Knows the room `models`; asks a service only when it is named.
+Depends on `models`; asks a service only when it is named.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = [
 ]
 
 ASKED_MOST = 20
-"""Models of a server of the user's own that it is asked about, one after the other."""
+"""Maximum number of models for which the user's own server is queried, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderView:
-    """A provider: where it is, the variables that may hold its key, how sure we are that it works."""
+    """A provider: its address, the variables that may have its key, and how well it is tested."""
 
     id: str
     title: str
@@ -50,9 +50,9 @@ class ProviderView:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """A model: windows and the longest answer in tokens, prices in USD per million tokens; None is unknown.
+    """A model: window and longest answer in tokens, prices in USD per million tokens; None is unknown.
 
-    `sources` tells where each fact comes from.
+    `sources` has the source of each fact.
     """
 
     name: str
@@ -68,7 +68,7 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True)
 class ModelCatalog:
-    """All of it; `seen` is the day on which prices were looked up, `YYYY-MM-DD`."""
+    """The whole catalog; `seen` is the date of the prices, `YYYY-MM-DD`."""
 
     providers: tuple[ProviderView, ...]
     models: tuple[ModelView, ...]
@@ -76,7 +76,7 @@ class ModelCatalog:
 
 
 def model_catalog(settings: ModelSettings, env: Mapping[str, str]) -> ModelCatalog:
-    """Presets, the user's own providers, and the models whose prices are known."""
+    """Return the presets, the user's own providers, and the models with known prices."""
     rows = known_providers(settings)
     names = {wire: alias for alias, wire in aliases().items()}
     cards = [(wire, model_card(rows["anthropic"], wire, settings)) for wire in known_ids()]
@@ -113,7 +113,7 @@ def _key(endpoint: Endpoint, needed: bool) -> str:
 
 
 async def listed_models(provider: str, settings: ModelSettings, env: Mapping[str, str]) -> list[ModelView]:
-    """What a provider lists, in its order, with what is known of each. Raises CannotStart, ModelFailed."""
+    """Return the models that a provider lists, in its order, with known facts. Raises CannotStart, ModelFailed."""
     from teamwright.models.pool import list_models
 
     wires = await list_models(provider, env, settings)
@@ -129,7 +129,7 @@ async def listed_models(provider: str, settings: ModelSettings, env: Mapping[str
 
 
 def _told_windows(provider: str, env: Mapping[str, str]) -> dict[str, int]:
-    """Windows by the word of a local server."""
+    """Return the windows that a local server reports."""
     return {
         model.id: model.window
         for server in find_local_servers(env)
@@ -140,7 +140,7 @@ def _told_windows(provider: str, env: Mapping[str, str]) -> dict[str, int]:
 
 
 def _listed(found: ModelCard, alias: str) -> ModelView:
-    """A window or a limit that is only assumed is not told."""
+    """Return the view of a listed model, without window or limit that are only assumed."""
     view = _view(found, found.name, alias)
     window = None if source(found, "context_tokens") == ASSUMED else view.context_tokens
     longest = None if source(found, "max_output_tokens") == ASSUMED else view.max_output_tokens

@@ -1,7 +1,7 @@
-"""Names on disk that a command may be told: read as they are, nothing is locked, made or changed.
+"""Names on disk for completion: teams, members, sessions, requests and tasks, read without locks.
 
-For completion, so cheap: only directories and the few lines that hold a name are read, and of those a bounded number.
-What cannot be read is left out. Knows where things lie; loads no room that knows what a state is.
+For speed, only directories and the few lines with names are read, up to a limit. Files that cannot be read are skipped.
+Depends on the places of files, and imports few modules.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.storage.paths import Home
 
 MOST = 200
-"""Names of one sort that are offered at most."""
+"""Maximum number of offered names of one sort."""
 
 ROSTER_MOST = 1_000_000
-"""Bytes of a roster beyond which it is left alone."""
+"""Maximum bytes of a roster that is read."""
 
 SESSIONS_MOST = 20
-"""Sessions that are offered: the newest ones."""
+"""Maximum number of offered sessions, the newest first."""
 
 
 class NameOnDisk(NamedTuple):
-    """A name and a word about it."""
+    """A name and a description of it."""
 
     text: str
     about: str = ""
@@ -43,7 +43,7 @@ class TeamNames(NamedTuple):
 
 
 def teams(home: Home) -> Iterator[TeamNames]:
-    """The teams that are on disk."""
+    """Yield the teams on disk."""
     for directory in _directories(home.shared / "teams"):
         roster = _json(home.shared / "teams" / directory / "config.json")
         name = str(roster.get("name") or directory)
@@ -58,12 +58,12 @@ def _member(row: object) -> str:
 
 
 def task_lists(home: Home) -> Iterator[str]:
-    """The task lists that are on disk."""
+    """Yield the task lists on disk."""
     yield from _directories(home.shared / "tasks")
 
 
 def sessions(home: Home, cwd: Path) -> list[NameOnDisk]:
-    """The newest sessions of a directory, by the beginning of their ids."""
+    """Return the newest sessions of a directory, by the beginning of their ids."""
     from time import localtime, strftime
 
     found: list[tuple[float, str]] = []
@@ -80,7 +80,7 @@ def sessions(home: Home, cwd: Path) -> list[NameOnDisk]:
 
 
 def requests(home: Home) -> Iterator[NameOnDisk]:
-    """The requests that wait in teams and in sessions, by their ids."""
+    """Yield the open requests of teams and sessions, by their ids."""
     boxes = [(team, home.requests(team)) for team in _directories(home.shared / "teams")]
     for project in _directories(home.own / "projects"):
         place = home.own / "projects" / project
@@ -94,7 +94,7 @@ def requests(home: Home) -> Iterator[NameOnDisk]:
 
 
 def agent_types(home: Home, cwd: Path) -> Iterator[str]:
-    """Kinds of agents that files define, by the names of the files: the repository's, then the user's."""
+    """Yield agent types by the names of their files: the repository's, then the user's."""
     root = work_tree(cwd) or cwd
     places = [root / name / "agents" for name in (".teamwright", ".claude")]
     places += [home.own / "agents", Path(os.path.expanduser("~/.claude/agents"))]
@@ -105,7 +105,7 @@ def agent_types(home: Home, cwd: Path) -> Iterator[str]:
 
 
 def names_under_setting(home: Home, *keys: str) -> list[str]:
-    """The names under a key of the user's own settings file, e.g. `members`, `recipes`."""
+    """Return the names under a key of the user's own settings file, e.g. `members`, `recipes`."""
     rows = _json(home.settings)
     for key in keys:
         below: object = rows.get(key)
@@ -128,7 +128,7 @@ def _entries(parent: Path) -> list[os.DirEntry[str]]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        if not path.is_file():  # nor a pipe, which would keep the line waiting
+        if not path.is_file():  # not a pipe either, whose opening would block
             return {}
         with open(path, "rb") as file:
             value: object = json.loads(file.read(ROSTER_MOST))

@@ -1,7 +1,6 @@
-"""Who waits for a person, in all live teams and sessions: once, or as soon as somebody does.
+"""Pending requests for a person in all live teams and sessions: the present ones, or the next one.
 
-Woken by files: a team or a session that comes is noticed by its directory, a request by its own. Knows where requests
-lie; prints nothing and answers nothing.
+Changes of directories wake it, for new teams and sessions as for requests. Depends on the places of requests.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from teamwright.storage.paths import Home
 from teamwright.storage.watcher import Watcher
 
 GATHER_S = 0.03
-"""How long changes are gathered before the files are read once for all of them."""
+"""Seconds for which changes are collected before the files are read once."""
 
 
 def waiting_requests(home: Home) -> list[OpenRequest]:
-    """What a person may answer now, the oldest first: open requests of processes that are there."""
+    """Return the requests that a person may answer now, oldest first: those of running processes."""
     return [one for one in open_requests(home) if one.lives]
 
 
 async def wait_for_request(home: Home) -> list[OpenRequest]:
-    """What waits now; while nothing does, wait until something opens, in whatever process."""
+    """Return the open requests; without any, wait for one in any process."""
     async with Watcher() as watcher:
         everywhere = _RequestDirectories(home, watcher)
         while True:
@@ -42,17 +41,17 @@ async def wait_for_request(home: Home) -> list[OpenRequest]:
 
 @dataclass(slots=True)
 class _RequestDirectories:
-    """Follows every directory in which a request may appear: those of all teams, and of the sessions that run."""
+    """The directories in which a request may appear: those of all teams, and of running sessions."""
 
     home: Home
     watcher: Watcher
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _followed: set[Path] = field(default_factory=set[Path])
     _quiet: set[Path] | None = None
-    """Sessions that nobody drove when they were looked at first."""
+    """Sessions that no process ran at the first look."""
 
     def follow(self) -> None:
-        """Follow what is there by now, and what may come."""
+        """Follow the present directories, and those of later teams and sessions."""
         teams, projects = self.home.shared / "teams", self.home.own / "projects"
         self._directory(teams)
         self._directory(projects)
@@ -60,13 +59,13 @@ class _RequestDirectories:
             self._directory(self.home.requests(team.name))
         sessions: list[Path] = []
         for project in _below(projects):
-            # A line in a transcript may be a session's that somebody drives again; of those followed nothing is news.
+            # A line in a transcript may show that a session was resumed. Sessions that are followed need no check.
             self._directory(project, lambda name, p=project: p / name.removesuffix(".jsonl") not in self._followed)
             sessions += _below(project)
         if self._quiet is None:
             self._quiet = {session for session in sessions if not lease_held(session / LEASE)}
         for session in sessions:
-            # One that has come since may not hold its lease yet.
+            # A session that was just created may not hold its lease yet.
             if session not in self._followed and (session not in self._quiet or lease_held(session / LEASE)):
                 self._followed.add(session)
                 self._directory(session / "requests")

@@ -1,7 +1,6 @@
-"""What would become of a call: `Bash(git push)` under the settings here, or as a member of a team on disk.
+"""The verdict on a call such as `Bash(git push)`, under the settings here or as a member of a team on disk.
 
-Decides with the very rooms that decide in a run; asks nobody, starts nothing, changes nothing. Knows settings, trust,
-teams on disk and the policy; refuses to know how it is shown.
+The same code decides as in a run; nothing is asked or changed. Depends on settings, trust, teams on disk and policies.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _LONGEST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class CallerDescription:
-    """Whose call it would be: in this directory, in the mode `mode`, or as that member of a team (`NAME[@TEAM]`)."""
+    """The caller: in this directory, in the mode `mode`, or as that member of a team (`NAME[@TEAM]`)."""
 
     home: Home
     cwd: Path
@@ -51,7 +50,7 @@ class CallerDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartVerdict:
-    """A verdict and what said so: `what` is a command of the line, or who in the chain, in its `mode`."""
+    """A verdict and its source: `what` is a command of the line, or an agent of the chain, in its `mode`."""
 
     what: str
     verdict: str
@@ -62,10 +61,10 @@ class PartVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CallVerdict:
-    """What would become of a call. `mode_from` is who set the mode; `always` what "always" would store.
+    """The verdict on a call. `mode_from` is the source of the mode; `always` is what "always" would store.
 
-    `grants` are what a person may grant along with a yes, `suggestions` the same as others read it; `parts` the
-    commands of a line; `chain` the agent first, then everybody above it.
+    `grants` are the updates that a person may grant with an approval, `suggestions` the same in wire format; `parts`
+    are the commands of a line; `chain` is the agent, followed by the agents above it.
     """
 
     call: str
@@ -86,7 +85,7 @@ class CallVerdict:
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """One agent of a chain, with what set its mode."""
+    """One agent of a chain, with the source of its mode."""
 
     who: str
     policy: Policy
@@ -94,15 +93,15 @@ class _Link:
 
     @property
     def mode(self) -> str:
-        """The mode as people read it."""
+        """The mode as shown to people."""
         return str(self.policy.display_mode)
 
 
 def check_call(call: str, subject: CallerDescription) -> CallVerdict:
-    """The verdict on a call, and everything that led to it.
+    """Return the verdict on the call, and everything that led to it.
 
-    Raises UsageError for what is no call or no mode, UnknownMember and `unknown-team` for nobody, CannotStart for
-    settings that cannot be read.
+    Raises UsageError for an invalid call or mode, UnknownMember and `unknown-team` for an unknown caller, CannotStart
+    for settings that cannot be read.
     """
     chain, cwd = _chain(subject)
     tool, access = parse_call(call, cwd)
@@ -138,7 +137,7 @@ def _in_words(update: PermissionUpdate) -> str:
 
 
 def _for_those_below(policy: Policy, tool: str, access: Access) -> Decision:
-    """What a policy says to those below it: that its own agent only coordinates is nothing to them."""
+    """Return a policy's verdict for agents below it, to which a coordinating lead's own restriction does not apply."""
     return Policy(Mode.BUBBLE).narrow_to(policy).decide(tool, access)
 
 
@@ -147,7 +146,7 @@ def _judged(what: str, decision: Decision, mode: str = "") -> PartVerdict:
 
 
 def _parts(chain: list[_Link], access: Access) -> list[tuple[str, Decision]]:
-    """The commands of a line, each as the strictest of the chain judges it."""
+    """Return the commands of a line, each with the strictest verdict of the chain."""
     if access.command is None:
         return []
     found = chain[0].policy.explain_command(access)
@@ -167,7 +166,7 @@ def _as_strict(one: Decision, other: Decision) -> bool:
 
 
 def parse_call(text: str, cwd: Path) -> tuple[str, Access]:
-    """A tool and what its call would touch, from `Tool(content)`. Raises UsageError for what is no call."""
+    """Parse `Tool(content)` into a tool and the access of its call. Raises UsageError for an invalid call."""
     form = _FORM.fullmatch(text.strip())
     if form is None or len(text) > _LONGEST or "\0" in text:
         raise _no_call(text, "it has the form Tool or Tool(content)")
@@ -222,7 +221,7 @@ def _no_call(text: str, why: str) -> UsageError:
 
 
 def _chain(subject: CallerDescription) -> tuple[list[_Link], Path]:
-    """The agent whose call it would be and everybody above it, and the directory that it would be in."""
+    """Return the caller and the agents above it, and the caller's directory."""
     if subject.member is None:
         lead, _, definition = _lead(subject, subject.cwd, "")
         return [_with_ownership(lead, definition)], Path(os.path.realpath(subject.cwd))
@@ -244,7 +243,7 @@ def _chain(subject: CallerDescription) -> tuple[list[_Link], Path]:
 
 
 def _with_ownership(lead: _Link, definition: TeamDefinition | None) -> _Link:
-    """The lead behind its own fence, which is nothing to those below it."""
+    """Return the lead with its own path ownership, which does not apply to agents below it."""
     fence = ownership_of(definition, "", lead.policy.scope.base)
     if fence is None:
         return lead
@@ -276,7 +275,7 @@ def _lead(subject: CallerDescription, cwd: Path, session: str) -> tuple[_Link, S
 
 
 def _found(subject: CallerDescription) -> tuple[TeamConfig, RosterMember]:
-    """The member, and its team's roster: `NAME@TEAM`, or a name that only one team has."""
+    """Return the team's roster and the member: `NAME@TEAM`, or a name that only one team has."""
     name, _, team = (subject.member or "").partition("@")
     views = [find_team(subject.home, team)] if team else team_views(subject.home)
     found: list[tuple[TeamConfig, RosterMember]] = []

@@ -1,6 +1,6 @@
-"""The permission rules of a directory: mode, directories and rules with the file of each, as a new run would have them.
+"""The permission rules of a directory: mode, directories and rules with the file of each, as in a new run.
 
-Depends on settings and trust. Verdicts on single calls are `looking/permissions.py`.
+Depends on settings and trust. The verdict on a single call is in `views/permission_check.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WIDENING = ("permissions.allow", "permissions.additionalDirectories", MODE)
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """One rule as it is written, and the file or flag that has it."""
+    """One rule as it is written, and its file or flag."""
 
     verdict: str
     rule: str
@@ -31,10 +31,10 @@ class RuleView:
 
 @dataclass(frozen=True, slots=True)
 class RulesView:
-    """The rules in force, those that decide first come first.
+    """The rules in force, in the order of precedence.
 
-    `untrusted` are entries of the repository that have no effect before a person trusts them; `warnings` say what of
-    the settings was left out.
+    `untrusted` are entries of the repository that have no effect before a person trusts them; `warnings` name settings
+    that were left out.
     """
 
     mode: str
@@ -45,11 +45,11 @@ class RulesView:
     untrusted: tuple[RuleView, ...]
     warnings: tuple[str, ...]
     settings: str
-    """The user's own settings file, where a rule can be written."""
+    """The user's own settings file, where a rule can be added."""
 
 
 def rules_view(home: Home, cwd: Path, settings_file: Path | None = None) -> RulesView:
-    """Return what a run in this directory would have. Raises CannotStart for settings that cannot be read."""
+    """Return the rules of a run in this directory. Raises CannotStart for settings that cannot be read."""
     flags = SettingFlags(settings_file=settings_file)
     trust = TrustStore.load(home).verdict(Path(os.path.realpath(cwd)), compat=reads_other_product(home, flags))
     settings = load_settings(home, cwd, flags, trust)

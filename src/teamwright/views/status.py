@@ -1,7 +1,7 @@
-"""How a team stands: every member with honest health, its tasks, open requests, mail, cost; from files and the log.
+"""The status of a team: the state of every member, its tasks, open requests, mail and cost.
 
-The log tells what members do, the files are the truth of the rest, and the lead's lease says whether anybody is there
-at all. Reads only; knows the rooms that own the formats, prints nothing.
+The log has the members' activity, the files have the rest, and the lead's lease shows whether a process leads the team.
+Depends on the packages with the formats.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from teamwright.teams.status.team_views import (
 from teamwright.teams.team_file import read_team_file
 
 _STARTING_MOST_MS = 60_000
-"""So long a member that is on the roster may take until its log says something."""
+"""Milliseconds that a member on the roster may take until its first event."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """One member. `on` is what it waits for or does; times in seconds since 1970, 0 when not known.
+    """One member. `on` is what it waits for or does; times in seconds since 1970, 0 when unknown.
 
-    `mode` is its permission mode, empty where it has none of its own: then it has the lead's.
-    `effort` is how hard it thinks, empty where its model decides. `unread` is -1 when its inbox cannot be read; `usd`
-    None when a price is not known. `place` is `in-process`, or a backend and its id there; `note` says how to see it.
+    `mode` is its permission mode, empty when it has the lead's. `effort` is its thinking effort, empty when its model
+    decides. `unread` is -1 when its inbox cannot be read; `usd` is None for an unknown price. `place` is `in-process`,
+    or a backend and its id there; `note` says how to see it.
     """
 
     name: str
@@ -76,9 +76,9 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class RequestStatus:
-    """Somebody who waits for an answer, since when and until when (seconds since 1970; 0: for ever).
+    """An open request, with its start and deadline (seconds since 1970; 0: no deadline).
 
-    `owner` is the member that is held up by it. `tool` is empty for what is no call.
+    `owner` is the member that waits. `tool` is empty for a request without a call.
     """
 
     id: str
@@ -92,15 +92,16 @@ class RequestStatus:
 
     @property
     def for_a_person(self) -> bool:
-        """Whether a person may answer it; what members ask of each other is answered by them."""
+        """True when a person may answer it; members answer each other's requests."""
         return self.kind in KINDS
 
 
 @dataclass(frozen=True, slots=True)
 class StatusView:
-    """One team as it stands at `at`. `state` as in TeamView; `ended` is how the last run ended, if it did.
+    """The status of one team at the time `at`. `state` as in TeamView; `ended` is how the last run ended, if it did.
 
-    `resume` is the command that goes on with it once its lead is gone; `in_order` says that the lead left by itself.
+    `resume` is the command that resumes the team once its lead is gone; `in_order` says that the lead closed the
+    session.
     """
 
     name: str
@@ -126,14 +127,14 @@ class StatusView:
 
     @property
     def live(self) -> bool:
-        """Whether a process leads it."""
+        """True when a process leads the team."""
         return self.state == LIVE
 
 
 def status_views(home: Home, cwd: Path, name: str | None = None) -> list[StatusView]:
-    """The team of that name; without a name those that live in this directory, else the newest of it, else of all.
+    """Return the team of that name, else the live teams of this directory, else the newest team here or anywhere.
 
-    Raises TeamwrightError (`unknown-team`) naming the nearest.
+    Raises TeamwrightError (`unknown-team`) with the most similar name.
     """
     if name is not None:
         return [StatusReader(home, find_team(home, name).directory).read()]
@@ -144,7 +145,7 @@ def status_views(home: Home, cwd: Path, name: str | None = None) -> list[StatusV
 
 
 class StatusReader:
-    """Reads one team again and again; of the log only what is new."""
+    """A reader of one team's status that reads only new lines of the log."""
 
     def __init__(self, home: Home, directory: str) -> None:
         self.home = home
@@ -155,7 +156,7 @@ class StatusReader:
         self._tasks: dict[str, TaskFile] = {}
 
     def read(self) -> StatusView:
-        """The team now."""
+        """Return the present status of the team."""
         team = team_view(self.home, self.directory, self._tasks)
         self._read_log(team.log)
         closed = self._tail is not None and self._tail.closed
@@ -177,7 +178,7 @@ class StatusReader:
 
 
 def status_of(home: Home, team: TeamView, standing: TeamStatus, *, closed: bool = False) -> StatusView:
-    """The view of a team, from its files and what its log adds up to. `closed`: the log was closed in order."""
+    """Return the status of a team from its files and the state of its log. `closed`: the log was closed in order."""
     live = team.state == LIVE
     if standing.team is not None and standing.directory != team.directory:
         standing = replace(standing, members={}, requests={})  # the session leads another team, or none
@@ -214,7 +215,7 @@ def status_of(home: Home, team: TeamView, standing: TeamStatus, *, closed: bool 
 
 
 def _resume_command(team: TeamView) -> str:
-    """The command that resumes the team; a script that needs values, as the demo's, cannot go on as its model."""
+    """Return the command that resumes the team, without the model when it is a script that needs values."""
     lead = next((member.model for member in team.members if member.name == LEAD_ALIAS), "")
     script = lead.removeprefix("scripted:")
     model = " --model MODEL" if script != lead and _needs_values(script) else ""
@@ -233,7 +234,7 @@ def _needs_values(script: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _MemberReader:
-    """What all members of one team are seen by."""
+    """The sources that are shared by all members of one team."""
 
     team: TeamView
     standing: TeamStatus
@@ -241,7 +242,7 @@ class _MemberReader:
     live: bool
     closed: bool
     notes: Mapping[str, str]
-    """How members in places of their own are seen, by name in lower case."""
+    """How to see members in backends, by name in lower case."""
 
     def member(self, name: str, entry: MemberView | None = None) -> MemberStatus:
         known = self.standing.members.get(name)
@@ -298,7 +299,7 @@ def _notes(home: Home, team: TeamView) -> dict[str, str]:
 
 
 def _requests(home: Home, team: TeamView, standing: TeamStatus) -> list[RequestStatus]:
-    """Who waits for a person, by the log; and what the log does not tell, by its files: shutdown requests above all."""
+    """Return the open requests for a person by the log, and those that only files have, such as shutdown requests."""
     asked = [
         RequestStatus(
             id, _shown(one.member), one.kind, one.what, one.at, _shown(one.owner or one.member), one.tool, one.deadline
@@ -320,7 +321,7 @@ def _unanswered(directory: Path) -> list[RequestStatus]:
 
 
 def _of_file(path: Path) -> RequestStatus | None:
-    """The request in a file; None for one that was answered meanwhile."""
+    """Return the request in a file; None when it was answered since."""
     try:
         body = cast("dict[str, Any]", json.loads(path.read_bytes()))
         at, until = (float(body.get(key) or 0) / 1000 for key in ("opened_at", "deadline"))
@@ -338,7 +339,7 @@ def _of_file(path: Path) -> RequestStatus | None:
 
 
 def _mode(name: str, known: MemberActivity | None, entry: MemberView | None) -> str:
-    """As the log has it; a member's that was never changed as the roster has it."""
+    """Return the mode in the log, or the mode on the roster for a member whose mode never changed."""
     if name == LEAD:
         return (known.mode or Mode.DEFAULT) if known is not None else ""
     mode = (known.mode if known is not None else "") or (entry.mode if entry is not None else "")

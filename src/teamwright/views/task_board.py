@@ -1,7 +1,7 @@
-"""The task list as a face shows it all the time: read once from the files, then changed by events.
+"""The task list for user interfaces that always show it: loaded from the files, then changed by events.
 
-Every change of a task is an event, also one that another program made; so the files are read when another list is the
-team's, and never again for a redraw. Knows events and tasks; knows no screen.
+Every change of a task is an event, also a change by another program. So the files are read only when the team's list
+changes. Depends on events and tasks.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _CLOSED = frozenset({"completed", "deleted"})
 
 @dataclass(slots=True)
 class TaskBoard:
-    """What is open, by number, and how many are done."""
+    """The open tasks, by number, and the number of completed ones."""
 
     open: dict[str, TaskInfo] = field(default_factory=dict[str, TaskInfo])
     _done: set[str] = field(default_factory=set[str])
     _heard: set[str] = field(default_factory=set[str])
-    """Tasks that events told of since the reading began: what the files say of them may be older."""
+    """Tasks with events since the load began, for which the files may be outdated."""
 
     @property
     def done(self) -> int:
-        """How many tasks are completed."""
+        """The number of completed tasks."""
         return len(self._done)
 
     def add_event(self, event: TeamEvent) -> None:
-        """Take an event in."""
+        """Add an event."""
         if isinstance(event, TaskChanged):
             self._heard.add(event.task.id)
             self._put(event.task)
 
     async def read(self, team: SessionTeam) -> None:
-        """Begin anew from the files of the list that is the team's now. Raises StorageError."""
+        """Reload from the files of the team's present list. Raises StorageError."""
         self._heard.clear()
         tasks = team.tasks
         found = await tasks.all()
@@ -53,17 +53,17 @@ class TaskBoard:
         self.open |= {task.id: task for task in heard}
 
     def waits_for(self, task: TaskInfo) -> list[str]:
-        """The open tasks that this one waits for."""
+        """Return the open tasks that block this one."""
         return [id for id in task.blocked_by if id in self.open]
 
     def task_of(self, name: str) -> TaskInfo | None:
-        """What this member has in hand: of several the one it took last."""
+        """Return this member's latest task in progress."""
         lower = name.lower()
         mine = [one for one in self.open.values() if one.status == "in_progress" and (one.owner or "").lower() == lower]
         return mine[-1] if mine else None
 
     def open_tasks_by_id(self) -> Mapping[str, OpenTask]:
-        """As the table of health reads them."""
+        """Return the open tasks as the team's status reads them."""
         return {id: OpenTask(task.owner or "", self.waits_for(task)) for id, task in self.open.items()}
 
     def _put(self, task: TaskInfo) -> None:
@@ -71,7 +71,7 @@ class TaskBoard:
         if task.status not in _CLOSED:
             before = self.open.get(task.id)
             if before is not None and before.status != task.status:
-                del self.open[task.id]  # what was taken last stands last
+                del self.open[task.id]  # the latest claim is the last one
             self.open[task.id] = task
             return
         self.open.pop(task.id, None)

@@ -1,6 +1,6 @@
-"""One asset as a person reads of it: what it is, where it stands, what becomes of it, and why.
+"""Assets: the files and entries that a run reads, with their location, state and the reason of the state.
 
-Also reads the places out of our own messages, which say them in words. Knows no file format.
+Also parses locations in the project's own messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUPS = (
     "plugins",
     "other files",
 )
-"""What assets are, in the order in which they are shown."""
+"""Groups of assets, in the order in which they are shown."""
 
 _PLACED = re.compile(r"(/.+?)(?::(\d+))?: (?:left out: )?(.*)", re.DOTALL)
 _IN_WORDS = re.compile(r"line \d+(?:, column \d+)?: ")
@@ -35,7 +35,9 @@ _LEAST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """`file` is absolute; `line` from 1 on, 0 where it has none. `why` says what is to be known, empty if nothing."""
+    """One asset. `file` is absolute; `line` counts from 1, 0 without a line. `why` is the reason of the state, or
+    empty.
+    """
 
     group: str
     name: str
@@ -46,7 +48,7 @@ class Asset:
 
 
 def parse_location(text: str, file: str = "") -> tuple[str, int, str]:
-    """File, line and words of a message of ours: `FILE:4: what`, `FILE: left out: what`, `line 4: what`."""
+    """Parse a message (`FILE:4: what`, `FILE: left out: what`, `line 4: what`) into file, line and text."""
     found = _PLACED.fullmatch(text)
     if found is not None and (not file or found[1] == file):
         return found[1], int(found[2] or 0) or line_in(found[3]), _IN_WORDS.sub("", found[3])
@@ -54,14 +56,14 @@ def parse_location(text: str, file: str = "") -> tuple[str, int, str]:
 
 
 def remark_state(what: str) -> State:
-    """What a remark about something that is used comes to: a part of it is ignored, or it is only odd."""
+    """Return the state for a remark about a used asset: `ignored` when a part has no effect, else `used`."""
     return "ignored" if _LEAST.search(what) else "used"
 
 
 def display_path(path: str | Path, cwd: Path) -> str:
-    """A path as people read it: below the directory, below `~`, else whole."""
+    """Return a path as shown to people: relative to the directory, below `~`, else absolute."""
     place = Path(path)
     if place.is_relative_to(cwd):
         return str(place.relative_to(cwd))
-    home = os.path.expanduser("~")  # stays as it is for a user without one
+    home = os.path.expanduser("~")  # unchanged for a user without a home
     return f"~/{place.relative_to(home)}" if place.is_relative_to(home) else str(place)

@@ -1,4 +1,4 @@
-"""All assets of a directory, in their groups. Runs nothing, starts no server, asks nobody, writes nothing."""
+"""The list of all assets of a directory, by group. Runs nothing and starts no server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READERS = (
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """What was found, group by group. `root` is the top of the repository, `trusted` whether a person trusted it."""
+    """All assets, by group. `root` is the top of the repository, `trusted` is True when a person trusted it."""
 
     root: str
     trusted: bool
@@ -36,13 +36,13 @@ class Assets:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many there are of each state."""
+        """The number of assets in each state."""
         states = ("used", "ignored", "needs trust", "broken")
         return {state: sum(asset.state == state for asset in self.assets) for state in states}
 
 
 def list_assets(asked: AssetQuery) -> Assets:
-    """Every asset there is here. Raises CannotStart for the file of trust, UsageError for what a flag gives."""
+    """Return all assets here. Raises CannotStart for the trust file, UsageError for a flag's value."""
     subject = load_subject(asked)
     found = [asset for reader in READERS for asset in reader(subject)]
     order = {group: at for at, group in enumerate(GROUPS)}

@@ -1,6 +1,6 @@
-"""What is checked: a directory under the trust that is on file, with what flags add. Everything is read once.
+"""The subject of an asset check: a directory with its settings and saved trust, and the additions of flags.
 
-Raises for the file of trust alone: what is wrong with any other file is an asset of its own.
+Only a damaged trust file raises an error; a fault in another file becomes an asset.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from teamwright.tools.shell.bash import remove_variables
 
 @dataclass(frozen=True, slots=True)
 class AssetQuery:
-    """Where to look. `env` is the environment; `agents` and `plugins` as flags gave them."""
+    """The directory to check. `env` is the environment; `agents` and `plugins` are values of flags."""
 
     home: Home
     cwd: Path
@@ -35,7 +35,7 @@ class AssetQuery:
 
 @dataclass(frozen=True, slots=True)
 class CheckSubject:
-    """What was asked, with the settings and the trust that a run would have. `cwd` is real."""
+    """The query with the settings and the trust that a run would have. `cwd` is the real path."""
 
     asked: AssetQuery
     cwd: Path
@@ -47,12 +47,12 @@ class CheckSubject:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What entries of MCP servers may name."""
+        """The variables that entries of MCP servers may use."""
         return {**self.asked.env, **self.survey.settings.env}
 
     @property
     def withheld(self) -> frozenset[str]:
-        """Variables that entries of others do not get."""
+        """The variables that are withheld from entries of others."""
         return frozenset(self.asked.env) - frozenset(remove_variables(self.survey.settings.bash.hidden, self.asked.env))
 
     @property
@@ -62,7 +62,7 @@ class CheckSubject:
 
 
 def load_subject(asked: AssetQuery) -> CheckSubject:
-    """Read trust and settings. Raises CannotStart for the file of trust, and for the one that `--settings` names."""
+    """Load trust and settings. Raises CannotStart for the trust file and for the file that `--settings` names."""
     flags = SettingFlags(settings_file=asked.settings_file)
     cwd = Path(os.path.realpath(asked.cwd))
     compat = reads_compat_files(asked.home, flags)

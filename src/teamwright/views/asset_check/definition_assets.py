@@ -1,6 +1,6 @@
-"""Definitions of agents, and the team file: which holds, which is shadowed by which, what of one is not understood.
+"""Assets of agent definitions and the team file: used, shadowed, or with parts that are ignored.
 
-Goes by the list of kinds that a run has. Starts nothing.
+Depends on the list of agent types that a run has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHORTENED = f"its description is shortened in the Agent tool, whose list of type
 
 
 def agent_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """Every definition of a file or a flag, with what of it is left out. Raises UsageError for a flag's."""
+    """Yield each definition of a file or flag, with its ignored parts. Raises UsageError for a flag's definition."""
     asked, plugins = subject.asked, [plugin.path for plugin in subject.plugins]
     places = definition_sources(asked.home, subject.root, compat=subject.compat, agents=asked.agents, plugins=plugins)
     kinds = AgentTypes(places, None, TrustedDefinitions(asked.home, subject.trust, subject.compat))
@@ -72,7 +72,7 @@ def _plain(problem: CannotStart) -> str:
 
 
 def team_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """The team file, and each part of it that waits for trust."""
+    """Yield the team file, and each part of it that needs trust."""
     path = subject.root / FILE
     try:
         definition = read_definition(path)

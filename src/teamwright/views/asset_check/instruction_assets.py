@@ -1,6 +1,6 @@
-"""Instructions as a run reads them: those of every agent here, and those of deeper directories.
+"""Assets of instruction files: those of every agent here, and those of subdirectories.
 
-Directories that are hidden, or hold other people's packages, are not searched. Reads; gives nothing to anybody.
+Hidden directories and directories of installed packages are not searched.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from teamwright.views.asset_check.check_subject import CheckSubject
 GROUP = "instructions"
 
 MOST = 20_000
-"""Directories that are searched for deeper instructions."""
+"""Maximum number of directories that are searched for instructions."""
 
 _PACKAGES = frozenset({"node_modules", "__pycache__", "site-packages", "vendor", "target", "dist", "build"})
 _DEEPER = "told once its directory is touched"
 
 
 def instruction_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """All of them, in the order in which they are read."""
+    """Yield all instruction files, in the order in which a run reads them."""
     cwd, root, ours = subject.cwd, subject.root, subject.asked.home.own
     begun = read_instructions(cwd, root, ours, subject.compat, subject.trust.trusted)
     yield from _assets(begun, "")
@@ -60,7 +60,7 @@ def _assets(read: Instructions, why: str) -> Iterator[Asset]:
 
 
 def _below(root: Path) -> tuple[list[Path], bool]:
-    """Directories with instructions of their own, from the top, and whether all were searched."""
+    """Return the subdirectories with instructions, top first, and True when all were searched."""
     found: list[Path] = []
     for count, (directory, below, files) in enumerate(os.walk(root)):
         if count >= MOST:

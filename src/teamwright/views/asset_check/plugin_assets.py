@@ -1,6 +1,6 @@
-"""Plugins that a flag names, with all their parts, and whatever else lies there that nobody here reads.
+"""Assets of plugins that a flag names, with all their parts, and files in their directories that are not read.
 
-What is not read is named, never passed over in silence. Reads; runs nothing.
+Each file that is not read is listed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLUGINS, OTHERS = "plugins", "other files"
 _READ = frozenset(
     {"settings.json", "settings.local.json", "agents", "skills", "commands", "hooks", "CLAUDE.md", "rules"}
 )
-"""What of `.claude` is read, or run by what is read."""
+"""Files of `.claude` that are read, or run by a file that is read."""
 
 _NOT_READ = {
     "plugins": "plugins are read where --plugin-dir names one",
@@ -38,7 +38,7 @@ _MANAGED = (
 
 
 def plugin_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """The plugins that flags name, with parts that are not agents; one that cannot be read is broken."""
+    """Yield the plugins of flags with their parts other than agents; a plugin that cannot be read is broken."""
     for path, problem in subject.bad_plugins:
         file = dict(problem.looked_at).get("file", str(path))
         yield Asset(PLUGINS, path.name, "broken", file, line_in(problem.what), problem.what)
@@ -51,7 +51,7 @@ def plugin_assets(subject: CheckSubject) -> Iterator[Asset]:
 
 
 def _running(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]:
-    """Hooks and servers of a plugin."""
+    """Yield the hooks and servers of a plugin."""
     off = subject.survey.settings.hooks_off
     for hook in plugin.hooks:
         name, why = f"{hook.event}: {hook.command.rpartition('; ')[2]}", "disableAllHooks is on" if off else ""
@@ -69,7 +69,7 @@ def _running(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]:
 
 
 def other_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """Files of the other product, and of ours, that are there and not read."""
+    """Yield files of the other product, and of Teamwright, that exist and are not read."""
     theirs, home = subject.root / ".claude", Path(os.path.expanduser("~/.claude"))
     if not subject.compat:
         mine = [subject.root / name for name in ("CLAUDE.md", "CLAUDE.local.md", ".mcp.json")]
@@ -90,7 +90,7 @@ def other_assets(subject: CheckSubject) -> Iterator[Asset]:
 
 def _there(paths: Iterable[Path], why: Mapping[str, str]) -> Iterator[Asset]:
     for path in paths:
-        if os.path.exists(path):  # also where somebody may not look
+        if os.path.exists(path):  # also without permission to read it
             yield Asset(OTHERS, path.name, "ignored", str(path), 0, why.get(path.name, "it is not read"))
 
 

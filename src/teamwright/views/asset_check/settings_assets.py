@@ -1,7 +1,6 @@
-"""Settings files, and what stands in them: a line for each file, one for each value that does not hold, and each hook
-and MCP server.
+"""Assets of settings: each settings file, each value without effect, each hook and each MCP server.
 
-Goes by what the merge of a run noted. A server's variables are looked for; nothing is started.
+Depends on the notes of the settings merge. The variables of a server are looked up; no server is started.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _TRUST = "teamwright trust shows it"
 
 
 def settings_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """The files, each with what of it has no effect."""
+    """Yield the settings files, each with its values that have no effect."""
     parts = subject.survey.parts
     for part in parts:
         if part.key == WHOLE and part.path.name != FILE:
@@ -38,7 +37,7 @@ def settings_assets(subject: CheckSubject) -> Iterator[Asset]:
 
 
 def hook_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """Each hook of settings files; those of definitions and plugins stand with these."""
+    """Yield each hook of settings files; hooks of definitions and plugins are listed with those."""
     off = subject.survey.settings.hooks_off
     for part in subject.survey.parts:
         if part.key == HOOKS:
@@ -49,7 +48,7 @@ def hook_assets(subject: CheckSubject) -> Iterator[Asset]:
 
 
 def server_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """Each MCP server of settings files and of `.mcp.json`."""
+    """Yield each MCP server of settings files and of `.mcp.json`."""
     withheld = subject.withheld
     seen = 0
     for part in subject.survey.parts:

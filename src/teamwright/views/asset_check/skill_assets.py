@@ -1,6 +1,6 @@
-"""Skills and commands, yours and the repository's: which can be called, which is shadowed, what is odd about one.
+"""Assets of skills and commands, the user's and the repository's: callable, shadowed or with remarks.
 
-Goes by the directories that a run looks into. An entry of a repository that nobody trusted is not opened.
+Depends on the directories that a run searches. An untrusted entry of a repository is not opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRUST = "teamwright trust shows it"
 
 
 def skill_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """All of them, in the order that counts."""
+    """Yield all skills and commands, in order of precedence."""
     settings = subject.survey.settings
     own = user_places(subject.asked.home, subject.compat)
     known = {os.path.realpath(place.directory) for place in own}
@@ -38,7 +38,7 @@ def skill_assets(subject: CheckSubject) -> Iterator[Asset]:
 def found_assets(
     subject: CheckSubject, places: list[SkillDirectory], first: dict[tuple[str, str], str]
 ) -> Iterator[Asset]:
-    """What these places hold; `first` is what holds each name already."""
+    """Yield the skills in these directories; `first` has the file that already defines each name."""
     for place in places:
         found = find_skills(place)
         told = {problem for recipe in found.definitions for problem in recipe.problems}

@@ -1,7 +1,7 @@
-"""The audit of a team from the files alone: is anything lost, doubled, left behind, or damaged?
+"""The audit of a team from its files alone: lost or repeated messages, orphans and damage.
 
-`audit` reads inboxes, archives, transcripts, tasks, requests, logs and locks, in one pass each, and believes no
-process. It locks nothing and changes nothing; a damaged file is a finding. Refuses to know how findings are shown.
+`audit` reads inboxes, archives, transcripts, tasks, requests, logs and locks, in one pass each, and asks no process. It
+locks nothing and changes nothing; a damaged file is a problem in the result.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from teamwright.views.audit.team_location import TeamLocation, find_team_locatio
 from teamwright.views.audit.transcript_evidence import TranscriptEvidence, read_transcript
 
 _SHOWN = 6
-"""Ids that one sentence names; the fields have all."""
+"""Maximum number of ids in one sentence; the fields have all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptCounts:
-    """The conversations of lead, members and sub-agents: how many there are, and which do not load, with the reason.
+    """The transcripts of lead, members and sub-agents: their number, and those that do not load, with the reason.
 
-    `owing` end with something told that has no answer; `torn` end in a line that was never finished. Both are as a kill
-    leaves them, and are put right when the conversation goes on.
+    `owing` end with a delivered message without an answer; `torn` end in an incomplete line. Both are normal after a
+    kill, and a resume repairs them.
     """
 
     total: int = 0
@@ -39,16 +39,16 @@ class TranscriptCounts:
 
     @property
     def loadable(self) -> int:
-        """How many load."""
+        """The number of transcripts that load."""
         return self.total - len(self.broken)
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the files of one team say. `clean` when `problems`, a sentence each, is empty.
+    """The findings in the files of one team. `clean` is True when `problems`, a sentence each, is empty.
 
-    `damaged` are files that are not whole, transcripts aside; `log` is what is wrong with the numbers and lines of the
-    event logs, which hold `events` events.
+    `damaged` are damaged files other than transcripts; `log` has the faults in numbers and lines of the event logs,
+    which contain `events` events.
     """
 
     team: str
@@ -65,16 +65,16 @@ class Audit:
 
     @property
     def problems(self) -> list[str]:
-        """Everything that should not be, a sentence each."""
+        """All problems, a sentence each."""
         return list(_problems(self))
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """True when there is no problem."""
         return next(_problems(self), None) is None
 
     def lines(self) -> list[tuple[str, str]]:
-        """The figures for people: a subject, and its counts."""
+        """Return the figures for people: subjects and their counts."""
         mail, tasks = self.messages, self.tasks
         sent = f"{mail.sent} sent  {mail.seen} seen  {len(mail.lost)} lost  {len(mail.doubled)} doubled"
         more = [(mail.waiting, "waiting"), (len(mail.told_instead), "told instead"), (mail.taken, "taken by others")]
@@ -89,12 +89,12 @@ class Audit:
         ]
 
     def report(self, *more: tuple[str, str]) -> list[str]:
-        """The figures, `more` of the caller's own, and every problem, as lines for people."""
+        """Return the figures, the caller's `more` figures and every problem, as lines for people."""
         figures = [f"  {subject:<16}{text}" for subject, text in (*self.lines(), *more)]
         return [*figures, *(f"  ! {problem}" for problem in self.problems)]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Everything as plain JSON, a row a subject."""
+        """Return all findings as JSON objects, one for each subject."""
         left = self.remains
         return [
             {"row": "team", "name": self.team, "directory": self.directory, "state": self.state, "clean": self.clean},
@@ -117,9 +117,9 @@ class Audit:
 def audit(home: Home, team: str, *, running: Collection[int] = ()) -> Audit:
     """Audit the team of that name or directory, on disk or in the archive (the newest of a name).
 
-    `running` are processes that are expected to live, such as the caller's own. What is unread in a team on disk waits
-    for its reader; a process that drives the session counts as left unless it is expected. Raises TeamwrightError
-    (`unknown-team`) when there is no such team, and for nothing else.
+    `running` are processes that are expected to live, such as the caller's own. Unread mail of a team on disk counts as
+    waiting. A process that runs the session is an orphan unless it is expected. Raises TeamwrightError (`unknown-team`)
+    when there is no such team, and nothing else.
     """
     place = find_team_location(home, team)
     mail, logs = read_mail(place.inboxes), read_logs(place)

@@ -1,6 +1,6 @@
-"""The event logs of a team's sessions: whole, numbered without gaps, and what they say of mail, tasks and requests.
+"""Evidence from the event logs of a team's sessions: gaps in numbers, and records of mail, tasks and requests.
 
-Knows the log's lines; refuses to believe them alone, since a killed process takes its last events along.
+Depends on the format of the log. The other files are needed too, because a killed process loses its last events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_PROBLEMS = 5
 
 
 class SentMessage(NamedTuple):
-    """That a message was sent, as the log has it."""
+    """A sent message, as the log records it."""
 
     sender: str
     to: str
@@ -45,7 +45,7 @@ class LoggedTaskChange(NamedTuple):
 class LogEvidence:
     """All logs together. `sent` by message id, `steps` in their order, `closed` counts the answers of a request.
 
-    `drivers` are the numbers of the processes that drove the sessions.
+    `drivers` are the ids of the processes that ran the sessions.
     """
 
     events: int = 0
@@ -56,7 +56,7 @@ class LogEvidence:
     problems: list[str] = field(default_factory=list[str])
 
     def take(self, data: dict[str, Any], place: TeamLocation) -> None:
-        """Take in one event, if it is of the team's time."""
+        """Add one event, if it belongs to the team's time."""
         at, pid = data.get("at"), data.get("pid")
         if data.get("type") == "session_opened" and isinstance(pid, int):
             self.drivers.add(pid)
@@ -74,7 +74,7 @@ class LogEvidence:
 
 
 def read_logs(place: TeamLocation) -> LogEvidence:
-    """All logs of the team's sessions. What is wrong is in `problems`; nothing is raised."""
+    """Read all logs of the team's sessions. Faults are in `problems`; nothing is raised."""
     logs = LogEvidence()
     for session in place.sessions:
         path = session / "events.jsonl"
@@ -101,7 +101,7 @@ def _read(path: Path, logs: LogEvidence, place: TeamLocation, wrong: list[str]) 
         if not isinstance(number, int):
             wrong.append(f"line {row} is not a whole event")
             continue
-        snapshot = data.get("type") == "snapshot"  # bears the number of the event before it
+        snapshot = data.get("type") == "snapshot"  # a snapshot has the number of the event before it
         if number != last + (not snapshot):
             wrong.append(f"line {row} has number {number} behind {last}")
         last = number

@@ -1,7 +1,6 @@
-"""The entries of all inboxes of a team, consumed and archived ones too.
+"""Evidence from the inboxes of a team: all entries, consumed and archived ones too.
 
-Reads what is there without a lock; of a damaged inbox what can be saved. Knows how entries look; refuses to know
-whether anybody was told them.
+Reads without a lock, and reads the intact entries of a damaged inbox. Depends on the format of entries.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _ANSWERS = (ShutdownApproved, ShutdownRejected, PlanApprovalResponse, Permission
 
 
 class InboxMessage(NamedTuple):
-    """An entry as far as it matters. `quiet`: it never starts a turn, so nobody waits for it to be read."""
+    """The relevant fields of an entry. `quiet`: the entry never starts a turn, so it may stay unread."""
 
     sender: str
     text: int
@@ -49,12 +48,12 @@ class InboxMessage(NamedTuple):
 
 
 Key = tuple[str, str]
-"""Whose inbox (its stem, lower case), and the message's id."""
+"""The reader's inbox (its stem, lower case), and the message's id."""
 
 
 @dataclass(slots=True)
 class MailEvidence:
-    """All entries. `unstamped` counts unread ones that have no id yet; `answers` are ids of messages by request."""
+    """All entries. `unstamped` counts unread entries without an id; `answers` are ids of messages by request."""
 
     letters: dict[Key, InboxMessage] = field(default_factory=dict[Key, InboxMessage])
     unstamped: int = 0
@@ -62,7 +61,7 @@ class MailEvidence:
     damaged: list[str] = field(default_factory=list[str])
 
     def add(self, reader: str, fields: Mapping[str, Any], *, archived: bool) -> None:
-        """Take in one entry; one that is there twice counts once, as consumed when either is."""
+        """Add an entry; a repeated entry counts once, as consumed when one of them is."""
         entry = parse_entry(fields)
         read = entry.read or archived
         if entry.msg_id is None:
@@ -83,7 +82,7 @@ class MailEvidence:
 
 
 def read_mail(inboxes: Path) -> MailEvidence:
-    """All inboxes of a team and their archives. Damage is in `damaged`; nothing is raised."""
+    """Read all inboxes of a team and their archives. Damaged files are in `damaged`; nothing is raised."""
     mail = MailEvidence()
     for path in entries(inboxes / "archive"):
         if path.suffix == ".jsonl":
@@ -132,7 +131,7 @@ def _inbox(mail: MailEvidence, path: Path) -> None:
 
 
 def _elements(path: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The entries, and whether the file is damaged: it may also be written at this moment, so it is read again."""
+    """Return the entries, and True for a damaged file. The file is read again, because a write may be in progress."""
     content = b""
     for left in range(RETRIES, -1, -1):
         stamped = read_with_stamp(path)

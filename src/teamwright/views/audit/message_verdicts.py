@@ -1,7 +1,7 @@
-"""What became of each message: seen once, waiting, lost, told twice, or its sender knows that it did not arrive.
+"""A verdict on each message of a team: delivered once, waiting, lost, delivered twice, or returned to its sender.
 
-Compares inboxes, transcripts, logs and what senders were told; every message of any of them is judged once. Knows
-what has been read of the files; reads none itself.
+Compares inboxes, transcripts, logs and results of senders; each message in one of them is judged once. Depends on the
+evidence that other modules read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from teamwright.views.audit.transcript_evidence import DeliveredMessage, Transcr
 
 @dataclass(frozen=True, slots=True)
 class MessageVerdicts:
-    """The messages of a team. `sent` is the sum of all that follow but `refused` and `again`; ids where it matters.
+    """The messages of a team. `sent` is the sum of all other fields but `refused` and `again`.
 
-    `waiting`: unread, for somebody who lives or can be resumed. `taken`: consumed by a program whose conversations are
-    not ours. `told_instead`: not seen, and their senders know. `lost`: consumed or vanished, and in no transcript.
-    `stranded`: unread, and their reader is gone for good. `strayed`: told to another than their reader. `doubled`: told
-    twice to one reader. `refused` counts failed sends, whether something of them arrived or not; `again` are prompts
-    and notices that one conversation was told twice.
+    `waiting`: unread, and the reader lives or can be resumed. `taken`: consumed by a program whose transcripts are not
+    in the team. `told_instead`: not delivered, and the sender was notified. `lost`: consumed or missing, and in no
+    transcript. `stranded`: unread, and the reader cannot be resumed. `strayed`: delivered to another reader. `doubled`:
+    delivered twice to one reader. `refused` counts failed sends, also those that partly arrived; `again` are prompts
+    and notices that one conversation contains twice.
     """
 
     sent: int = 0
@@ -64,7 +64,7 @@ class _Evidence:
     births: dict[str, float] = field(default_factory=dict[str, float])
     failed: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
     known: set[str] = field(default_factory=set[str])
-    """Ids of all that is in an inbox or was told."""
+    """Ids of all messages in an inbox or a transcript."""
 
     def __post_init__(self) -> None:
         for ledger in self.ledgers:
@@ -83,14 +83,14 @@ class _Evidence:
                 self.idle_since[pair] = max(self.idle_since.get(pair, ""), letter.timestamp)
 
     def verdict(self, key: Key, restamped: set[Key]) -> str:
-        """What became of this message."""
+        """Return the verdict on this message."""
         reader, id = key
         told = self.told.get(id, ())
         own = [(ledger, one) for ledger, one in told if ledger.transcript.reader == reader]
         if own:
             if key in restamped or any(one.times > 1 for _, one in own):
                 return DOUBLED
-            # A life that ended before it answered may be followed by one that is told again.
+            # When an incarnation ended before its answer, the message may be delivered to the next one again.
             answered = [ledger for ledger, _ in own if id not in ledger.unanswered]
             return DOUBLED if len(own) > 1 and len(answered) > 1 else STRAYED if len(told) > len(own) else SEEN
         if told:
@@ -101,21 +101,21 @@ class _Evidence:
         return self._vanished(key) if letter is None else self._unseen(key, letter)
 
     def _vanished(self, key: Key) -> str:
-        """It is in no inbox and no transcript."""
+        """Return the verdict on a message that is in no inbox and no transcript."""
         sending = self.logs.sent.get(key[1])
         if sending is not None and self._was_replaced(sending):
             return NOTHING
         return LOST if self.place.has_own_transcript(key[0]) else TAKEN
 
     def _was_replaced(self, sending: SentMessage) -> bool:
-        """A notice that says nothing but idle makes way for the next one of its sender, while it is unread."""
+        """Return True for a plain idle notice that a later idle notice of its sender replaced while it was unread."""
         if sending.wire != _IDLE or sending.summary != "idle":
             return False
         pair = (inbox_stem(sending.sender).lower(), sending.to)
         return self.last_idle.get(pair, -1) > sending.number or pair in self.idle_since
 
     def _unseen(self, key: Key, letter: InboxMessage) -> str:
-        """It is in an inbox, and in no transcript."""
+        """Return the verdict on a message that is in an inbox and in no transcript."""
         reader = key[0]
         if not letter.read and letter.quiet:
             return NOTHING
@@ -128,9 +128,9 @@ class _Evidence:
         return LOST if self.place.has_own_transcript(reader) else TAKEN
 
     def _is_moot(self, reader: str, letter: InboxMessage) -> bool:
-        """A request or a notice of the runtime that is over: its reader is gone, or a new life of it set it aside.
+        """Return True for a request or notice of the runtime without effect: its reader is gone or was restarted since.
 
-        Words count, also those that a notice of idleness brings along.
+        Messages with text count, also the text in an idle notice.
         """
         if not letter.wire:
             return False
@@ -140,7 +140,7 @@ class _Evidence:
         return reader != LEAD and written is not None and written <= self.births.get(reader, 0.0)
 
     def _was_returned(self, id: str) -> bool:
-        """Somebody was told that its reader ended and had not read it."""
+        """Return True when a notice said that the reader ended before it read the message."""
         return return_notice_id(id) in self.known
 
     def _sender_knows(self, reader: str, letter: InboxMessage) -> bool:
@@ -174,12 +174,12 @@ def judge_messages(
 
 
 def _all(evidence: _Evidence) -> Iterable[Key]:
-    """Each message once: as its inbox has it, else as its sender or the log says, else as it was told."""
+    """Return each message once: from its inbox, else from its sender or the log, else from a transcript."""
     keys = dict.fromkeys(evidence.mail.letters)
     ids = {id for _, id in keys}
     named = [(one.to, id) for id, one in evidence.logs.sent.items()]
     for ledger in evidence.ledgers:
-        # What a lead sent to a team of another time is in that team's files.
+        # The files of the other team have the messages that the lead sent in that team's time.
         accepted = [(to, id, moment_ms(at)) for id, (to, at) in ledger.accepted.items()]
         named += [(to, id) for to, id, at in accepted if at is None or evidence.place.within(at)]
     for reader, id in named:
@@ -195,10 +195,10 @@ def _all(evidence: _Evidence) -> Iterable[Key]:
 
 
 def _restamped(evidence: _Evidence) -> Iterator[Key]:
-    """Messages that a stranger wrote back without their id: given a new one, and told again under it.
+    """Yield messages that another program wrote back without their id, and that were delivered under a new id.
 
-    The sign: the same words of the same sender in one reader's conversations under two ids. One is in the inbox, none
-    of ours sent it, and it was written before the other was told; the other is in the inbox no more.
+    The sign is one reader with the same text of the same sender under two ids. One id is in the inbox, is in no log,
+    and was written before the other one was delivered; the other id is no longer in the inbox.
     """
     same: defaultdict[tuple[str, int], list[tuple[str, DeliveredMessage]]] = defaultdict(list)
     for id, told in evidence.told.items():
@@ -221,7 +221,7 @@ def _restamped(evidence: _Evidence) -> Iterator[Key]:
 
 
 def _twins(evidence: _Evidence) -> Iterator[Key]:
-    """Entries that are the same to the millisecond but for their ids: all but the first were stamped anew."""
+    """Yield entries that differ from an earlier one in the id alone: they received a second id."""
     first: dict[tuple[str, str, int, str], str] = {}
     for (reader, id), letter in evidence.mail.letters.items():
         if not letter.timestamp or id not in evidence.told:

@@ -1,8 +1,8 @@
-"""What a team left behind: locks that stand, processes that live, bells that hang, and files of writes that were cut.
+"""Orphans of a team: locks, processes, doorbells, and files of interrupted writes.
 
-Files name the processes that drove the team; commands of agents are written down nowhere. On Linux those carry a mark
-in their environment that says who started them: they are left when that process drove the team and is gone. On other
-systems, and of a command that cleared its environment, nothing can be known. Ends nothing.
+Files name the processes that ran the team, but not the commands of agents. On Linux, commands have a mark in their
+environment that names the process that started them: they are orphans when that process ran the team and has exited. On
+other systems, and for a command that cleared its environment, they are not detected. Ends no process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INTENT_NS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class LeftLock:
-    """A lock directory that stands. `pid` made it; 0 when it is not known to be one of ours."""
+    """A lock directory that still exists. `pid` created it; 0 for an unknown process."""
 
     path: Path
     age_s: float
@@ -37,7 +37,7 @@ class LeftLock:
 
 @dataclass(frozen=True, slots=True)
 class LeftProcess:
-    """A process that lives; `why` says how it is known to be of this team."""
+    """A running process; `why` says how it is known to belong to this team."""
 
     pid: int
     why: str
@@ -45,10 +45,10 @@ class LeftProcess:
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """What is left. `locks` are ours and nobody is inside; `strange` may be another program's, or be in use now.
+    """The orphans. `locks` are Teamwright's own unused locks; `strange` may be another program's, or in use.
 
-    `bells` are doorbells of a team that nobody leads. `debris` hurts nobody: drafts of writes that were cut, bells that
-    were never hung, copies of damaged inboxes, locks that were put aside.
+    `bells` are doorbells of a team without a lead. `debris` is harmless: drafts of interrupted writes, unused
+    doorbells, copies of damaged inboxes, retired locks.
     """
 
     locks: tuple[LeftLock, ...] = ()
@@ -59,9 +59,9 @@ class Orphans:
 
 
 def find_orphans(place: TeamLocation, drivers: Collection[int], running: Collection[int] = ()) -> Orphans:
-    """Look for what is left. `drivers` drove the team, `running` are expected to live. Nothing is raised.
+    """Find the orphans. `drivers` ran the team, `running` are expected to live. Nothing is raised.
 
-    Locks of a team in the archive are not looked for: there they are in nobody's way.
+    Locks of an archived team are skipped, because no process uses them.
     """
     locks = [] if place.archived else list(_locks(place))
     leases = sorted({*(session / LEASE for session in place.sessions), *_lead_lease(place)})
@@ -69,7 +69,7 @@ def find_orphans(place: TeamLocation, drivers: Collection[int], running: Collect
     holders = {lease_holder(path): path for path in held}
     left = [LeftProcess(pid, f"drives the session of {path}") for pid, path in holders.items() if pid not in running]
     known = {*drivers, *map(_noted_pid, leases), place.file.lead.pid if place.file else 0} - {0}
-    known -= set(holders)  # who lives left nothing: what bears its number was left by one that had it before
+    known -= set(holders)  # a lease holder is running: its pid in an older record belonged to an earlier process
     left += [one for one in _commands(known) if one.pid not in running]
     hung = () if held or place.archived else tuple(entries(place.home.doorbell(place.directory, "any").parent))
     return Orphans(
@@ -85,7 +85,7 @@ def find_orphans(place: TeamLocation, drivers: Collection[int], running: Collect
 
 
 def _locks(place: TeamLocation) -> Iterator[tuple[LeftLock, bool]]:
-    """Lock directories that stand, and whether each is ours and was left."""
+    """Yield existing lock directories, with True for an orphaned lock of Teamwright."""
     for directory in (place.path, place.inboxes, place.tasks):
         for path in entries(directory):
             if path.suffix != ".lock" or not path.is_dir():
@@ -105,7 +105,9 @@ def _judged(place: TeamLocation, path: Path, mark: DirectoryMark) -> tuple[LeftL
 
 
 def _guard(path: Path) -> tuple[list[int], list[int], bool]:
-    """What a guard's record says: the directory made last, an intent, and whether somebody holds the guard now."""
+    """Return the fields of a guard's record: the newest directory, an intent, and True while a process holds the
+    guard.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -144,7 +146,7 @@ def _lead_lease(place: TeamLocation) -> list[Path]:
 
 
 def _commands(known: Collection[int]) -> Iterator[LeftProcess]:
-    """Commands that outlived the process that started them, when that one drove the team; the head of each family."""
+    """Yield commands that outlived a process which ran the team, the first of each process family."""
     table = {row.pid: row for row in list_processes()}
     marks = {pid: mark for pid in table if (mark := _mark(pid))}
     for pid, mark in sorted(marks.items()):
@@ -155,7 +157,7 @@ def _commands(known: Collection[int]) -> Iterator[LeftProcess]:
 
 
 def _mark(pid: int) -> str:
-    """The mark that a process carries: number and beginning of the one that started its family, and digits."""
+    """Return the mark of a process: pid and start time of the process that started its family, and digits."""
     beginning = f"{MARK_VARIABLE}=".encode()
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environment:
         found = next((part for part in environment.read().split(b"\0") if part.startswith(beginning)), b"")
@@ -164,7 +166,7 @@ def _mark(pid: int) -> str:
 
 
 def _noted_pid(lease: Path) -> int:
-    """The process in a lease's note, also of one that was killed."""
+    """Return the process id in a lease's note, also of a killed process."""
     try:
         note: object = json.loads(lease.read_bytes())
     except (OSError, ValueError, RecursionError):

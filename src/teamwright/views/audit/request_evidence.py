@@ -1,6 +1,6 @@
-"""What became of each request: open, or answered, and by one only.
+"""Evidence about requests: open, or answered by one approver only.
 
-Reads the files as they are; a damaged one is left where it is. Refuses to know what was asked.
+Reads the files as they are, and leaves a damaged file in place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _ANSWER = ".answer.json"
 
 @dataclass(frozen=True, slots=True)
 class RequestEvidence:
-    """The requests of a team. `open` wait for an answer; `twice` got two; `unasked` are answers without a request."""
+    """The requests of a team. `open` wait for an answer; `twice` have two answers; `unasked` are answers without a
+    request.
+    """
 
     answered: int = 0
     open: tuple[str, ...] = ()

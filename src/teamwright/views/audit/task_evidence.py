@@ -1,6 +1,6 @@
-"""What became of each task: done by one owner and in order, or not.
+"""Evidence about tasks: whether each was completed in order and by one owner.
 
-The files say how it stands, the log how it came there. Refuses to call wrong what a lost line of the log explains.
+The files have the present status, the log the changes. A difference that a lost line of the log explains is no problem.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from teamwright.views.audit.log_evidence import LogEvidence, LoggedTaskChange
 from teamwright.views.audit.team_location import TeamLocation
 
 CALL = "call"
-"""The key in a task's metadata that names the tool call which made it."""
+"""The key in a task's metadata that names the tool call which created it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEvidence:
-    """The tasks of a team. `open` counts all that are not completed; the rest are ids, or pairs of them.
+    """The tasks of a team. `open` counts all that are not completed; the rest are ids, or pairs of ids.
 
-    `twice`: completed by two, or again though nobody had reopened it. `orphaned`: in progress, and the owner is not on
-    the roster. `out_of_order`: (task, blocker) where the task was completed while the blocker was not. `reused`: one
-    number given to two tasks. `doubled`: tasks that one call made.
+    `twice`: completed by two owners, or again without being reopened. `orphaned`: in progress, and the owner is not on
+    the roster. `out_of_order`: (task, blocker) where the task was completed before the blocker. `reused`: one number
+    given to two tasks. `doubled`: tasks that one call created.
     """
 
     done: int = 0
@@ -82,7 +82,7 @@ def _read(place: TeamLocation) -> tuple[dict[str, Task], list[str]]:
 
 
 def _of_team(task: Task, place: TeamLocation) -> Task | None:
-    """The task with its owner's bare name; None for one on a shared list that another team's member owns."""
+    """Return the task with its owner's bare name; None for a task of another team on a shared list."""
     if not place.shared_list or place.file is None:
         return task
     name, at, realm = (task.owner or "").partition("@")
@@ -120,14 +120,14 @@ class _TaskHistory:
         self._last[step.id] = step
 
     def says_another(self, task: Task) -> bool:
-        """Whether the newest that the log has of a task is its completion by another owner than the file's."""
+        """Return True when the log's newest entry of a task is a completion by another owner than the file's."""
         last = self._last.get(task.id)
         if last is None or last.change != "completed" or not last.owner:
             return False
         return not is_owner(last.owner, task.owner or "")
 
     def out_of_order(self, tasks: Mapping[str, Task]) -> set[tuple[str, str]]:
-        """Pairs of a task and a blocker that was completed after it, or is still open."""
+        """Return pairs of a task and a blocker that was completed after it, or is still open."""
         found: set[tuple[str, str]] = set()
         for id, completions in self._completions.items():
             for number, step in completions:
@@ -139,9 +139,9 @@ class _TaskHistory:
         return found
 
     def _was_open(self, id: str, number: int, at: float, tasks: Mapping[str, Task]) -> bool:
-        """Tell if that blocker was open at this step. Steps of other members are logged late: they prove no order.
+        """Return True when that blocker was open at this step. Other members' steps are logged late and prove no order.
 
-        A member whose lead was killed reports its steps to the next lead: their times count, not their places.
+        A member whose lead was killed reports its steps to the next lead: their times count, not their positions.
         """
         completions = self._completions.get(id, ())
         if any(when < number or step.at <= at for when, step in completions):

@@ -1,7 +1,7 @@
-"""Where everything of one team lies: its directory or its entry in the archive, sessions, transcripts, logs.
+"""The location of a team's files: its directory or archive entry, sessions, transcripts and logs.
 
-A name can be used again and a session may lead several teams one after another, so a team also has a time: from its
-making to the making of the next. Knows folders and headers; refuses to judge what is in the files.
+A team name can be used again, and a session may lead several teams in turn. So a team also has a period: from its
+creation to the creation of the next one. Depends on directories and headers of files.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from teamwright.teams.team_file import TeamFile, read_team_file
 FOREVER = float("inf")
 
 _ROUNDED_MS = 0.5
-"""What a time in whole milliseconds loses on its way through a fraction."""
+"""The rounding error of a time in whole milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptFile:
-    """One file of a conversation. `reader` is the stem of the inbox that it reads, lower case; a sub-agent has none."""
+    """One transcript. `reader` is the stem of its agent's inbox, lower case; empty for a sub-agent."""
 
     path: Path
     reader: str
     began_ms: float = 0.0
     header: str = ""
-    """What is wrong with its first line; empty when it is whole."""
+    """The fault in its first line; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TeamLocation:
-    """A team on disk. `began_ms` to `ended_ms` (since 1970) is its time in its sessions' logs.
+    """A team on disk. `began_ms` to `ended_ms` (since 1970) is its period in its sessions' logs.
 
-    `config` and `file` are None when they are missing or damaged; `damaged` says which.
+    `config` and `file` are None when they are missing or damaged; `damaged` names them.
     """
 
     home: Home
@@ -59,33 +59,33 @@ class TeamLocation:
 
     @property
     def archived(self) -> bool:
-        """Whether the team was deleted: nobody reads its inboxes any more."""
+        """True when the team was deleted, so that its inboxes are not read any more."""
         return self.state == ARCHIVED
 
     @property
     def tasks(self) -> Path:
-        """Where its task files are; a list that it shares with others is its own while it is used."""
+        """The directory of its task files. A shared list counts as the team's own while the team uses it."""
         if self.shared_list:
             return self.home.tasks(self.shared_list)
         return self.path / "tasks" if self.archived else self.home.tasks(self.directory)
 
     @property
     def shared_list(self) -> str:
-        """The task list that it shares with other teams; empty: it has its own."""
+        """The task list that the team shares with other teams; empty when it has its own."""
         return self.file.task_list if self.file is not None else ""
 
     @property
     def requests(self) -> Path:
-        """Where its requests are."""
+        """The directory of its requests."""
         return self.path / "requests" if self.archived else self.home.requests(self.directory)
 
     @property
     def inboxes(self) -> Path:
-        """Where its inboxes are."""
+        """The directory of its inboxes."""
         return self.path / "inboxes"
 
     def has_own_transcript(self, reader: str) -> bool:
-        """Whether that reader's conversation is kept by us: then what it consumed is in a transcript."""
+        """Return True when that reader's transcript is in the team, and so contains the messages it consumed."""
         if any(one.reader == reader for one in self.transcripts):
             return True
         if self.file is None:
@@ -93,20 +93,20 @@ class TeamLocation:
         return reader == LEAD or any(inbox_stem(name).lower() == reader for name in self.file.incarnations)
 
     def can_resume(self, reader: str) -> bool:
-        """Whether that reader lives or can be resumed: mail that is unread there waits."""
+        """Return True when that reader lives or can be resumed, so that its unread mail is waiting."""
         if self.archived:
             return False
         return self.config is None or any(inbox_stem(m.name).lower() == reader for m in self.config.members)
 
     def within(self, moment_ms: float) -> bool:
-        """Whether the moment is in the team's time."""
+        """Return True when the moment is in the team's period."""
         return self.began_ms - _ROUNDED_MS <= moment_ms < self.ended_ms - _ROUNDED_MS
 
 
 def find_team_location(home: Home, team: str) -> TeamLocation:
-    """The team of that name or directory, on disk or else in the archive.
+    """Find the team of that name or directory, on disk or else in the archive.
 
-    Raises TeamwrightError (`unknown-team`) naming the nearest.
+    Raises TeamwrightError (`unknown-team`) with the most similar name.
     """
     view = find_team(home, team, archived=True)
     config, file = _config(view.path), _file(view.path)
@@ -133,7 +133,7 @@ def find_team_location(home: Home, team: str) -> TeamLocation:
 
 
 def moment_ms(text: object) -> float | None:
-    """A time as files have it, in milliseconds since 1970; None for what is none."""
+    """Parse a time of a file into milliseconds since 1970; None for an invalid time."""
     if not isinstance(text, str):
         return None
     try:
@@ -160,7 +160,7 @@ def _file(path: Path) -> TeamFile | None:
 
 
 def _next(home: Home, own: Path, session: str, name: str, began: float) -> tuple[float, float]:
-    """When the session made its next team, and when the name was used again."""
+    """Return the time when the session created its next team, and the time when the name was used again."""
     after, again = FOREVER, FOREVER
     for parent in (home.shared / "teams", home.archive):
         for path in entries(parent):
@@ -175,7 +175,7 @@ def _next(home: Home, own: Path, session: str, name: str, began: float) -> tuple
 
 
 def _members(home: Home, name: str, began: float) -> Iterator[tuple[Path, tuple[str, float]]]:
-    """Transcripts of members of a team of that name, written to since it began; with session and birth."""
+    """Yield transcripts of members of a team of that name, changed since it began; with session and birth."""
     sessions = (session for project in entries(home.own / "projects") for session in entries(project))
     for path in (path for session in sessions for path in entries(session / "agents")):
         if path.suffix != ".jsonl" or _changed_ms(path) < began - 1_000:
@@ -186,7 +186,7 @@ def _members(home: Home, name: str, began: float) -> Iterator[tuple[Path, tuple[
 
 
 def _in_time(born: tuple[str, float], sessions: set[str], began: float, again: float) -> bool:
-    """A member of this team, and not of an earlier or later one of the name."""
+    """Return True for a member of this team, and not of an earlier or later team of the name."""
     session, at = born
     return (session in sessions and at == 0.0) or began - _ROUNDED_MS <= at < again
 
@@ -215,7 +215,7 @@ def _transcripts(sessions: tuple[Path, ...], ids: set[str], name: str, members: 
             if path in members:
                 yield TranscriptFile(path, inbox_stem(member).lower(), at)
             elif session.name in ids and (wrong or not team):
-                # A damaged one may be a member's: what it cannot show would else be called lost without a reason.
+                # A damaged transcript may be a member's. Without it, that member's messages would count as lost.
                 yield TranscriptFile(path, path.stem.lower() if wrong else "", at, wrong)
 
 
@@ -229,7 +229,7 @@ def _header(path: Path) -> tuple[dict[str, object], str]:
 
 
 def entries(directory: Path) -> list[Path]:
-    """What is in a directory, by name; nothing when it cannot be read."""
+    """Return the content of a directory, by name; empty when it cannot be read."""
     try:
         return sorted(directory.iterdir())
     except OSError:

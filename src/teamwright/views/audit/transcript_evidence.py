@@ -1,7 +1,7 @@
-"""What one transcript holds: whether it loads, what it was told and how often, what its sends came to.
+"""Evidence from one transcript: whether it loads, its deliveries, and the results of its sends.
 
-Read line by line, once, whatever its size. Knows the transcript's lines and how envelopes look; refuses to know
-inboxes, so that the ledger speaks for itself.
+Reads a file of any size line by line, once. Depends on the format of transcripts and message envelopes, and reads no
+inbox, so that its evidence is independent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_PROBLEMS = 5
 
 
 class DeliveredMessage(NamedTuple):
-    """That a message was told in one conversation: how often, when last, and a hash of sender and words."""
+    """A message in one conversation: the number of deliveries, the last one's time, and a hash of sender and text."""
 
     times: int
     at: str
@@ -38,7 +38,7 @@ class DeliveredMessage(NamedTuple):
 
 
 class FailedSend(NamedTuple):
-    """A send that its sender was told has failed: to whom (`*`: all), and a hash of its text."""
+    """A send that failed by its tool result: the addressee (`*`: all), and a hash of its text."""
 
     to: str
     text: int
@@ -46,10 +46,10 @@ class FailedSend(NamedTuple):
 
 @dataclass(slots=True)
 class TranscriptEvidence:
-    """One transcript, read. `told` by message id; `again` are prompts and notices that were told more than once.
+    """One transcript. `told` are deliveries by message id; `again` are prompts and notices that were delivered again.
 
-    `accepted`: messages whose sender was told that they arrived, by id, with reader and time. `failed`: sends that were
-    not. `unanswered`: ids of the last lines, behind which no answer stands; `owes` says that there is such a line.
+    `accepted`: messages that were sent successfully, by id, with reader and time. `failed`: failed sends. `unanswered`:
+    ids in the last lines, which no answer follows; `owes` is True when there is such a line.
     """
 
     transcript: TranscriptFile
@@ -67,16 +67,18 @@ class TranscriptEvidence:
 
     @property
     def loads(self) -> bool:
-        """Whether the conversation can go on from this file."""
+        """True when the conversation can be resumed from this file."""
         return not self.problems
 
     def inherits(self, answer: bytes) -> None:
-        """It is a fork's, and this encoded message is its caller's newest answer: results for its calls say nothing."""
+        """Note that the transcript is a fork's. Results for the calls in `answer`, its caller's newest answer, are
+        ignored.
+        """
         blocks = _blocks(json.loads(answer)["content"])
         self._calls = {str(block.get("id")): ("", {}) for block in blocks if _is_call(block)}
 
     def line(self, number: int, raw: bytes) -> None:
-        """Take in one line behind the header."""
+        """Add one line after the header."""
         try:
             value: object = json.loads(raw)
         except (ValueError, RecursionError):
@@ -156,7 +158,7 @@ class TranscriptEvidence:
 
 
 def read_transcript(transcript: TranscriptFile) -> TranscriptEvidence:
-    """Read one transcript. What is wrong with it is in `problems`; nothing is raised."""
+    """Read one transcript. Faults are in `problems`; nothing is raised."""
     ledger = TranscriptEvidence(transcript)
     if transcript.header:
         ledger.problems.append(transcript.header)
@@ -173,7 +175,7 @@ def read_transcript(transcript: TranscriptFile) -> TranscriptEvidence:
 
 
 def _check_beginning(ledger: TranscriptEvidence) -> None:
-    """The first line or the last compaction names what stands before the messages: without it nothing can go on.
+    """Check the prefix that the first line or the last compaction names, because a resume needs it.
 
     A fork begins with results for calls of its caller.
     """
@@ -190,7 +192,7 @@ def _check_beginning(ledger: TranscriptEvidence) -> None:
 
 
 def _is_torn(path: Path) -> bool:
-    """Whether the last line was never finished: it is cut at the next loading, and was never depended on."""
+    """Return True when the last line is incomplete. The next load cuts it, and no record depends on it."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
@@ -198,16 +200,16 @@ def _is_torn(path: Path) -> bool:
 
 
 def _attempt(given: Mapping[str, Any]) -> FailedSend | None:
-    """The words of a failed call, as they would stand in an inbox; None for what sends no words."""
+    """Return the text of a failed send call, in the form of an inbox entry; None for other calls."""
     text = given.get("message", given.get("content", given.get("prompt")))
     to = given.get("to") or given.get("recipient") or given.get("name") or ("*" if "message" in given else "")
     if not to:
-        return None  # a sub-agent that failed: nobody was written to
+        return None  # a failed sub-agent is not an addressee
     return FailedSend(reader_of(str(to)), hash(fence_protocol(text)) if isinstance(text, str) else 0)
 
 
 def _sent(block: Block) -> tuple[str, str] | None:
-    """Id and reader of a message in the result that told its sender that it arrived."""
+    """Return id and reader of a message from the tool result of a successful send."""
     content = block.get("content")
     text = content if isinstance(content, str) else message_text(_blocks(content))
     if '"msg_id"' not in text:
@@ -221,7 +223,7 @@ def _sent(block: Block) -> tuple[str, str] | None:
 
 
 def reader_of(name: str) -> str:
-    """The reader that a name in a `to` means: the stem of its inbox, lower case; `*` stays."""
+    """Return the reader that a name in a `to` means: the stem of its inbox, lower case; `*` stays."""
     bare = name.strip().partition("@")[0].lower()
     return LEAD if bare == LEAD_ALIAS else bare if bare == "*" else inbox_stem(bare)
 

@@ -1,4 +1,4 @@
-"""A bundle as a file: a zip that only its owner may read, never in the place of another file."""
+"""The file of a bug report: a zip that only its owner may read, and that never replaces another file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LEFT_OUT = (
     "prompts, answers, tool inputs and outputs, messages, tasks, files, "
     "the words of errors, keys and tokens, variables, texts of settings"
 )
-"""What is in no bundle, in words."""
+"""Content that no bug report has, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportPart:
-    """One file of a bundle; `about` says in a line what it is."""
+    """One file of a bug report; `about` describes it in a line."""
 
     name: str
     about: str
@@ -29,19 +29,19 @@ class ReportPart:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return len(self.text.encode("utf-8", "replace"))
 
 
 def report_path(home: Home, given: Path | None) -> Path:
-    """Where the bundle goes: the file that was named, else one of its own beside the crash files."""
+    """Return the path of the bug report: the given one, else a new one beside the crash files."""
     return given if given is not None else home.debug / f"report-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.zip"
 
 
 def save_bug_report(path: Path, parts: Sequence[ReportPart], *, own: bool) -> None:
-    """Write it, 0600. `own`: its directory is ours, and made.
+    """Write the bug report with mode 0600. `own`: create its directory, which is Teamwright's.
 
-    Raises UsageError for a file that is there, StorageError.
+    Raises UsageError for an existing file, StorageError.
     """
     contents = "".join(f"{part.name}: {part.about}\n" for part in parts) + f"\nLeft out: {LEFT_OUT}.\n"
     try:

@@ -1,7 +1,7 @@
-"""What goes into a bundle: versions, what `doctor` finds, settings, sizes of files, the newest events, crash files.
+"""The content of a bug report: versions, `doctor` findings, settings, file sizes, newest events and crash files.
 
-Everything passes the redactor. No transcript, inbox, task, file of an agent or output is ever opened; of those only
-names and sizes are told. Knows where things lie.
+Every text passes the redactor. No transcript, inbox, task, output or file of an agent is opened; only their names and
+sizes are listed. Depends on the places of files.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from teamwright.views.doctor.doctor import find_problems
 from teamwright.views.doctor.finding import DoctorSubject
 
 CRASHES_MOST = 5
-"""Crash files that go along: the newest ones."""
+"""Maximum number of crash files, the newest first."""
 
 QUOTING = frozenset({"settings", "servers"})
-"""Sections of what `doctor` finds that may quote a file of the user's."""
+"""Sections of `doctor` findings that may quote a file of the user."""
 
 FILES_MOST = 2_000
-"""Files whose size is listed at most."""
+"""Maximum number of files whose size is listed."""
 
 TAIL_BYTES = 4_000_000
-"""Bytes at the end of an event log that are looked at."""
+"""Maximum bytes that are read at the end of an event log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportScope:
-    """What a bundle is about. `events` is how many of the newest session's events go along."""
+    """The scope of a bug report. `events` is the number of events of the newest session that it contains."""
 
     subject: DoctorSubject
     events: int = 200
 
 
 def collect_parts(wanted: ReportScope) -> list[ReportPart]:
-    """The parts of a bundle, redacted. Raises nothing for what cannot be read: it says so in its place."""
+    """Return the parts of a bug report, redacted. Raises nothing: an unreadable part is replaced by the reason."""
     subject = wanted.subject
     layers = list(_layers(subject))
     raw = [layer.raw for _, layer in layers if isinstance(layer, SettingsLayer)]
@@ -106,12 +106,12 @@ def _findings(subject: DoctorSubject) -> list[dict[str, str]]:
     rows = [{name: str(getattr(finding, name)) for name in names} for finding in find_problems(subject)]
     for row in rows:
         if row["section"] in QUOTING and row["label"] != "file":
-            row["value"], row["do"] = left_out(row["value"]), left_out(row["do"])  # may quote what a file says
+            row["value"], row["do"] = left_out(row["value"]), left_out(row["do"])  # may quote the content of a file
     return rows
 
 
 def _layers(subject: DoctorSubject) -> Iterator[tuple[str, SettingsLayer | str]]:
-    """Each settings file that is there, by its place, or why it cannot be read."""
+    """Yield each existing settings file, by its place, or the reason why it cannot be read."""
     flags = SettingFlags(settings_file=subject.settings_file)
     places = settings_places(subject.home, repository_of(subject.cwd), reads_compat_files(subject.home, flags))
     if subject.settings_file is not None:
@@ -136,7 +136,9 @@ def _settings(layers: list[tuple[str, SettingsLayer | str]], redactor: Redactor)
 
 
 def _files(home: Home) -> list[dict[str, Any]]:
-    """Names and sizes below the directories of sessions, whose own names, which are paths, are numbered instead."""
+    """Return names and sizes below the directories of sessions. Session directories are numbered, because their
+    names contain paths.
+    """
     rows: list[dict[str, Any]] = []
     for number, project in enumerate(sorted(_inside(home.own / "projects")), 1):
         for path in sorted(project.rglob("*")):
@@ -160,7 +162,7 @@ def _inside(directory: Path) -> list[Path]:
 
 
 def _events(home: Home, cwd: Path, most: int, redactor: Redactor) -> list[str]:
-    """The newest lines of the newest session's event log: of this directory, else of any."""
+    """Return the newest lines of the newest session's event log: of this directory, else of any."""
     for places in ([home.project(cwd)], _inside(home.own / "projects")):
         logs = [path for place in places for path in place.glob("*/events.jsonl") if path.is_file()]
         if logs:

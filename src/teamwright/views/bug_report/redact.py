@@ -1,7 +1,7 @@
-"""What may be shown of a setting, an event, a crash file: by lists of what is allowed, never of what is forbidden.
+"""Redaction of settings, events and crash files, by lists of allowed keys.
 
-A text that no list names is replaced by its length. Whatever is left goes through `Redactor.text`, which masks what
-is or looks like a secret and shortens the user's home. Knows formats by their keys; opens no file.
+A text without an allowed key is replaced by its length. The remaining texts pass `Redactor.text`, which masks secrets
+and shortens the user's home. Depends on the keys of formats; opens no file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHOWN_SETTINGS = frozenset(
         *("unattended_requests", "thinking", "cache_hour", "bash.shell"),
     }
 )
-"""Settings whose text is shown: names of ours, of models and of shells."""
+"""Settings whose text is shown: names of Teamwright, of models and of shells."""
 
 RULES = frozenset({"permissions.allow", "permissions.ask", "permissions.deny"})
 
@@ -45,7 +45,7 @@ SHOWN_IN_EVENTS = frozenset(
         *("message_ids", "session", "id", "status", "owner", "blocked_by", "origin", "caller", "use", "team", "aside"),
     }
 )
-"""Keys of an event whose text is shown, where it is a word."""
+"""Keys of an event whose text is shown when it is a single word."""
 
 _WORD = re.compile(r"[\w.:#@/+-]{1,80}")
 _FRAME = re.compile(r'\s*File "[^"]+", line \d+, in \S+|\s*\+?-+\s*|.*\(most recent call last\):|\s*[~^]+\s*')
@@ -56,13 +56,13 @@ _IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """`env` is the environment, whose secrets are known; `hidden` are further texts that are not to be shown."""
+    """A redactor. `env` is the environment with the known secrets; `hidden` are further texts to mask."""
 
     env: Mapping[str, str]
     hidden: tuple[str, ...] = ()
 
     def text(self, text: str) -> str:
-        """The text without secrets, and with `~` for the user's home."""
+        """Return the text without secrets, and with `~` for the user's home."""
         for secret in sorted(self.hidden, key=len, reverse=True):
             text = text.replace(secret, "…")
         home = self.env.get("HOME") or os.path.expanduser("~")
@@ -70,7 +70,7 @@ class Redactor:
         return _IN_URL.sub("…@", mask_secrets(text, self.env))
 
     def setting(self, name: str, value: Any) -> Any:
-        """A setting: numbers and switches as they are, texts where a list names them, else how much there is."""
+        """Redact a setting: numbers and switches are kept, allowed texts too; others are replaced by their length."""
         if isinstance(value, bool | int | float) or value is None:
             return value
         if isinstance(value, str):
@@ -80,7 +80,9 @@ class Redactor:
         return f"{len(cast('list[Any]', value))} entries, left out" if isinstance(value, list | dict) else "left out"
 
     def event(self, raw: Any, key: str = "type") -> Any:
-        """An event, or a part of one: numbers and words as they are, all that somebody wrote by its length."""
+        """Redact an event, or a part of one: numbers and single words are kept, other texts are replaced by their
+        length.
+        """
         if isinstance(raw, dict):
             rows = cast("dict[str, Any]", raw)
             if key in ("input", "facts"):
@@ -93,7 +95,9 @@ class Redactor:
         return raw
 
     def crash(self, text: str) -> str:
-        """A crash file: versions, flags, and which line of which file; neither the error's words nor lines of code."""
+        """Redact a crash file: versions, flags, files and line numbers are kept; error texts and code lines are
+        removed.
+        """
         kept: list[str] = []
         for line in text.splitlines():
             if _HEAD.match(line) or _FRAME.fullmatch(line):
@@ -104,12 +108,12 @@ class Redactor:
 
 
 def left_out(text: str) -> str:
-    """What stands in the place of a text."""
+    """Return the replacement of a text."""
     return f"({len(text):,} characters left out)" if text else ""
 
 
 def secrets_in(values: Iterable[Any]) -> tuple[str, ...]:
-    """Texts that stand under `env` or `headers` anywhere in settings: whatever they are, they are not shown."""
+    """Return the texts under `env` or `headers` anywhere in settings, which are never shown."""
     found: list[str] = []
     for value in values:
         found += _under(value, secret=False)

@@ -1,6 +1,6 @@
-"""What `doctor` finds of members' places: which they would get here and why, tmux, and terminals of recipes.
+"""Findings of `doctor` about backends: the one in use here and why, tmux, and terminal adapters.
 
-Programs are looked for, and `tmux -V` is asked; nothing is opened.
+Looks for programs and runs `tmux -V`; opens no terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SECTION = "members"
 
 
 def places_findings(subject: DoctorSubject, settings: BackendSettings) -> Iterator[Finding]:
-    """The place that members would get, and what there is."""
+    """Yield the backend that members would get, and the available ones."""
     places = BackendChoice(subject.env, settings, logs=subject.home.own, at_terminal=subject.at_terminal)
     tmux, choice = asyncio.run(_asked(places))
     said = f"members.backend is {settings.backend}"

@@ -1,7 +1,7 @@
-"""What `doctor` finds: the machine, the home, the model and why, local servers, trust, settings.
+"""The findings of `doctor`: machine, home, model, local servers, trust and settings.
 
-Every finding is a line with a verdict; nothing is changed, no request leaves the machine but to its own ports. Keys
-are masked to their last four. Knows the rooms that own each answer.
+Each finding is a line with a verdict. Nothing is changed, and requests go only to ports of this machine. Keys are
+masked to their last four characters. Depends on the packages with the answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SECTIONS = ("machine", "model", "members", "repository", "settings", "servers")
 
 
 def find_problems(subject: DoctorSubject) -> list[Finding]:
-    """All findings, by section. Never raises for what it finds."""
+    """Return all findings, by section. Never raises for a fault that it finds."""
     findings = [*_machine(subject), home := _home(subject.home)]
     if home.verdict == "problem":
         return [*findings, *_model(subject, ModelSettings(), {})]
@@ -51,7 +51,7 @@ def find_problems(subject: DoctorSubject) -> list[Finding]:
 
 
 def models_settings(subject: DoctorSubject) -> ModelSettings:
-    """The models' settings that hold there. Raises CannotStart (`bad-settings`)."""
+    """Return the models' settings in effect. Raises CannotStart (`bad-settings`)."""
     return model_settings(_read(subject)[1])
 
 
@@ -87,7 +87,7 @@ def _program(name: str, missing: Verdict, why: str) -> Finding:
 
 
 def _home(home: Home) -> Finding:
-    """Whether the home can be read and written, without making it."""
+    """Return the finding about reading and writing the home, without creating it."""
     try:
         place = home.require_readable().own
     except TeamwrightError as problem:

@@ -1,4 +1,4 @@
-"""What `doctor` looks at, and one line of what it finds. Values; knows nobody who looks."""
+"""The subject of `doctor` and one line of its findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Verdict: TypeAlias = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: where it belongs, what was looked at, what was found, what to do about it."""
+    """One line: its section, the subject, the value, and the advice."""
 
     section: str
     label: str
@@ -25,9 +25,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DoctorSubject:
-    """What is looked at. `model` is what `--model` would name; `env` is the environment.
+    """The subject of `doctor`. `model` is the value of `--model`; `env` is the environment.
 
-    `at_terminal` says whether a person sits at a terminal of ours.
+    `at_terminal` is True when a person uses Teamwright at a terminal.
     """
 
     home: Home

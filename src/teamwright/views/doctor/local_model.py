@@ -1,6 +1,6 @@
-"""The report of `doctor` on a model of the user's own server: whether it answers, has the model, and what it supports.
+"""Findings of `doctor` about a model of the user's own server: whether it answers, has the model, and supports what.
 
-Asks that server only, with a short deadline; sends no prompt. Depends on `models.servers`; chooses nothing.
+Sends requests only to that server, with a short deadline and without a prompt. Depends on `models.servers`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from teamwright.models.server_facts import Unanswered, ask_server, served_models
 from teamwright.views.doctor.finding import Finding
 
 ANY_NAME = frozenset({"llamacpp", "lmstudio"})
-"""Servers that answer to other names than those that they list: with what they have loaded, or by loading it."""
+"""Servers that accept other names than those that they list: they use the loaded model, or load it."""
 SHOWN = 3
 
 
 def of_own_server(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
-    """Its server, and whether that has the model."""
+    """Yield findings about the model's server, and about the model on it."""
     try:
         names = served_models(endpoint)
     except Unanswered as problem:
@@ -37,7 +37,7 @@ def of_own_server(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
 
 
 def _silent(endpoint: Endpoint, why: str) -> Finding:
-    """A server that does not list its models: one that answers otherwise may work all the same."""
+    """Return the finding for a server that does not list its models; it may work all the same."""
     where, status = endpoint.display_address, why.startswith("HTTP status")
     if status and why.endswith(("401", "403")):
         do = (
@@ -55,12 +55,12 @@ def _silent(endpoint: Endpoint, why: str) -> Finding:
 
 
 def with_server_facts(card: ModelCard, endpoint: Endpoint) -> ModelCard:
-    """The card, with what its server tells where that is the user's own."""
+    """Return the card, with facts from its server where that is the user's own."""
     return with_server(card, ask_server(endpoint, card.wire))
 
 
 def facts_of(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
-    """Window, output limit and abilities, each with its source."""
+    """Yield findings about window, output limit and abilities, each with its source."""
     yield _window(card, endpoint)
     output = f"{card.max_output_tokens:,} tokens ({source(card, 'max_output_tokens')})"
     yield Finding("model", "output", output)

@@ -1,4 +1,4 @@
-"""What `doctor` says of MCP servers: which there are by the settings, and what is known of them. Starts none."""
+"""Findings of `doctor` about MCP servers: those in the settings, and their last known state. Starts no server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECTION = "servers"
 
 
 def server_findings(subject: DoctorSubject, settings: Settings) -> Iterator[Finding]:
-    """A line for each server, and one for each that is left out."""
+    """Yield a line for each server, and one for each that is left out."""
     variables = {**subject.env, **settings.env}
     configs, warnings = configured_servers(settings.mcp, (), subject.cwd, variables, frozenset())
     listings = ListingStore(subject.home.mcp_listings)

@@ -1,6 +1,6 @@
-"""What a trial would send, where, and roughly at which price: known before anything is sent.
+"""The plan of a live check: its requests, their address and approximate price, known before sending.
 
-Knows how requests are built and priced; opens no connection but to ask a local server for its window.
+Depends on the construction and prices of requests. Sends nothing but a query for a local server's window.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from teamwright.protocol.values import dataclass
 
 TOOL = "report"
 CACHED_BYTES = 26_000
-"""Bytes of system prompt where the service has a cache: each is said to keep prompts from 1,024 or 4,096 tokens on."""
+"""Bytes of system prompt for services with a cache, which documents caching from 1,024 or 4,096 tokens on."""
 
 LONG_BYTES = 33_000
-"""Bytes of the second prompt where the server may cut it: what a member has before its first task, or more."""
+"""Bytes of the second prompt, for servers that may truncate it: at least a member's prefix before its first task."""
 
 LONGER_BYTES = 4_200
-"""What is added for the third: more than must be added before a report that stands still means anything."""
+"""Bytes added for the third prompt: enough for the server's token count to change if it read all."""
 
 ANSWER_TOKENS = 300
-"""Output of one answer at most, as far as the estimate goes; a model that thinks may need more."""
+"""Maximum output tokens of one answer in the estimate; a thinking model may need more."""
 
 _TOOL = {
     "name": TOOL,
@@ -49,10 +49,9 @@ _MAY_CUT = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "sglang"})
 
 @dataclass(frozen=True, slots=True)
 class LiveCheckPlan:
-    """The trial of one model: its requests by what they show. `about_usd` is None where the price is unknown.
+    """The live check of one model: its requests by purpose. `about_usd` is None for an unknown price.
 
-    `cached`: the first request is sent again, to see it read from a cache; `long` are prompts of which the server
-    must read all.
+    `cached`: the first request is repeated to test the cache. `long` are prompts that the server must read completely.
     """
 
     card: ModelCard
@@ -63,17 +62,17 @@ class LiveCheckPlan:
 
     @property
     def requests(self) -> int:
-        """How many requests are sent if all goes well."""
+        """The number of requests when no check fails."""
         return 1 + self.cached + len(self.long)
 
     @property
     def about_tokens(self) -> int:
-        """Tokens of all prompts, by bytes / 4."""
+        """The tokens of all prompts, estimated as bytes / 4."""
         return sum(_tokens(one) for one in self._all)
 
     @property
     def about_usd(self) -> float | None:
-        """Roughly what it costs, at most, by the price list: nothing is taken as read from a cache."""
+        """The highest cost by the price list, without cache reads."""
         total = Usage()
         for one in self._all:
             read = _tokens(one)
@@ -87,9 +86,9 @@ class LiveCheckPlan:
 
 
 def plan_live_check(name: str | None, env: Mapping[str, str], settings: ModelSettings) -> LiveCheckPlan:
-    """The trial of the model of that name (None: the one that a run would use).
+    """Return the live check of the model of that name (None: the run's model).
 
-    Raises CannotStart (`no-model`, `unknown-model`) as a run does, UsageError for a script, which is no service.
+    Raises CannotStart (`no-model`, `unknown-model`) as a run does, UsageError for a script, which is not a service.
     """
     wanted = name or settings.model
     if wanted is not None and wanted.startswith("scripted:"):
@@ -109,7 +108,7 @@ def plan_live_check(name: str | None, env: Mapping[str, str], settings: ModelSet
 
 
 def live_check_settings(settings: ModelSettings) -> ModelSettings:
-    """The settings for a trial: nothing is tried again, so that what happens is what is told."""
+    """Return the settings for a live check, without retries, so that every failure is reported."""
     return replace(_small(settings), retries=0, cache_warmup_s=0.0)
 
 
@@ -134,7 +133,7 @@ def _said(text: str) -> bytes:
 
 
 def _filler(size: int) -> str:
-    """Plain words of about so many bytes, the same each time."""
+    """Return filler text of about this many bytes, always the same."""
     lines: list[str] = []
     left = size
     while left > 0:
@@ -148,7 +147,7 @@ def _tokens(request: Request) -> int:
 
 
 def arguments_of(given: object) -> str:
-    """What is wrong with the arguments of a call; empty when they fit. A number that came as text is read too."""
+    """Return the fault in the arguments of a call; empty for valid ones. Numbers as text are accepted."""
     row = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     if not isinstance(given, dict) or "unparsed_arguments" in row:
         return f"its arguments are not JSON: {json.dumps(given)[:120]}"

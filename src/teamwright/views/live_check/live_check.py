@@ -1,7 +1,7 @@
-"""A trial: a model is asked a few small things, and each thing that a team needs of it is told apart.
+"""The live check of a model: small requests that test each feature that a team needs.
 
-In this order: reached, key, model, answer, tool call, cache, window, prompt. What comes after a failure is not tried.
-Knows the contract of a model; refuses to know what a team is.
+The order is: reached, key, model, answer, tool call, cache, window, prompt. Checks after a failure are skipped. Depends
+on the contract of a model.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from teamwright.protocol.values import dataclass
 from teamwright.views.live_check.check_plan import TOOL, LiveCheckPlan, arguments_of, live_check_settings
 
 State: TypeAlias = Literal["ok", "failed", "not offered", "not seen", "not tried"]
-"""`not seen`: it may be there and did not show, where nobody promises that it does."""
+"""The state of a check. `not seen`: an optional feature that did not show."""
 
 LABELS = ("reached", "key", "model", "answer", "first token", "tool call", "cache", "window", "whole prompt")
 
 _BROKEN_BY = {"no-network": "reached", "wrong-key": "key", "no-access": "key", "unknown-model": "model"}
-"""Which check a failure of the first request belongs to; every other one is of the answer."""
+"""The check to which a failure of the first request belongs; other failures belong to the answer."""
 
 _PROMISED = frozenset({"messages", "bedrock"})
-"""APIs in which we mark what is to be cached; elsewhere a service caches, or not, by itself."""
+"""APIs in which Teamwright marks the part to cache; with others the service decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveCheckResult:
-    """One thing: what came of it, and in words what was seen or why it failed; `do` is what may help."""
+    """One check: its state, and what was seen or why it failed; `do` is the advice."""
 
     label: str
     state: State
@@ -49,22 +49,22 @@ class LiveCheckResult:
 
 @dataclass(slots=True)
 class LiveCheck:
-    """What was found, in the order of LABELS, and what it used."""
+    """The results of the checks, in the order of LABELS, and the usage."""
 
     checks: list[LiveCheckResult] = field(default_factory=list[LiveCheckResult])
     usage: Usage = field(default_factory=Usage)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
+        """True when no check failed."""
         return all(check.state != "failed" for check in self.checks)
 
     def add(self, label: str, state: State, value: str = "", do: str = "") -> None:
-        """One more check."""
+        """Add a check."""
         self.checks.append(LiveCheckResult(label, state, value, do))
 
     def complete(self) -> LiveCheck:
-        """What was not come to is said too."""
+        """Add the checks that were skipped."""
         known = {check.label for check in self.checks}
         self.checks += [LiveCheckResult(label, "not tried") for label in LABELS if label not in known]
         self.checks.sort(key=lambda check: LABELS.index(check.label))
@@ -73,7 +73,7 @@ class LiveCheck:
 
 @dataclass(slots=True)
 class _TimedAnswer:
-    """One answer: its end, and when the first of it came, in seconds from the request on (None: nothing was shown)."""
+    """One answer: its end, and the seconds until its first part (None: no part arrived)."""
 
     last: Reply | Failure
     first_s: float | None
@@ -84,7 +84,7 @@ class _TimedAnswer:
 async def perform_live_check(
     plan: LiveCheckPlan, name: str | None, env: Mapping[str, str], settings: ModelSettings
 ) -> LiveCheck:
-    """Send the requests of the plan and tell what came of them. A failure is told, never raised."""
+    """Send the requests of the plan and return the results. A failure is a result and is never raised."""
     trial = LiveCheck()
     async with ModelPool() as pool:
         model = await pool.open_model(name, env, live_check_settings(settings))
@@ -117,7 +117,7 @@ async def _ask(model: Model, request: Request, trial: LiveCheck) -> _TimedAnswer
 
 
 def _broken(trial: LiveCheck, failure: Failure) -> None:
-    """What the failure of the first request says, and what it shows to be right all the same."""
+    """Add the check that the first request's failure belongs to, and the checks that it shows to be right."""
     label = _BROKEN_BY.get(failure.slug, "answer")
     if label in ("key", "model"):
         trial.add("reached", "ok")
@@ -164,7 +164,7 @@ def _tool_call(trial: LiveCheck, reply: Reply) -> None:
 
 
 async def _window(trial: LiveCheck, plan: LiveCheckPlan, settings: ModelSettings) -> None:
-    """The window, and by whose word."""
+    """Add the check of the window, with its source."""
     card, endpoint = plan.card, plan.endpoint
     told = (await asyncio.to_thread(ask_server, endpoint, card.wire)).window
     if is_set(card, "context_tokens"):
@@ -197,7 +197,7 @@ async def _cache(trial: LiveCheck, model: Model, plan: LiveCheckPlan) -> None:
 
 
 async def _whole_prompt(trial: LiveCheck, model: Model, plan: LiveCheckPlan) -> None:
-    """Prompts that grow: the adapter itself sees when what the server says it read does not."""
+    """Add the check with growing prompts: the adapter compares them with the tokens that the server read."""
     if not plan.long:
         trial.add("whole prompt", "not offered", "this service refuses what does not fit; it does not cut")
         return

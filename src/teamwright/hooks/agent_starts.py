@@ -1,7 +1,7 @@
-"""Which starts have no stop yet, on disk: a session that is gone on with after a kill gives them theirs.
+"""Agent starts without a stop, on disk: a session that is resumed after a kill runs their stop hooks.
 
-`<session>/hooks.jsonl`, a line a start and a line a stop, written before the hook runs: a hook that has begun outlives
-the kill of its process, and is not begun twice. Knows a file of lines. Format: docs/hooks.md.
+`<session>/hooks.jsonl` has a line for each start and each stop, written before the hook runs: a hook that has begun
+survives the kill of its process, and does not run twice. Format: docs/hooks.md.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ VERSION = 1
 
 
 class AgentStarts:
-    """The starts of one session; written by the process that drives it. What cannot be noted happens all the same."""
+    """The starts of one session; written by the process that drives it. A failed write does not stop the agent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._journal: Journal | None = None
 
     def record_start(self, agent: HookAgent) -> None:
-        """Note a start."""
+        """Record a start."""
         fields = {name: _json_value(getattr(agent, name)) for name in HookAgent.__slots__}
         self._note({"v": VERSION, "type": "start", "at": iso_time(), "key": agent.key, "who": fields})
 
     def record_stop(self, agent: HookAgent) -> None:
-        """Note its stop."""
+        """Record a stop."""
         self._note({"v": VERSION, "type": "stop", "at": iso_time(), "key": agent.key})
 
     def unstopped(self) -> list[HookAgent]:
-        """The starts of earlier processes that nobody gave a stop, oldest first; lines that are none are left out."""
+        """Return the starts of earlier processes without a stop, oldest first; invalid lines are left out."""
         found: dict[str, HookAgent] = {}
         try:
             for line in read_lines(self._path):

@@ -1,7 +1,7 @@
-"""The hooks that settings name, by event: which of them an event runs.
+"""The hooks of settings files, by event.
 
-Reads the ecosystem's form: events, groups with a matcher, hooks of type `command`. Whatever of it we cannot run is
-said with its file and is never run by half. Knows no process; whether a hook is trusted is decided above.
+Reads the ecosystem's form: events, groups with a matcher, hooks of type `command`. An unsupported hook is reported with
+its file and never runs in part. Leaves trust and processes to others.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from teamwright.protocol.ids import is_typo, nearest
 from teamwright.protocol.values import dataclass
 
 TIMEOUT_S = 60.0
-"""How long a hook may run that does not say."""
+"""Seconds that a hook without a timeout may run."""
 
 END_TIMEOUT_S = 5.0
-"""The same for `SessionEnd`, which keeps a person at the prompt waiting."""
+"""The same for `SessionEnd`, during which a person waits at the prompt."""
 
 MAX_TIMEOUT_S = 3_600.0
 
@@ -48,14 +48,15 @@ EVENTS: Mapping[str, str] = {
     POST_COMPACT: "trigger",
     NOTIFICATION: "notification_type",
 }
-"""Every event, with the payload's key that matchers look at; empty: a matcher has no effect."""
+"""Every event, with the payload's key that matchers use; empty: a matcher has no effect."""
 
 _PLAIN = re.compile(r"[\w\- |]*")
 _KNOWN_KEYS = frozenset({"type", "command", "timeout", "async", "statusMessage", "description", "name"})
 
 
 HookFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
-"""A hook of the program itself: it gets the payload and returns what a command would print as JSON, or None.
+"""A hook function of the program: it receives the payload and returns the JSON value that a command would print, or
+None.
 
 It may be a coroutine function. It must not change the payload.
 """
@@ -65,7 +66,7 @@ It may be a coroutine function. It must not change the payload.
 class HookSpec:
     """One command, or one function of the program, at one event. `timeout_s` in seconds; `source` is the file.
 
-    `detached`: nobody waits for it, and what it says counts for nothing. A function has its name for a command.
+    `detached`: the session does not wait for it, and its output is ignored. A function has its name as command.
     """
 
     event: str
@@ -81,9 +82,9 @@ Matcher: TypeAlias = Callable[[str], bool]
 
 
 def compile_matcher(text: str) -> Matcher:
-    """What a matcher lets through: everything (`*` or empty), names (`Edit|Write`), else a regular expression.
+    """Return the matcher of a text: everything (`*` or empty), names (`Edit|Write`), else a regular expression.
 
-    Names match whole, an expression anywhere. Raises ValueError for an expression that is none.
+    Names match whole, an expression anywhere. Raises ValueError for an invalid expression.
     """
     if text in {"", "*"}:
         return lambda _: True
@@ -99,9 +100,9 @@ def compile_matcher(text: str) -> Matcher:
 
 @dataclass(frozen=True, slots=True)
 class ParsedHook:
-    """One thing that a file says of hooks: a hook, or why it is none. `broken`: it is wrong, not only unknown to us.
+    """One hook entry of a file: a hook, or why it cannot be used. `broken`: it is invalid, not only unsupported.
 
-    `at` leads to it from the top of the hooks; `told` is the line for people.
+    `at` is its path from the top of the hooks; `told` is the line for people.
     """
 
     event: str
@@ -114,13 +115,13 @@ class ParsedHook:
 
     @property
     def name(self) -> str:
-        """What it is called in lists."""
+        """The name in lists."""
         command = self.hook.command if self.hook is not None else ""
         return f"{self.event}{f': {command}' if command else ''}"
 
 
 class _UnusableHook(Exception):
-    """Why a hook is left out. `broken` as in Said."""
+    """The reason why a hook is left out. `broken` as in ParsedHook."""
 
     def __init__(self, why: str, *, broken: bool = True) -> None:
         super().__init__(why)
@@ -128,14 +129,14 @@ class _UnusableHook(Exception):
 
 
 def parse_hooks(value: object, source: str) -> tuple[list[HookSpec], list[str]]:
-    """The hooks of one settings file, in their order, and a line for each that cannot be used. Never raises."""
+    """Return the hooks of one settings file, in their order, and a line for each unusable one. Never raises."""
     said = parse_hook_entries(value)
     hooks = [replace(one.hook, source=source) for one in said if one.hook is not None]
     return hooks, [f"{source}: {one.warning}" for one in said if one.hook is None]
 
 
 def parse_hook_entries(value: object) -> list[ParsedHook]:
-    """All that is said of hooks, in its order, without their source. Never raises."""
+    """Return all hook entries, in their order, without their source. Never raises."""
     if value is not None and not isinstance(value, dict):
         return [_broken("", (), "hooks is not an object")]
     found: list[ParsedHook] = []
@@ -178,7 +179,7 @@ def _parse_group(event: str, at: tuple[str | int, ...], group: Mapping[str, Any]
 
 
 def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
-    """Raises _Unfit."""
+    """Return the hook. Raises _UnusableHook."""
     kind, command = hook.get("type", "command"), hook.get("command")
     if kind != "command":
         raise _UnusableHook(f"the type {str(kind)[:40]!r} is not supported", broken=False)
@@ -186,7 +187,7 @@ def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
         raise _UnusableHook("it has no command")
     strange = sorted(set(hook) - _KNOWN_KEYS)
     if strange:
-        # Run without its condition it would run too often: a hook that refuses would refuse everything.
+        # Without its condition it would run too often: a hook that refuses would refuse everything.
         raise _UnusableHook(f"{strange[0][:40]!r} is not supported", broken=False)
     timeout = hook.get("timeout", END_TIMEOUT_S if event == SESSION_END else TIMEOUT_S)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
@@ -206,7 +207,7 @@ def _broken(event: str, at: tuple[str | int, ...], what: str) -> ParsedHook:
 def _items(
     event: str, at: tuple[str | int, ...], value: object, where: str, found: list[ParsedHook]
 ) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
-    """The objects of a list, each with its place; what is none is noted."""
+    """Yield the objects of a list, each with its path; other elements are reported."""
     if not isinstance(value, list):
         found.append(_broken(event, at, f"{where} is not a list"))
         return
@@ -218,7 +219,7 @@ def _items(
 
 
 class HookIndex:
-    """The hooks of a session. An event that no hook is for costs a look into a dict."""
+    """The hooks of a session. An event without hooks costs one lookup in a dict."""
 
     def __init__(self, hooks: Sequence[HookSpec] = ()) -> None:
         self.hooks = tuple(hooks)
@@ -228,11 +229,11 @@ class HookIndex:
         self._found: dict[tuple[str, tuple[str, ...]], tuple[HookSpec, ...]] = {}
 
     def has_hooks(self, *events: str) -> bool:
-        """Whether any hook is for one of these events, whatever its matcher."""
+        """Return True when a hook exists for one of these events, with any matcher."""
         return any(event in self._by_event for event in events)
 
     def matching_hooks(self, event: str, subjects: tuple[str, ...] = ("",)) -> tuple[HookSpec, ...]:
-        """The hooks of an event that concern one of these names (a tool's name and aliases); a command once."""
+        """Return the hooks of an event that match one of these names (a tool's name and aliases); each command once."""
         among = self._by_event.get(event)
         if among is None:
             return ()

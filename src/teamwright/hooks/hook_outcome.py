@@ -1,7 +1,7 @@
-"""What hooks said: exit code and output of one, and what those of an event come to together.
+"""Outcomes of hooks: parsed from exit code and output, and merged for one event.
 
-Exit 0 with text or JSON, exit 2 refuses with what stands on stderr, anything else is a mistake of the hook and
-counts for nothing. Of several the stricter holds. Reads the ecosystem's JSON; garbage is never more than a warning.
+Exit 0 with text or JSON; exit 2 refuses with the text of stderr; any other exit code is an error of the hook and is
+ignored. Of several outcomes the strictest counts. Reads the ecosystem's JSON; invalid output is at most a warning.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OLD_DECISIONS = {"approve": ALLOW, "block": DENY}
 
 @dataclass(frozen=True, slots=True)
 class PermissionReply:
-    """A hook's answer to a permission request: `allow`, with another input and grants on the wire's form, or not."""
+    """A hook's answer to a permission request: `allow`, with another input and grants in the wire format, or not."""
 
     allowed: bool
     message: str = ""
@@ -37,11 +37,11 @@ class PermissionReply:
 
 @dataclass(frozen=True, slots=True)
 class HookOutcome:
-    """What the hooks of one event come to.
+    """The merged outcome of the hooks of one event.
 
-    `blocked` with `reason`: what was about to happen does not, or an end is none. `permission` is allow, ask, deny or
-    empty, for a tool call. `halted` with `halt_reason`: whoever it happened to is to stop. `contexts` are for the
-    model, `messages` for people; `trouble` says what went wrong with the hook itself.
+    `blocked` with `reason`: the action does not happen, or the agent continues instead of ending. `permission` is
+    allow, ask, deny or empty, for a tool call. `halted` with `halt_reason`: the agent of the event must stop.
+    `contexts` are for the model, `messages` for people; `trouble` reports errors of the hook itself.
     """
 
     blocked: bool = False
@@ -61,7 +61,7 @@ NO_OUTCOME = HookOutcome()
 
 
 def read_outcome(event: str, exit_code: int, stdout: str, stderr: str) -> HookOutcome:
-    """What one hook said by its exit code and its output."""
+    """Return the outcome of one hook from its exit code and its output."""
     if exit_code == REFUSAL_EXIT_CODE:
         reason = _cut(stderr.strip()) or "a hook refused it and gave no reason"
         denied = DENY if event == PRE_TOOL else ""
@@ -81,7 +81,7 @@ def read_outcome(event: str, exit_code: int, stdout: str, stderr: str) -> HookOu
 
 
 def parse_returned(event: str, said: object) -> HookOutcome:
-    """What a function said: None, or what a command would print as JSON, as a dict."""
+    """Return the outcome of a function: None, or the JSON that a command would print, as a dict."""
     if said is None:
         return NO_OUTCOME
     if not isinstance(said, Mapping):
@@ -90,7 +90,9 @@ def parse_returned(event: str, said: object) -> HookOutcome:
 
 
 def merge_outcomes(outcomes: Iterable[HookOutcome]) -> HookOutcome:
-    """What several hooks come to, in their order: the stricter verdict, all contexts, the last changed input."""
+    """Merge the outcomes of several hooks, in their order: the stricter verdict, all contexts, the last changed
+    input.
+    """
     every = list(outcomes)
     if len(every) == 1:
         return every[0]

@@ -1,9 +1,9 @@
-"""Firing: all hooks of an event run at once, and what they say is put together.
+"""Running of hooks: all hooks of an event run at once, and their outcomes are merged.
 
-A command is a process in a group of its own; a function of the program is called.
+A command is a process in its own group; a function of the program is called.
 
-A hook that fails, hangs, is missing or prints garbage is told once and counts for nothing; the work goes on. Knows
-the book, processes and how output is read. Does not know what an event means to whoever fires it.
+A hook that fails, hangs, is missing or prints garbage is reported once and ignored; the agent continues. Depends on the
+hook index, processes and hook outcomes.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.protocol.values import dataclass
 
 INSIDE_VARIABLE = "TEAMWRIGHT_INSIDE_HOOKS"
-"""Variable with the marks of the hooks that a process runs inside of: a session that a hook starts runs all others."""
+"""Variable with the marks of the hooks in which a process runs: a session that a hook starts runs all other hooks."""
 
 MAX_OUTPUT = 200_000
 """Characters of a hook's output that are read."""
 
 GRACE_S = 1.0
-"""How long a hook that is ended may take to wind up before it is killed."""
+"""Seconds between SIGTERM and SIGKILL for a hook that is ended."""
 
 CLOSE_S = 5.0
-"""How long the end of a session waits for hooks that nobody waits for."""
+"""Seconds that the end of a session waits for background hooks."""
 
 
 @dataclass(slots=True)
 class _HookInput:
-    """What hooks of one event are told: as it is for functions, as JSON for commands, made when one is there."""
+    """The input of an event's hooks: a mapping for functions, JSON for commands, encoded on demand."""
 
     payload: Mapping[str, Any]
     _content: bytes = b""
@@ -54,7 +54,8 @@ class _HookInput:
 
 @dataclass(frozen=True, slots=True)
 class HookEnvironment:
-    """Where hooks run: the project, the whole environment of a hook, the shell; `records` note what runs."""
+    """The environment of hooks: the project, the environment variables, the shell; `records` contain the running
+    processes."""
 
     project: Path
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -63,12 +64,12 @@ class HookEnvironment:
 
 
 def _ignore_notice(text: str, level: str) -> None:
-    """Nobody is told."""
+    """Ignore the notice."""
 
 
 @dataclass(slots=True)
 class HookRunner:
-    """The hooks of one session. `tell` says something to people, with its level: info or warning."""
+    """The hooks of one session. `tell` reports a text to people, with its level: info or warning."""
 
     index: HookIndex
     environment: HookEnvironment
@@ -77,13 +78,15 @@ class HookRunner:
     _detached: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     def wants(self, *events: str) -> bool:
-        """Whether any hook is for one of these events: without one nothing need be prepared."""
+        """Return True when a hook exists for one of these events: otherwise no payload is needed."""
         return self.index.has_hooks(*events)
 
     async def fire(
         self, event: str, payload: Mapping[str, Any], subjects: tuple[str, ...] = ("",), cwd: Path | None = None
     ) -> HookOutcome:
-        """Run what matches and wait for it. Raises nothing but `CancelledError`; then no hook is left running."""
+        """Run the matching hooks and wait for them. Raises nothing but `CancelledError`; then no hook is left
+        running.
+        """
         found = self.index.matching_hooks(event, subjects)
         if not found:
             return NO_OUTCOME
@@ -108,7 +111,7 @@ class HookRunner:
         return outcome
 
     def run_in_background(self, firing: Coroutine[Any, Any, object], what: str) -> None:
-        """Let something run that nobody waits for; the end of the session waits a little for it."""
+        """Run a coroutine in the background; the end of the session waits a little for it."""
 
         async def alone() -> None:
             await firing
@@ -116,7 +119,7 @@ class HookRunner:
         self._start_detached(alone(), what)
 
     async def close(self) -> None:
-        """Wait for what nobody waited for, then end it."""
+        """Wait for background hooks, then end them."""
         if self._detached:
             await asyncio.wait(self._detached, timeout=CLOSE_S)
         for task in list(self._detached):
@@ -142,7 +145,7 @@ class HookRunner:
             if hook.function is not None:
                 outcome = await _call_function(hook, hook.function, given.payload)
             else:
-                # What was trusted of a repository is what its command names from the root: it runs there.
+                # The trusted command of a repository names files from the root, so it runs there.
                 theirs = Path(hook.source).is_relative_to(self.environment.project) if hook.source else False
                 place = cwd if cwd is not None and cwd.is_dir() and not theirs else self.environment.project
                 outcome = await self._run_process(hook, given.content, place)
@@ -181,7 +184,7 @@ class HookRunner:
 
 
 async def _call_function(hook: HookSpec, function: HookFunction, payload: Mapping[str, Any]) -> HookOutcome:
-    """A function of the program; a mistake in it counts for nothing, like that of a command."""
+    """Call a function of the program; an error in it is ignored, like that of a command."""
     try:
         said = function(payload)
         if inspect.isawaitable(said):
@@ -199,5 +202,5 @@ def _hook_digest(hook: HookSpec) -> str:
 
 
 def no_hook_runner() -> HookRunner:
-    """For whoever has none."""
+    """Return a runner without hooks."""
     return HookRunner(HookIndex(), HookEnvironment(Path()))

@@ -1,6 +1,6 @@
-"""What a hook is told: the ecosystem's keys, and ours that say whose event it is.
+"""Payloads of hooks: the ecosystem's keys, and keys of Teamwright that identify the agent.
 
-Pure: values in, an object for JSON out. Every event has one function here and a golden file in the tests. Format:
+Converts values to an object for JSON. Every event has one function here and a golden file in the tests. Format:
 docs/hooks.md.
 """
 
@@ -15,14 +15,14 @@ from teamwright.protocol.values import dataclass
 LEAD, TEAMMATE, SUBAGENT = "lead", "teammate", "subagent"
 
 MAX_RESPONSE = 100_000
-"""Characters of a tool's result that a hook is told."""
+"""Characters of a tool's result that a hook receives."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookAgent:
-    """Whose event it is. `transcript` is the session's, `own` the agent's; `parent` the name or id of its caller.
+    """The agent of an event. `transcript` is the session's, `own` the agent's; `parent` the name or id of its caller.
 
-    `kind` is lead, teammate or subagent; `generation` counts the lives of the name.
+    `kind` is lead, teammate or subagent; `generation` is the incarnation of the name.
     """
 
     session: str
@@ -38,12 +38,12 @@ class HookAgent:
 
     @property
     def key(self) -> str:
-        """Names this life among all of a session."""
+        """The key of this incarnation among all of a session."""
         return f"{self.kind}:{self.agent_id or self.session}:{self.generation}"
 
 
 def common_fields(agent: HookAgent, cwd: Path, mode: str) -> dict[str, Any]:
-    """What every event has."""
+    """Return the keys of every event."""
     made: dict[str, Any] = {
         "session_id": agent.session,
         "transcript_path": str(agent.transcript),
@@ -61,39 +61,40 @@ def common_fields(agent: HookAgent, cwd: Path, mode: str) -> dict[str, Any]:
 
 
 def session_start(source: str, model: str) -> dict[str, Any]:
-    """`source` is startup, resume, clear or compact."""
+    """Return the payload. `source` is startup, resume, clear or compact."""
     return {"source": source, "model": model}
 
 
 def session_end(reason: str, outcome: str = "done") -> dict[str, Any]:
-    """`reason` is clear, logout, prompt_input_exit or other; `outcome` done, or crashed when it is told afterwards."""
+    """Return the payload. `reason` is clear, logout, prompt_input_exit or other; `outcome` done, or crashed when it is
+    sent afterwards."""
     return {"reason": reason, "outcome": outcome}
 
 
 def user_prompt_submit(prompt: str) -> dict[str, Any]:
-    """The words that are about to reach the lead."""
+    """Return the payload of a prompt that is about to reach the lead."""
     return {"prompt": prompt}
 
 
 def pre_tool_use(tool: str, input: Mapping[str, Any], tool_use_id: str) -> dict[str, Any]:
-    """A validated call that is about to be decided on; `use` is the model's own id of it."""
+    """Return the payload of a validated call before its verdict; `tool_use_id` is the model's id of it."""
     return {"tool_name": tool, "tool_input": dict(input), "tool_use_id": tool_use_id}
 
 
 def post_tool_use(tool: str, input: Mapping[str, Any], tool_use_id: str, response: Mapping[str, Any]) -> dict[str, Any]:
-    """A call that went well, with what it gave back."""
+    """Return the payload of a successful call, with its result."""
     return {**pre_tool_use(tool, input, tool_use_id), "tool_response": dict(response)}
 
 
 def tool_failure(
     tool: str, input: Mapping[str, Any], tool_use_id: str, error: str, *, interrupted: bool
 ) -> dict[str, Any]:
-    """A call that ran and failed, with what the model reads of it; or that an interrupt cut off."""
+    """Return the payload of a call that ran and failed, with the text for the model; or that an interrupt ended."""
     return {**pre_tool_use(tool, input, tool_use_id), "error": error[:MAX_RESPONSE], "is_interrupt": interrupted}
 
 
 def tool_response(tool: str, input: Mapping[str, Any], content: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A result as hooks read it: its text, what it tells programs, and the names that hooks look for."""
+    """Return a result as hooks read it: its text, its data for programs, and the names that hooks expect."""
     text = content[:MAX_RESPONSE]
     made: dict[str, Any] = {**facts, "content": text, "success": True}
     if "file_path" in input:
@@ -106,24 +107,28 @@ def tool_response(tool: str, input: Mapping[str, Any], content: str, facts: Mapp
 def permission_request(
     tool: str, input: Mapping[str, Any], tool_use_id: str, suggestions: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Somebody would have to be asked; `suggestions` is what may be granted along with a yes, as on the wire."""
+    """Return the payload of a call that needs an approver; `suggestions` are the possible grants along with a yes, in
+    the wire format."""
     return {**pre_tool_use(tool, input, tool_use_id), "permission_suggestions": [dict(one) for one in suggestions]}
 
 
 def stop(text: str, *, is_repeated: bool) -> dict[str, Any]:
-    """The lead has answered, or a teammate is about to rest. `again`: it went on because a hook had asked for it."""
+    """Return the payload after the lead's answer, or before a teammate goes idle. `is_repeated`: it continued because
+    of a hook."""
     return {"stop_hook_active": is_repeated, "last_assistant_message": text}
 
 
 def subagent_start(agent: HookAgent) -> dict[str, Any]:
-    """An agent begins to run in this process."""
+    """Return the payload of an agent that starts to run in this process."""
     return {"agent_transcript_path": str(agent.own or "")}
 
 
 def subagent_stop(
     agent: HookAgent, text: str, outcome: str, detail: str = "", *, is_repeated: bool = False
 ) -> dict[str, Any]:
-    """An agent's end. `outcome` is done, failed, limit, cancelled, killed, suspended or crashed."""
+    """Return the payload of an agent's end. `outcome` is done, failed, limit, cancelled, killed, suspended or
+    crashed.
+    """
     return {
         **stop(text, is_repeated=is_repeated),
         "agent_transcript_path": str(agent.own or ""),
@@ -133,21 +138,21 @@ def subagent_stop(
 
 
 def task_event(id: str, subject: str, description: str, by: str, team: str) -> dict[str, Any]:
-    """A task that was made, or is about to be completed, by that member."""
+    """Return the payload of a task that was created, or is about to be completed, by that member."""
     made: dict[str, Any] = {"task_id": id, "task_subject": subject, "task_description": description}
     return {**made, "teammate_name": by, "team_name": team}
 
 
 def pre_compact(trigger: str, instructions: str = "") -> dict[str, Any]:
-    """A conversation is about to be shortened; `trigger` is manual or auto."""
+    """Return the payload before a compaction; `trigger` is manual or auto."""
     return {"trigger": trigger, "custom_instructions": instructions}
 
 
 def post_compact(trigger: str, summary: str) -> dict[str, Any]:
-    """A conversation was shortened to that summary."""
+    """Return the payload after a compaction, with its summary."""
     return {"trigger": trigger, "compact_summary": summary}
 
 
 def notification(kind: str, message: str, title: str = "Teamwright") -> dict[str, Any]:
-    """A person should look: `kind` is permission_prompt, question_prompt, idle_prompt or run_failed."""
+    """Return the payload of a notification: `kind` is permission_prompt, question_prompt, idle_prompt or run_failed."""
     return {"message": message, "title": title, "notification_type": kind}

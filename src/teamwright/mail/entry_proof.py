@@ -1,7 +1,7 @@
-"""Proofs that the runtime itself wrote an entry that speaks for the user, the runtime or the task list.
+"""Signatures of inbox entries whose sender is the user, the runtime or the task list.
 
-Any process may write into an inbox. So the runtime signs its entries of these senders with a key of the home, and an
-entry without a valid proof is read as one of an unverified sender. Does not know what an entry means.
+Any process may write into an inbox. The runtime therefore signs its entries of these senders with a key of the home; an
+entry without a valid proof counts as one of an unverified sender.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from teamwright.storage.atomic import write_atomic, write_new
 from teamwright.storage.read_bounded import read_plain
 
 PROOF = "proof"
-"""The key of an entry that has its proof."""
+"""The key of an entry that contains its proof."""
 
 UNVERIFIED = "unverified"
-"""What the sender begins with of an entry that lacks its proof."""
+"""The prefix of the sender of an entry that lacks its proof."""
 
 _GUARDS = "guards"
 _KEY_FILE = "mail.key"
@@ -32,7 +32,8 @@ _MAX_KEY_FILE_BYTES = 1_000
 
 
 class EntrySigner:
-    """Signs and checks the entries of one inbox. `guard` is its guard file: the key is at the root of the guards."""
+    """A signer and checker of the entries of one inbox. `guard` is its guard file: the key is at the root of the
+    guards."""
 
     def __init__(self, guard: Path) -> None:
         root = next((parent for parent in guard.parents if parent.name == _GUARDS), guard.parent)
@@ -40,9 +41,9 @@ class EntrySigner:
         self._inbox = str(guard.relative_to(root))
 
     def sign(self, entry: InboxEntry) -> InboxEntry:
-        """The entry with its proof, if its sender is one of the runtime's; it needs its id and its time.
+        """Return the entry with its proof, if its sender is one of the runtime's; it needs its id and its time.
 
-        Where the key cannot be kept the entry goes without one.
+        Where the key cannot be stored, the entry has no proof.
         """
         if entry.sender not in RUNTIME_SENDERS and PROOF not in entry.extra:
             return entry
@@ -53,7 +54,7 @@ class EntrySigner:
         return entry.copy_with(extra=others)
 
     def check(self, entry: InboxEntry) -> InboxEntry:
-        """The entry as it counts: one that lacks the proof of its sender is of an unverified one."""
+        """Return the entry with an unverified sender if it lacks the proof of its sender, else unchanged."""
         if entry.sender not in RUNTIME_SENDERS:
             return entry
         told = entry.extra.get(PROOF)
@@ -64,24 +65,24 @@ class EntrySigner:
 
     def _proof(self, entry: InboxEntry, key: bytes) -> str:
         said = (self._inbox, entry.msg_id, entry.sender, entry.timestamp, entry.summary, entry.text)
-        # What UTF-8 cannot hold is replaced in the file, and so it is here.
+        # Characters without a UTF-8 form are replaced in the file, so the signed text replaces them too.
         content = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         return hmac.new(key, content, hashlib.sha256).hexdigest()
 
 
 def _key(file: Path) -> bytes:
-    """The key in the file, which is made when there is none. Raises StorageError, OSError."""
+    """Return the key in the file, which is created when it is missing. Raises StorageError, OSError."""
     known = _known_key(file)
     if known:
         return known
     made = secrets.token_hex(_KEY_BYTES).encode()
     if not write_new(file, made) and not _known_key(file):
-        write_atomic(file, made)  # what is there is no key
+        write_atomic(file, made)  # the existing content is no key
     return _known_key(file)
 
 
 def _known_key(file: Path) -> bytes:
-    """The key in the file; empty when there is none."""
+    """Return the key in the file; empty when there is none."""
     try:
         stat = file.stat()
     except OSError:

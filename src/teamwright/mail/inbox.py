@@ -1,7 +1,7 @@
-"""Inboxes: how one agent's words reach another.
+"""Inboxes: the files through which agents receive messages.
 
-An inbox is a file that holds one JSON array, shared with strangers; writing takes its lock, looking does not.
-Knows `storage` and `protocol.mail`. Does not know who may write to whom, nor what a message means.
+An inbox is a file with one JSON array, shared with other programs; writing takes its lock, reading does not. Depends on
+`storage` and `protocol.mail`. Leaves permissions to send and the meaning of messages to others.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from teamwright.storage.loop_cache import LoopCache
 
 MAX_CONSUMED = 100
 CONSUMED_TO_KEEP = 50
-"""Past 100 consumed entries those beyond the newest 50 go to the archive."""
+"""Consumed entries that stay in the inbox: past 100, those beyond the newest 50 are moved to the archive."""
 
 
 def add_missing_ids(file: ArrayFile) -> tuple[FileStamp | None, list[InboxItem]]:
-    """Give every unread entry without an id one. Returns the file's state and its elements."""
+    """Give an id to every unread entry without one. Return the file's state and its elements."""
     if file.stamp is None:
         return None, []
     items = split_array(file.read())
@@ -46,9 +46,10 @@ def add_missing_ids(file: ArrayFile) -> tuple[FileStamp | None, list[InboxItem]]
 
 
 def set_read_flags(file: ArrayFile, ids: Collection[str], archive: Path) -> tuple[FileStamp | None, list[InboxItem]]:
-    """Flag the entries of these ids as read; ids that are not there are fine. Returns state and elements.
+    """Flag the entries of these ids as read; unknown ids are ignored. Return state and elements.
 
-    In place where that is safe; the file is renamed whole when it is not, and when enough is consumed to archive.
+    The flags are changed in place where that is safe. Otherwise, and when enough entries are consumed for the archive,
+    the whole file is replaced by rename.
     """
     if file.stamp is None:
         return None, []
@@ -75,7 +76,8 @@ def _matching_items(items: Sequence[InboxItem], ids: Collection[str]) -> list[In
 
 
 def _archive_consumed(file: ArrayFile, items: list[InboxItem], archive: Path) -> None:
-    """Archive, then shorten. On a full disk the array stays long: the flags, which are set, matter more."""
+    """Archive consumed entries, then shorten the array. On a full disk the array stays long: the flags, which are set,
+    matter more."""
     try:
         file.replace(encode_array([item.raw for item in _write_archive(items, archive)]))
     except StorageError as problem:
@@ -84,10 +86,10 @@ def _archive_consumed(file: ArrayFile, items: list[InboxItem], archive: Path) ->
 
 
 def _write_archive(items: list[InboxItem], archive: Path) -> list[InboxItem]:
-    """Write the older consumed elements to the archive; returns the others, in order."""
+    """Write the older consumed elements to the archive; return the others, in order."""
     consumed = [item for item in items if item.is_consumed]
     moved = {id(item): item.raw for item in consumed[:-CONSUMED_TO_KEEP]}
-    # After a kill between archive and rename the same elements come again.
+    # After a kill between archive and rename the same elements are archived again.
     known = set(islice(read_backward(archive), len(moved)))
     journal = Journal.open(archive)
     try:
@@ -100,13 +102,13 @@ def _write_archive(items: list[InboxItem], archive: Path) -> list[InboxItem]:
 R = TypeVar("R")
 
 MAX_TEXT_BYTES = 256_000
-"""Bytes of UTF-8 that one message may have; longer text belongs in a file."""
+"""Bytes of UTF-8 that one message may have; longer text should be in a file."""
 
 
 class Inbox:
-    """One inbox in one event loop; get it from `inbox_for`, so that the sends of a process commit together.
+    """One inbox in one event loop; get it from `inbox_for`, so that the sends of a process are committed together.
 
-    Every call raises LockTimeout when somebody holds the lock past 5 s, and StorageError when the disk refuses.
+    Every call raises LockTimeout when another owner holds the lock past 5 s, and StorageError when the disk refuses.
     """
 
     def __init__(self, path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> None:
@@ -118,17 +120,18 @@ class Inbox:
         self._stamp: FileStamp | None = None
         self._unread: list[InboxEntry] = []  # of the state `_stamp`, with ids
         self.has_more = False
-        """Whether others wait behind those that `unread` gave."""
+        """True when the file has more unread entries than `unread` returned."""
         self._events: InboxEvents | None = None
 
     def set_damage_listener(self, on_damage: OnDamage) -> None:
-        """Whom to tell after a repair: the inbox, the copy of its damaged bytes, how many entries were saved."""
+        """Set the callback after a repair: it receives the inbox, the copy of its damaged bytes, and the number of
+        saved entries."""
         self._file.on_damage = on_damage
 
     def set_listeners(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
-        """Be told from now on, at each reading, of entries that others put in, and of own ones that went unseen.
+        """Set the callbacks for entries that other processes add, and for own entries that the reader never saw.
 
-        For who owns the inbox in this process; with None nobody is told any more.
+        For the owner of the inbox in this process; None removes the callbacks.
         """
         self._events = None
         if on_arrival is not None and on_loss is not None:
@@ -143,10 +146,10 @@ class Inbox:
             self._events = InboxEvents(on_arrival, on_loss, known)
 
     async def send(self, entry: InboxEntry, *, runtime: bool = False) -> str:
-        """Put an entry into the inbox and return its id once it is there; a missing id or time is filled in.
+        """Write the entry to the inbox and return its id; a missing id or time is filled in.
 
-        `runtime` opens the room that is kept for the runtime's own notices. Raises UsageError for a text over
-        256 kB, InboxFull when too much lies unread, LockLost when it stays unknown whether the entry arrived.
+        `runtime` uses the room that is reserved for the runtime's notices. Raises UsageError for a text over 256 kB,
+        InboxFull when too much is unread, LockLost when it is unknown whether the entry arrived.
         """
         if len(entry.text) > MAX_TEXT_BYTES // 4 and len(entry.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
             raise UsageError(
@@ -174,7 +177,8 @@ class Inbox:
         return msg_id
 
     async def contains(self, msg_id: str) -> bool:
-        """Whether an entry of this id is here or in the archive, read or not. Reads both: for after a kill."""
+        """Return True when an entry of this id is here or in the archive, read or not. Reads both: for use after a
+        kill."""
         wanted = b'"msg_id":%s' % json.dumps(msg_id).encode()
         _, items = await self._file.read()
         if any(wanted in item.raw or (item.is_rest and _contains_id(item.raw, msg_id)) for item in items):
@@ -182,12 +186,13 @@ class Inbox:
         return any(wanted in line for line in read_backward(self.archive))
 
     async def unread(self) -> list[InboxEntry]:
-        """What waits for the owner, in order, each with an id; strangers' entries are given theirs on the disk first.
+        """Return the unread entries in order, each with an id; entries of other programs get theirs on disk first.
 
-        Of very many entries, which only other programs write, the first 1,064: the others follow when these are read.
+        Of a very large inbox, which only other programs write, returns the first 1,064 entries; the others follow when
+        these are read.
 
-        An entry that claims a sender of the runtime without its proof has an unverified one (see `proof`).
-        Costs one look at the file's state when nothing changed. For the inbox's owner only.
+        An entry that claims a sender of the runtime without its proof has an unverified sender (see `entry_proof`).
+        Costs one check of the file's state when nothing changed. For the inbox's owner only.
         """
         now = file_stamp(self.path)
         if now is None:
@@ -202,7 +207,7 @@ class Inbox:
         return list(self._unread)
 
     async def mark_read(self, ids: Collection[str]) -> None:
-        """Flag entries as read, after they were seen; entries that vanished meanwhile are fine.
+        """Flag entries as read after their delivery; missing entries are ignored.
 
         Past 100 consumed entries the older ones go to the archive. For the inbox's owner only.
         """
@@ -211,14 +216,14 @@ class Inbox:
         if self._events is not None:
             self._events.note_seen(ids)
         if file_stamp(self.path) is None:
-            return  # somebody removed it: nothing to flag, and nothing is made anew
+            return  # the file was removed: there is nothing to flag
         stamp, items = await self._file.change_with_retry(
             partial(set_read_flags, ids=frozenset(ids), archive=self.archive)
         )
         if all(item.msg_id for item in items if item.is_unread):
             self._remember(stamp, items)
         if self.has_more:
-            self._stamp = None  # what follows is parsed now
+            self._stamp = None  # the next read parses the file again
 
     def _remember(self, stamp: FileStamp | None, items: Sequence[InboxItem]) -> None:
         self._stamp, self.has_more = stamp, bool(items) and items[-1].is_rest
@@ -227,25 +232,25 @@ class Inbox:
             self._events.compare(self._unread, items)
 
     def _note_appended(self, before: FileStamp | None, after: FileStamp, letters: Sequence[OutgoingEntry]) -> None:
-        """Letters of this process were appended: what is known of the file stays right without reading it."""
+        """Update the known state after entries of this process were appended, without reading the file."""
         if self._stamp is not None and self._stamp == before and not self.has_more:
             self._stamp = after
             self._unread += [_stored_entry(letter) for letter in letters]
 
     def _note_replaced(self, ids: Sequence[str]) -> None:
-        """Notices were replaced by newer ones on purpose: they are not lost."""
+        """Note that newer notices replaced these on purpose: they are not lost."""
         if self._events is not None:
             for msg_id in ids:
                 self._events.note_failed(msg_id, is_certain=True)
 
 
 def _contains_id(raw: bytes, msg_id: str) -> bool:
-    """Whether an element of another program's layout has this id."""
+    """Return True when an element in another program's layout has this id."""
     return re.search(rb'"msg_id":\s*%s' % re.escape(json.dumps(msg_id).encode()), raw) is not None
 
 
 def _stored_entry(letter: OutgoingEntry) -> InboxEntry:
-    """The entry as it will be read: what JSON or UTF-8 cannot hold was changed on the way."""
+    """Return the entry as it will be read: characters that JSON or UTF-8 cannot contain were changed by encoding."""
     entry = letter.entry
     plain = entry.text.isascii() and not entry.extra and (entry.summary or "").isascii()
     return entry if plain else parse_entry(json.loads(letter.raw))
@@ -255,7 +260,7 @@ _INBOXES: LoopCache[Inbox] = LoopCache(256)
 
 
 def inbox_for(path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> Inbox:
-    """The one inbox of this path in the running loop. Raises RuntimeError when no loop runs."""
+    """Return the one inbox of this path in the running loop. Raises RuntimeError when no loop runs."""
     found = _INBOXES.get(str(path), lambda: Inbox(path, guard, archive))
     if on_damage is not None:
         found.set_damage_listener(on_damage)
@@ -263,16 +268,16 @@ def inbox_for(path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | N
 
 
 def read_entries(path: Path, *, only_first: bool = False) -> list[InboxEntry]:
-    """All entries in the file, read and unread, for onlookers: no lock is taken and nothing is changed.
+    """Return all entries in the file, read and unread, without a lock and without a change.
 
-    Of very many entries with `beginning` only the first. Raises StorageError (`damaged-file`) when what is there is no
-    array, also 6 ms later.
+    Of a very large file with `only_first` only the first entries. Raises StorageError (`damaged-file`) when the content
+    is no array, also 6 ms later.
     """
     return _read_without_lock(path, lambda items: [item.entry for item in items], beginning=only_first)
 
 
 def count_entries(path: Path) -> tuple[int, int]:
-    """How many entries are unread, and how many there are. As `read_entries`."""
+    """Return the number of unread entries, and of all entries, as `read_entries` reads them."""
     return _read_without_lock(path, lambda items: (sum(item.is_unread for item in items), len(items)))
 
 

@@ -1,6 +1,6 @@
-"""What of an inbox is not this process's doing: entries of others that arrive, and own ones that go unseen.
+"""Events of an inbox that other processes cause: arrivals, and own entries that disappear before they are read.
 
-Fed by the inbox with what it sends, reads and flags. Knows ids only; refuses to know who reads and who must hear of it.
+The inbox reports what this process sends, reads and flags. Works on ids only.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.values import dataclass
 
 MAX_OWN = 1_064
-"""So many own letters are remembered; more cannot lie unread, so the oldest are those that nobody will find."""
+"""The number of own entries that are remembered; more cannot be unread, so the oldest ones have been read."""
 
 MAX_PAST = 512
-"""So many ids of what was read are remembered, for other programs that put an old copy back."""
+"""The number of ids of read entries that are remembered, for other programs that restore an old copy."""
 
 OnArrival = Callable[[Sequence[InboxEntry]], None]
 OnLoss = Callable[[Sequence["LostEntry"]], None]
@@ -23,7 +23,7 @@ OnLoss = Callable[[Sequence["LostEntry"]], None]
 
 @dataclass(frozen=True, slots=True)
 class LostEntry:
-    """A letter of this process that its reader never saw: another program removed it, or `flagged` it as read."""
+    """An entry of this process that its reader never saw: another program removed it, or `flagged` it as read."""
 
     msg_id: str
     sender: str
@@ -33,9 +33,10 @@ class LostEntry:
 
 @dataclass(slots=True)
 class _OwnEntry:
-    """A letter of this process on its way to being seen. `there`: it is, or was, in the file for sure.
+    """An entry of this process that is not yet read. `is_in_file`: it is, or was, certainly in the file.
 
-    A `quiet` one may vanish without a word: a notice that a newer one replaces, or one whose fate is not known.
+    A `quiet` one may disappear without a report: a notice that a newer one replaces, or an entry with an unknown
+    outcome.
     """
 
     sender: str
@@ -45,7 +46,7 @@ class _OwnEntry:
 
 
 class InboxEvents:
-    """One inbox. `known` are the ids of what lies unread in it at the beginning."""
+    """The events of one inbox. `known` are the ids of its unread entries at the beginning."""
 
     def __init__(self, on_arrival: OnArrival, on_loss: OnLoss, known: set[str]) -> None:
         self._on_arrival = on_arrival
@@ -55,18 +56,18 @@ class InboxEvents:
         self._own_entries: dict[str, _OwnEntry] = {}
 
     def note_sending(self, entry: InboxEntry, *, quiet: bool) -> None:
-        """The entry, which has its id, is about to be written."""
+        """Note that the entry, which has its id, is about to be written."""
         self._own_entries[entry.msg_id or ""] = _OwnEntry(entry.sender, entry.summary or "", quiet)
         if len(self._own_entries) > MAX_OWN:
             del self._own_entries[next(iter(self._own_entries))]
 
     def note_sent(self, msg_id: str) -> None:
-        """It is in the file."""
+        """Note that the entry is in the file."""
         if (own := self._own_entries.get(msg_id)) is not None:
             own.is_in_file = True
 
     def note_failed(self, msg_id: str, *, is_certain: bool) -> None:
-        """It is not in the file; or, not `surely`, nobody knows."""
+        """Note that the entry is not in the file; without `is_certain` the outcome is unknown."""
         own = self._own_entries.get(msg_id)
         if own is not None and is_certain:
             del self._own_entries[msg_id]
@@ -74,9 +75,9 @@ class InboxEvents:
             own.is_quiet = True
 
     def note_seen(self, ids: Collection[str]) -> None:
-        """The reader has these, and is about to flag them.
+        """Note that the reader has these entries and is about to flag them.
 
-        A stranger that writes what it read before may put one back: it did not arrive anew.
+        Another program that writes an old copy may restore one: that is no new arrival.
         """
         self._seen_ids |= dict.fromkeys(ids)
         while len(self._seen_ids) > MAX_PAST:
@@ -85,7 +86,8 @@ class InboxEvents:
             self._own_entries.pop(msg_id, None)
 
     def compare(self, unread: Sequence[InboxEntry], items: Sequence[InboxItem]) -> None:
-        """The file was read: these wait in it, and `items` is all that is there, or its beginning."""
+        """Compare the file with the known entries: `unread` are its unread entries, `items` all or the first of its
+        elements."""
         more = bool(items) and items[-1].is_rest
         ids = {entry.msg_id for entry in unread if entry.msg_id}
         known = (self._known, self._seen_ids, self._own_entries)
@@ -95,7 +97,7 @@ class InboxEvents:
         for msg_id, own in list(self._own_entries.items()):
             if msg_id in ids:
                 own.is_in_file = True
-            elif own.is_in_file and not more:  # else it may lie behind what was parsed
+            elif own.is_in_file and not more:  # else it may be after the parsed part
                 del self._own_entries[msg_id]
                 if not own.is_quiet:
                     lost.append(LostEntry(msg_id, own.sender, own.summary, _is_in(msg_id, items)))

@@ -1,7 +1,7 @@
-"""The inbox array, element by element, with the bytes of each: what we do not change goes back as it came.
+"""The elements of an inbox array with their bytes: unchanged elements are written back byte for byte.
 
-Our own layout (one element a line) is read without parsing what is consumed; any other is parsed. Knows the keys
-`msg_id` and `read`; the rest of an element is its sender's.
+Teamwright's layout (one element a line) is read without parsing consumed elements; any other layout is parsed. Uses the
+keys `msg_id` and `read`; the rest of an element belongs to its sender.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from teamwright.protocol.mail import InboxEntry, parse_entry
 from teamwright.storage.json_array import NotAnArray
 
 READ_ENDINGS = (b'"read":true }', b'"read":true}')
-"""How the line of a consumed element ends in our layout."""
+"""The endings of a consumed element's line in Teamwright's layout."""
 
 _DROP_AFTER = 64
-"""After so many lines that were parsed, those that were not met since the last time are dropped."""
+"""The number of parsed lines after which lines that were not seen again are dropped."""
 _SHORT = 2_048
-"""Lines up to so many bytes are not parsed again when their file is read again."""
+"""Bytes up to which a line is not parsed again when its file is read again."""
 
 MAX_UNREAD = 1_000
 MAX_RUNTIME_UNREAD = 64
-"""So many entries of ours may lie unread, the runtime's own notices included. Other programs may write more."""
+"""The number of unread entries from Teamwright, notices of the runtime included. Other programs may write more."""
 
 _MAX_PARSED = MAX_UNREAD + MAX_RUNTIME_UNREAD
 _MAX_PARSED_BYTES = 2_000_000
 _LARGE = 1_000_000
-"""Of an array larger than this only so many unread elements are parsed at a time; the others wait."""
+"""Bytes from which only so many unread elements of an array are parsed at a time; the others wait."""
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _decode = json.JSONDecoder().raw_decode
 
 
 class InboxItem:
-    """One element. `value` is None for a consumed one that nobody needed to parse; it is shared, never changed."""
+    """One element. `value` is None for a consumed one that was not parsed; it is shared, never changed."""
 
     __slots__ = ("_raw", "is_consumed", "is_rest", "is_unread", "offset", "value")
 
@@ -43,14 +43,14 @@ class InboxItem:
         self._raw = raw
         self.value = value
         self.offset = offset
-        """Where it begins in the file; -1 when its layout is not ours."""
+        """The offset in the file; -1 in another program's layout."""
         self.is_rest = False
-        """Whether it stands for all elements from here on, which were not parsed: `raw` is theirs."""
+        """True when it represents all unparsed elements from here on: `raw` contains their bytes."""
         if isinstance(value, dict):
             self.is_consumed = cast("dict[str, Any]", value).get("read") is True
-            """Whether it is flagged as read."""
+            """True when it is flagged as read."""
             self.is_unread = not self.is_consumed
-            """Whether it waits for its reader. Elements that are no objects are neither."""
+            """True when it is not read yet. Elements that are no objects are neither read nor unread."""
         else:
             self.is_consumed = raw is not None and value is None
             self.is_unread = False
@@ -64,7 +64,7 @@ class InboxItem:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Its keys; a consumed element is parsed now. Raises NotAnArray when that fails."""
+        """The keys and values; a consumed element is parsed now. Raises NotAnArray when that fails."""
         if self.value is None:
             try:
                 self.value = json.loads(self.raw)
@@ -80,25 +80,25 @@ class InboxItem:
 
     @property
     def msg_id(self) -> str | None:
-        """The element's id, None when a stranger wrote it without one."""
+        """The element's id, None when another program wrote it without one."""
         found = self.fields.get("msg_id")
         return found if isinstance(found, str) and found else None
 
     def read_flag_patch(self) -> tuple[int, bytes] | None:
-        """Where to write what, to flag it in place; None when the flag does not stand beside the id."""
+        """Return offset and bytes that flag it as read in place; None when the flag is not next to the id."""
         ending = b'"msg_id":"%s","read":false}' % (self.msg_id or "").encode("utf-8", "replace")
         if self.offset < 0 or not self.raw.endswith(ending):
             return None
         return self.offset + len(self.raw) - 6, b"true "
 
     def with_read_flag(self) -> InboxItem:
-        """The element with its flag set; keys and their order are kept."""
+        """Return the element with its flag set; keys and their order are kept."""
         if self.raw.endswith(b'"read":false}'):
             return InboxItem(self.raw[:-6] + b"true }", None)
         return InboxItem(None, self.fields | {"read": True})
 
     def with_id(self, msg_id: str) -> InboxItem:
-        """The element with an id, put right before the flag; keys and their order are kept otherwise."""
+        """Return the element with an id, right before the flag; other keys and their order are kept."""
         out = {key: value for key, value in self.fields.items() if key != "msg_id"}
         if "read" not in out:
             return InboxItem(None, out | {"msg_id": msg_id, "read": False})
@@ -111,10 +111,10 @@ class InboxItem:
 
 
 def split_array(content: bytes, *, whole: bool = False) -> list[InboxItem]:
-    """The elements of the array. Raises NotAnArray for what is not one.
+    """Return the elements of the array. Raises NotAnArray for other content.
 
-    A large array is parsed up to its first 1,064 unread elements, unless the `whole` is wanted: the last item is then
-    the `rest` of the array.
+    A large array is parsed up to its first 1,064 unread elements, unless `whole` is set: the last item then represents
+    the rest of the array (`is_rest`).
     """
     try:
         found = _split_beginning(content) if len(content) > _LARGE and not whole else _split_lines(content)
@@ -132,7 +132,7 @@ def split_array(content: bytes, *, whole: bool = False) -> list[InboxItem]:
 
 
 def _split_beginning(content: bytes) -> list[InboxItem] | None:
-    """The first elements of a large array; None for what does not look like an array."""
+    """Return the first elements of a large array; None for content that does not look like an array."""
     try:
         return _split_first_lines(content) or _split_first_values(content)
     except ValueError:
@@ -140,7 +140,7 @@ def _split_beginning(content: bytes) -> list[InboxItem] | None:
 
 
 def _split_first_lines(content: bytes) -> list[InboxItem] | None:
-    """The first elements when the layout is ours, else None. Raises ValueError for other layouts too."""
+    """Return the first elements in Teamwright's layout, else None. Raises ValueError for other layouts too."""
     if content[:4] != b'[\n{"' or content[-3:] != b"}\n]":
         return None
     items: list[InboxItem] = []
@@ -162,7 +162,7 @@ def _split_first_lines(content: bytes) -> list[InboxItem] | None:
 
 
 def _split_first_values(content: bytes) -> list[InboxItem] | None:
-    """The first elements in any layout; None for what does not look like an array."""
+    """Return the first elements in any layout; None for content that does not look like an array."""
     text = content.decode().strip()
     if text[:1] != "[" or text[-1:] != "]":
         return None
@@ -198,7 +198,7 @@ def _rest_item(raw: bytes) -> InboxItem:
 
 
 def encode_item(value: object) -> bytes:
-    """A value on one line; half characters, which UTF-8 cannot hold, stay escaped as they came."""
+    """Return a value on one line; half surrogate pairs, which UTF-8 cannot contain, stay escaped."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
@@ -206,7 +206,7 @@ def encode_item(value: object) -> bytes:
 
 
 def _split_lines(content: bytes) -> list[InboxItem] | None:
-    """The elements when the layout is ours, else None. A raw newline never stands inside a JSON string."""
+    """Return the elements in Teamwright's layout, else None. A JSON string never contains a raw newline."""
     if content[:4] != b'[\n{"' or content[-3:] != b"}\n]":
         return None
     lines = content[2:-2].split(b",\n")
@@ -227,9 +227,10 @@ def _split_lines(content: bytes) -> list[InboxItem] | None:
 
 
 class _ParsedLines:
-    """Unread lines that were parsed lately: each is read again with every later one.
+    """A cache of parsed unread lines: each is read again with every later one.
 
-    Two generations: what no reading of the last ones met is dropped, so consumed mail stays in memory of no process.
+    Two generations: lines that the last readings did not contain are dropped, so consumed mail does not stay in
+    memory.
     """
 
     def __init__(self) -> None:
@@ -241,12 +242,12 @@ class _ParsedLines:
         return len(self._new) + len(self._old)
 
     def start_reading(self) -> None:
-        """An array is about to be read: its lines are met again, or dropped at the next turn."""
+        """Start a reading of an array: lines that it does not contain are dropped after the next generation."""
         if self._missed >= _DROP_AFTER:
             self._old, self._new, self._missed = self._new, {}, 0
 
     def value(self, raw: bytes) -> object:
-        """The line's value. Raises ValueError."""
+        """Return the line's value. Raises ValueError."""
         found = self._new.get(raw)
         if found is None:
             found = self._old.pop(raw, None)
@@ -257,7 +258,7 @@ class _ParsedLines:
         return found[0]
 
     def entry(self, raw: bytes) -> InboxEntry:
-        """The line as an entry."""
+        """Return the line as an entry."""
         value = self.value(raw)
         entry = self._new[raw][1]
         if entry is None:

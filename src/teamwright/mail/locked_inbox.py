@@ -1,7 +1,7 @@
 """One inbox file and its lock: changes are plain code, run on the array while the lock is held.
 
-Here, and only here, a file is judged damaged: under the lock, after waiting for a stranger who may be writing.
-Knows `layout` and `salvage_entries`; does not know who writes to whom.
+Only this module judges a file damaged: under the lock, after waiting for another program that may be writing. Depends
+on `inbox_layout` and `damaged_file`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RETRIES = 3
 RETRY_S = 0.002
 
 OnDamage = Callable[[Path, Path, int], None]
-"""Told after a repair: the inbox, the copy of its damaged bytes, and how many entries were saved."""
+"""Called after a repair with the inbox, the copy of its damaged bytes, and the number of saved entries."""
 
 
 class LockedInbox:
@@ -42,10 +42,10 @@ class LockedInbox:
         self.on_damage = on_damage
 
     async def change(self, work: Callable[[ArrayFile], R]) -> R:
-        """Run `work` on the array under the lock and give its result.
+        """Run `work` on the array under the lock and return its result.
 
-        When `work` meets what is no array it is run again three times, 2 ms apart; then the file is repaired first.
-        Raises LockTimeout, LockLost, StorageError.
+        When `work` finds content that is no array, it runs again three times, 2 ms apart; then the file is repaired
+        first. Raises LockTimeout, LockLost, StorageError.
         """
         for _ in range(RETRIES):
             try:
@@ -57,14 +57,14 @@ class LockedInbox:
             return self._run_repairing(work, held)
 
     async def change_with_retry(self, work: Callable[[ArrayFile], R]) -> R:
-        """`change` for work that may be done twice: when the lock is lost it is run again. Raises StorageError."""
+        """Run `change` for work that may be repeated: after a lost lock it runs again. Raises StorageError."""
         for _ in range(RETRIES):
             with contextlib.suppress(LockLost):
                 return await self.change(work)
         return await self.change(work)
 
     async def read(self) -> tuple[FileStamp | None, list[InboxItem]]:
-        """State and elements, read without the lock; under it when what was read is no array."""
+        """Return state and elements, read without the lock; under it when the content is no array."""
         for left in range(RETRIES, -1, -1):
             found = read_with_stamp(self.path)
             if found is None:
@@ -77,11 +77,11 @@ class LockedInbox:
         return await self.change_with_retry(lambda file: (file.stamp, split_array(file.read()) if file.stamp else []))
 
     def _hold(self) -> LockHold:
-        """The first letter makes the directory of inboxes; nothing makes that of a team that was removed."""
+        """Create the directory of inboxes for the first message, but never that of a removed team; return the hold."""
         if not os.path.exists(self._inbox_directory):
             with contextlib.suppress(FileExistsError, FileNotFoundError):
                 os.mkdir(self._inbox_directory, 0o700)
-                os.chmod(self._inbox_directory, 0o700)  # whatever the umask
+                os.chmod(self._inbox_directory, 0o700)  # regardless of the umask
         if self._lock is None:
             self._lock = lock_for(self.path, self._guard)
         return self._lock.hold()
@@ -90,7 +90,7 @@ class LockedInbox:
         try:
             with ArrayFile(self.path, held) as file:
                 if held.recovered and file.stamp is not None:
-                    split_array(file.read(), whole=True)  # its writer was killed: look before building on it
+                    split_array(file.read(), whole=True)  # its writer was killed: check before adding to it
                 return work(file)
         except OSError as problem:
             raise storage_error(problem, self.path) from problem

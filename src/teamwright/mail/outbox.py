@@ -1,7 +1,7 @@
-"""The sending side of one inbox: what several senders of a process give in together is committed together.
+"""The sending side of one inbox: concurrent sends of a process are committed together.
 
-Each letter has its own outcome. A send that cannot know whether it reached the file looks for its id there before
-it writes again. Knows the limits of an inbox; does not know who may write to whom.
+Each entry has its own outcome. A send with an unknown outcome looks for its id in the file before it writes again.
+Enforces the limits of an inbox.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protoco
 from teamwright.storage.json_array import ArrayFile, FileStamp, encode_array
 
 OnCommit = Callable[[FileStamp | None, FileStamp, Sequence["OutgoingEntry"]], None]
-"""Told after letters were appended: the file's state before and after."""
+"""Called after entries were appended, with the file's state before and after."""
 
 OnReplaced = Callable[[Sequence[str]], None]
-"""Told the ids of notices that newer ones of the same sender replaced in a full inbox."""
+"""Called with the ids of notices that newer ones of the same sender replaced in a full inbox."""
 
 
 class OutgoingEntry:
-    """An entry on its way. `runtime` marks the runtime's own notices, for which some room is kept.
+    """An entry that is being sent. `runtime` marks the runtime's own notices, for which some room is reserved.
 
     `notice` is an idle notification, `idle` one that says nothing else.
     """
@@ -45,16 +45,16 @@ class OutgoingEntry:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether its sender was cancelled while it waited."""
+        """True when its sender was cancelled while it waited."""
         return self._waiter is not None and self._waiter.cancelled()
 
     async def wait_for_commit(self) -> None:
-        """Until another sender's commit took it along."""
+        """Wait until another sender's commit includes it."""
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
     def settle(self, problem: Exception | None) -> None:
-        """Its outcome: in the file, or not and why."""
+        """Set the outcome: None for an entry in the file, else the error."""
         self.settled = True
         self.problem = problem
         if self._waiter is not None and not self._waiter.done():
@@ -77,7 +77,7 @@ class Outbox:
         self._drain_task: asyncio.Task[None] | None = None
 
     async def send(self, letter: OutgoingEntry) -> None:
-        """Return when the letter is in the file. Raises InboxFull, LockTimeout, LockLost, StorageError."""
+        """Write the entry to the file. Raises InboxFull, LockTimeout, LockLost, StorageError."""
         self._queue.append(letter)
         if self._busy:
             await letter.wait_for_commit()
@@ -103,7 +103,9 @@ class Outbox:
         self._committed_in_tick = False
 
     def _hand_over(self, letter: OutgoingEntry) -> None:
-        """End leading: a cancelled leader takes its letter along, and somebody serves those who came meanwhile."""
+        """Stop leading the commits: a cancelled leader withdraws its entry, and another sender serves the later
+        ones.
+        """
         if not letter.settled and letter in self._queue:
             self._queue.remove(letter)
         if self._queue:
@@ -115,7 +117,7 @@ class Outbox:
         try:
             while self._queue:
                 await self._commit_waiting()
-        except Exception as problem:  # whatever it is, those who wait must hear of it
+        except Exception as problem:  # all waiting senders must receive the error
             for letter in self._queue:
                 letter.settle(problem)
             self._forget_settled()
@@ -123,7 +125,7 @@ class Outbox:
             self._busy = False
 
     async def _commit_waiting(self) -> None:
-        """One commit of all that wait; a failure is the outcome of those who waited from its beginning."""
+        """Commit all waiting entries once; a failure is the outcome of those that waited from its beginning."""
         first = tuple(self._queue)
         in_doubt = False
         problem: StorageError | None = None
@@ -156,7 +158,7 @@ class Outbox:
             if appended:
                 self._on_commit(before, after, accepted)
         elif tally.is_exact:
-            self._quota = tally  # the next send is refused without a look at the whole file
+            self._quota = tally  # the next send is refused without reading the whole file
         for letter in [letter for letter in refused if letter.is_idle_notice]:
             if self._replace(file, letter):
                 del refused[letter]
@@ -165,7 +167,9 @@ class Outbox:
         self._forget_settled()
 
     def _replace(self, file: ArrayFile, letter: OutgoingEntry) -> bool:
-        """Put a notice in the place of its sender's oldest unread one: the inbox is full. False when there is none."""
+        """Replace the oldest unread notice of the sender, because the inbox is full. Return False when there is
+        none.
+        """
         items = split_array(file.read()) if file.stamp is not None else []
         old = next((item for item in items if _is_notice(item, letter.entry.sender)), None)
         if old is None:
@@ -180,7 +184,7 @@ class Outbox:
         self._queue = [letter for letter in self._queue if not (letter.settled or letter.is_abandoned)]
 
     def _write(self, file: ArrayFile, letters: Sequence[OutgoingEntry]) -> bool:
-        """Put the letters into the file; False when older notices made room for them."""
+        """Write the entries to the file; return False when older notices made room for them."""
         idle = {letter.entry.sender for letter in letters if letter.is_contentless}
         if idle and file.stamp is not None:
             items = split_array(file.read())
@@ -193,7 +197,7 @@ class Outbox:
 
 
 def _not_in_file(file: ArrayFile, letters: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
-    """Those whose id is not in the file; the others arrived, and are told so."""
+    """Return the entries whose id is not in the file; the others arrived, and get that outcome."""
     content = file.read()
     for letter in letters:
         if (letter.entry.msg_id or "").encode() in content:
@@ -209,7 +213,7 @@ def _idle_notice(text: object) -> IdleNotification | None:
 
 
 def _is_outdated_notice(item: InboxItem, senders: set[str]) -> bool:
-    """An unread notice that says nothing but idle, of a member that says so again."""
+    """Return True for an unread notice that says only idle, of a member that sends another one."""
     if not item.is_unread or item.fields.get("from") not in senders:
         return False
     notice = _idle_notice(item.fields.get("text"))
@@ -217,5 +221,5 @@ def _is_outdated_notice(item: InboxItem, senders: set[str]) -> bool:
 
 
 def _is_notice(item: InboxItem, sender: str) -> bool:
-    """An unread idle notification of this sender."""
+    """Return True for an unread idle notification of this sender."""
     return item.is_unread and item.fields.get("from") == sender and _idle_notice(item.fields.get("text")) is not None

@@ -1,8 +1,8 @@
-"""How much lies unread in an inbox, known without parsing it at each send.
+"""The unread quota of an inbox, maintained without parsing the inbox at each send.
 
-What others appended is read from where our last write ended. The count may be too high, when others flagged
-entries since, never too low; at the limit the file is counted anew, and parsed only where that could make a
-difference. Does not know why an entry is sent.
+Entries that other programs appended are read from the end of the last own write. The count may be too high, when other
+programs flagged entries since, never too low. At the limit the file is counted again, and parsed only where that could
+change the result.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from teamwright.storage.json_array import TAIL_BYTES, ArrayFile, FileStamp
 
 MAX_UNREAD_BYTES = 1_000_000
 MAX_RUNTIME_BYTES = 256_000
-"""Limits of what may lie unread, and the room beyond them that is kept for the runtime's own notices."""
+"""Limits of unread entries, and the room beyond them that is reserved for the runtime's own notices."""
 
 _LARGE = 4_000_000
-"""A larger file is counted up to what fills the inbox."""
+"""Bytes from which a file is counted only up to a full inbox."""
 
 
 @dataclass(slots=True)
 class UnreadQuota:
-    """Unread entries of one state of the file and their bytes; `tail` are the state's last bytes."""
+    """The number and bytes of unread entries in one state of the file; `tail` are the state's last bytes."""
 
     reader: str
     stamp: FileStamp | None
@@ -32,7 +32,7 @@ class UnreadQuota:
     is_exact: bool = True
 
     def add(self, raw: bytes, *, runtime: bool) -> InboxFull | None:
-        """Count one more entry, or refuse it, naming who does not read."""
+        """Count one more entry, or return the error that refuses it and names the recipient."""
         most = MAX_UNREAD + (MAX_RUNTIME_UNREAD if runtime else 0)
         most_bytes = MAX_UNREAD_BYTES + (MAX_RUNTIME_BYTES if runtime else 0)
         if self.unread + 1 > most or self.size + len(raw) > most_bytes:
@@ -48,18 +48,18 @@ class UnreadQuota:
         return None
 
     def has_room(self, size: int, count: int) -> bool:
-        """Whether that much more may lie unread."""
+        """Return True when that much more may be unread."""
         return self.unread + count <= MAX_UNREAD and self.size + size <= MAX_UNREAD_BYTES
 
     def after_write(self, stamp: FileStamp, last: bytes, *, exact: bool) -> UnreadQuota:
-        """The same count for the file as it is after our write, which ends with the element `last`."""
+        """Return the same count for the file after an own write, which ends with the element `last`."""
         return UnreadQuota(
             self.reader, stamp, (last + b"\n]")[-TAIL_BYTES:], self.unread, self.size, is_exact=self.is_exact and exact
         )
 
 
 def measure_unread(file: ArrayFile, known: UnreadQuota | None, size: int, count: int) -> UnreadQuota:
-    """A tally of the open file, built on what was known where it still holds. Raises NotAnArray.
+    """Return the quota of the open file, based on the known one where it is still valid. Raises NotAnArray.
 
     It is exact whenever `count` more entries of `size` bytes would not fit, and when nothing was known.
     """
@@ -81,9 +81,9 @@ def _copy(known: UnreadQuota, stamp: FileStamp | None, tail: bytes) -> UnreadQuo
 
 
 def _known_and_appended(file: ArrayFile, known: UnreadQuota) -> UnreadQuota | None:
-    """The known tally and what was appended since; None when the file is not the known one, only longer.
+    """Return the known quota plus what was appended since; None when the file changed in another way.
 
-    The last known element, which has an id of its own, must stand where it stood; it may be flagged by now.
+    The last known element, which has a unique id, must be at the same offset; it may be flagged by now.
     """
     if known.stamp is None:
         return None
@@ -110,13 +110,13 @@ def _without_read_flag(end: bytes) -> bytes:
 
 
 def _estimate(file: ArrayFile, content: bytes) -> UnreadQuota | None:
-    """At most so much lies unread in the file. None when its layout is not ours."""
+    """Return an upper limit of the unread entries in the file. None for another program's layout."""
     found = _max_unread(content)
     return found and UnreadQuota(file.path.stem, file.stamp, content[-TAIL_BYTES:], *found, is_exact=False)
 
 
 def _max_unread(content: bytes) -> tuple[int, int] | None:
-    """How many elements, of how many bytes, may be unread: all lines but those that end as consumed ones do."""
+    """Return how many elements, of how many bytes, may be unread: all lines without the ending of a consumed one."""
     lines = content.count(b"\n") - 1
     ours = content[:4] == b'[\n{"' and content[-3:] == b"}\n]"
     if not ours or content.count(b'\n{"') != lines or content.count(b"},\n") != lines - 1:

@@ -1,1 +1,1 @@
-"""A client of the Model Context Protocol: servers start when first used, one process a session for all agents."""
+"""A client of the Model Context Protocol: servers start at their first use, one process a session for all agents."""

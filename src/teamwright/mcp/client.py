@@ -1,7 +1,7 @@
-"""What is said to a server: the greeting, the list of its tools, a call.
+"""The protocol with an MCP server: initialization, the list of its tools, and tool calls.
 
-Speaks the versions with a handshake, and the later one without to servers that speak nothing else. Declares no
-capability: no server can ask us for a model's answer, for files or for a person's words. Knows no transport.
+Supports the versions with a handshake, and the later one without it for servers that support nothing else. Declares no
+capability: no server can ask for a model's answer, for files or for a person's input.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _META = "io.modelcontextprotocol/"
 
 @dataclass(slots=True)
 class McpClient:
-    """One server that answers. `about` is what it says of itself."""
+    """A connected server. `about` is its description of itself."""
 
     peer: JsonRpcPeer
     own_version: str
@@ -36,7 +36,7 @@ class McpClient:
     _has_tools: bool = True
 
     async def initialize(self, deadline: CallDeadline) -> None:
-        """Agree on a version. Raises McpServerError."""
+        """Negotiate a version. Raises McpServerError."""
         hello: Message = {"protocolVersion": NEWEST_VERSION, "capabilities": {}, "clientInfo": self._info}
         try:
             said = await self.peer.request("initialize", hello, deadline)
@@ -52,7 +52,7 @@ class McpClient:
         self.peer.notify("notifications/initialized", {})
 
     async def list_tools(self, deadline: CallDeadline) -> list[object]:
-        """The entries of its list, page by page, as they came. Raises McpServerError."""
+        """Return the entries of its tool list, page by page, unparsed. Raises McpServerError."""
         found: list[object] = []
         cursor: object = None
         for _ in range(_MAX_PAGES if self._has_tools else 0):
@@ -65,7 +65,9 @@ class McpClient:
         return found[:MAX_TOOLS]
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any], deadline: CallDeadline) -> Message:
-        """The result of a call as it came. Raises McpServerError, Refused; cancelled, the server is told."""
+        """Return the raw result of a call. Raises McpServerError, McpRequestError; notifies the server when
+        cancelled.
+        """
         said = {"name": tool, "arguments": dict(arguments)}
         result = await self.peer.request("tools/call", said, deadline, progress=True)
         if result.get("resultType", "complete") != "complete":

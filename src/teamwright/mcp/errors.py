@@ -1,7 +1,7 @@
-"""What can go wrong with a server, as its callers see it.
+"""Errors of MCP servers.
 
-McpServerError       it did not do what was asked: late, gone, over a bound; `dead` says that it is of no use any more
-└── Refused         it answered with an error of the protocol; it goes on
+McpServerError       the server failed: late, gone, over a bound; `dead` says that it cannot be used any more
+└── McpRequestError  the server answered with an error of the protocol; it stays usable
 
 Texts are one line, without values that the server was given as secrets.
 """
@@ -9,13 +9,13 @@ Texts are one line, without values that the server was given as secrets.
 from __future__ import annotations
 
 UNSUPPORTED_VERSION = -32022
-"""The code of a server that speaks other versions of the protocol."""
+"""The code of a server that supports other versions of the protocol."""
 
 METHOD_NOT_FOUND = -32601
 
 
 class McpServerError(Exception):
-    """A server failed. `what` is one line that goes on a sentence about it ("db <what>")."""
+    """A server failed. `what` is one line that continues a sentence about it ("db <what>")."""
 
     def __init__(self, what: str, *, dead: bool = False) -> None:
         super().__init__(what)
@@ -24,7 +24,7 @@ class McpServerError(Exception):
 
 
 class McpRequestError(McpServerError):
-    """The server answered a request with an error: its code and its words, bounded."""
+    """The server answered a request with an error: its code and its text, bounded."""
 
     def __init__(self, code: int, message: str) -> None:
         message = plain_line(message, 2_000) or "nothing more"
@@ -34,6 +34,6 @@ class McpRequestError(McpServerError):
 
 
 def plain_line(text: str, most: int = 300) -> str:
-    """Words of a stranger on one line: no line ends, nothing that moves a cursor, bounded."""
+    """Return text of another program on one bounded line, without line ends and control characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split())
     return line if len(line) <= most else line[: most - 1] + "…"

@@ -1,7 +1,7 @@
-"""A server behind an address: streamable HTTP, a POST for each message, the answer as JSON or as a stream of events.
+"""Transport over streamable HTTP: a POST for each message, the answer as JSON or as a stream of events.
 
-No redirect is followed, because headers may hold a secret. What arrives is bounded. The only file of the room that
-knows httpx2; knows no method.
+No redirect is followed, because headers may contain a secret. Received data is bounded. The only module of the package
+that uses httpx2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_ANSWER = 16 * 1024 * 1024
 """Bytes of one message."""
 
 MAX_STREAM = 64 * 1024 * 1024
-"""Bytes of the stream of one answer, with all that comes before it."""
+"""Bytes of the stream of one answer, including the messages before it."""
 
 CONNECT_S = 10.0
 _WRITE_S = 60.0
@@ -43,15 +43,15 @@ _OWN_HEADERS = (
     "mcp-method",
     "mcp-name",
 )
-"""Headers that no configuration sets."""
+"""Headers that no configuration may set."""
 
 
 def new_client(url: str) -> AsyncClient:
-    """A client for one address. Proxies of the environment are used, but never for this machine itself."""
+    """Return a client for one address. Proxies of the environment are used, except for this machine."""
     import httpx2
 
     for name in ("httpcore2", "httpx2"):
-        # Their lines quote headers and addresses.
+        # Their log lines quote headers and addresses.
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.WARNING)
@@ -66,12 +66,12 @@ def new_client(url: str) -> AsyncClient:
 
 
 class HttpTransport:
-    """The transport. `version` is set once the server has said which it speaks."""
+    """The transport. `version` is set once the server has chosen one."""
 
     def __init__(self, config: ServerConfig, peer: JsonRpcPeer) -> None:
         self.version = ""
         self.without_handshake = False
-        """Whether requests say in headers what they are, as servers without a handshake want it."""
+        """True when requests describe themselves in headers, as servers without a handshake expect."""
         self._config = config
         self._peer = peer
         self._client = new_client(config.url)
@@ -81,7 +81,7 @@ class HttpTransport:
         peer.transport = self
 
     def send(self, message: Message) -> None:
-        """Begin the POST of a message; what comes of it is told to the peer."""
+        """Start the POST of a message; the peer receives the outcome."""
         if self._closed:
             return
         number = message["id"] if "method" in message and "id" in message else None
@@ -95,7 +95,7 @@ class HttpTransport:
             task.cancel()
 
     async def close(self) -> None:
-        """End what runs, and tell the server that the session is over."""
+        """Cancel running requests, and notify the server of the session's end."""
         if self._closed:
             return
         self._closed = True
@@ -140,7 +140,7 @@ class HttpTransport:
 
         try:
             if number is not None and (before := self._running.get(None)):
-                await asyncio.wait(set(before), timeout=_ORDER_S)  # what was told first arrives first
+                await asyncio.wait(set(before), timeout=_ORDER_S)  # earlier notifications must arrive first
             content = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
             url, headers = self._config.url, self._headers(message)
             async with self._client.stream("POST", url, content=content, headers=headers) as response:
@@ -212,7 +212,7 @@ class HttpTransport:
 
 
 def _is_about_a_session(body: bytes) -> bool:
-    """Whether an error complains of the session: many servers say so with 400, where the protocol has 404."""
+    """Return True for an error about the session: many servers report it with 400, where the protocol has 404."""
     try:
         said: Any = json.loads(body)
         return "session" in str(said["error"]["message"]).lower()

@@ -1,7 +1,7 @@
-"""JSON-RPC with one server: requests and their answers, whatever carries them.
+"""JSON-RPC with one server: requests and their answers, over any transport.
 
-Every request ends: with its answer, by its clock, by the caller's cancellation, or when the transport breaks. What
-the server sends that nobody asked for is told to a listener or dropped. Knows no transport and no method but `ping`.
+Every request ends: with its answer, its timeout, the caller's cancellation, or a transport error. Other messages of the
+server go to a listener or are dropped.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from teamwright.protocol.values import dataclass
 
 Message: TypeAlias = dict[str, Any]
 OnNotification: TypeAlias = Callable[[str, Mapping[str, Any]], None]
-"""Told of every notification: method and parameters."""
+"""Called with method and parameters of every notification."""
 
 MAX_BATCH = 1_000
 
 _LARGEST = 1e18
-"""Progress beyond it is no number that people read, and may be more than a float holds."""
+"""Larger progress numbers are useless to people, and may exceed a float."""
 
 
 class Transport(Protocol):
-    """Carries messages. What arrives goes to `Peer.deliver`, what breaks to `Peer.broke`."""
+    """A carrier of messages. Received messages go to `JsonRpcPeer.deliver`, transport errors to `JsonRpcPeer.fail`."""
 
     def send(self, message: Message) -> None:
-        """Send a message, without waiting. Never raises: what goes wrong is told to the peer."""
+        """Send a message, without waiting. Never raises: the peer receives errors."""
         ...
 
     def cancel(self, request: int) -> None:
-        """Nobody waits for the answer of this request any more."""
+        """Cancel the wait for the answer of this request."""
         ...
 
     async def close(self) -> None:
-        """End it and everything behind it. May be called twice."""
+        """Close the transport and everything it uses. May be called twice."""
         ...
 
 
 @dataclass(slots=True)
 class CallDeadline:
-    """How long an answer may take, in seconds: between signs of it, and in all. `told` is the last progress."""
+    """Time limits of an answer, in seconds: between two signs of progress, and in all. `told` is the last progress."""
 
     max_silence_s: float
     max_total_s: float
@@ -52,14 +52,14 @@ class CallDeadline:
     _end: float = 0.0
 
     def start(self) -> asyncio.Timeout:
-        """The timeout around the wait."""
+        """Return the timeout around the wait."""
         now = asyncio.get_running_loop().time()
         self._end = now + self.max_total_s
         self._timeout = asyncio.timeout_at(min(now + self.max_silence_s, self._end))
         return self._timeout
 
     def note_progress(self, params: Mapping[str, Any]) -> None:
-        """The server is still at it."""
+        """Extend the timeout after a progress notification."""
         done, total, message = params.get("progress"), params.get("total"), params.get("message")
         parts = [f"{done:g}" if _number(done) else "", f" of {total:g}" if _number(total) else ""]
         text = f": {message}" if isinstance(message, str) and message else ""
@@ -75,13 +75,13 @@ def _number(value: object) -> bool:
 
 @dataclass(slots=True)
 class JsonRpcPeer:
-    """One conversation. `transport` is set before the first request; `on_broken` is told once."""
+    """One connection. `transport` is set before the first request; `on_broken` is called once."""
 
     on_notification: OnNotification
     on_broken: Callable[[str], None]
     transport: Transport | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What goes with every request, for servers without a handshake."""
+    """Metadata of every request, for servers without a handshake."""
     broken_reason: str = ""
     _waiting: dict[int, tuple[asyncio.Future[Message], CallDeadline]] = field(
         default_factory=dict[int, "tuple[asyncio.Future[Message], CallDeadline]"]
@@ -91,7 +91,9 @@ class JsonRpcPeer:
     async def request(
         self, method: str, params: Mapping[str, Any], deadline: CallDeadline, *, progress: bool = False
     ) -> Message:
-        """The result of a request. Raises McpServerError, Refused; cancelled, the server is told."""
+        """Return the result of a request. Raises McpServerError, McpRequestError; notifies the server when
+        cancelled.
+        """
         if self.broken_reason or self.transport is None:
             raise McpServerError(self.broken_reason or "is not connected", dead=True)
         number = next(self._numbers)
@@ -122,7 +124,7 @@ class JsonRpcPeer:
             self.transport.send({"jsonrpc": "2.0", "method": method, "params": dict(params)})
 
     def deliver(self, message: object) -> bool:
-        """Take what arrived; whether somebody had asked for it. Never raises for what it holds."""
+        """Handle a received message; return True when it answers a request. Never raises for its content."""
         if isinstance(message, list):
             batch = cast("list[object]", message)[:MAX_BATCH]
             answers = [self.deliver(part) for part in batch if not isinstance(part, list)]
@@ -134,7 +136,7 @@ class JsonRpcPeer:
         if isinstance(method, str):
             self._take_unrequested(method, said)
             return False
-        # Some servers give a number back as text.
+        # Some servers return a number as text.
         number = int(number) if isinstance(number, str) and number.isdecimal() and len(number) < 18 else number
         if isinstance(number, bool) or not isinstance(number, int) or number not in self._waiting:
             return False
@@ -142,7 +144,7 @@ class JsonRpcPeer:
         return True
 
     def fail(self, why: str, number: int | None = None) -> None:
-        """The transport can do no more for this request, or, without a number, at all."""
+        """Fail this request, or, without a number, all requests, because of a transport error."""
         if number is not None:
             self._fail(number, McpServerError(why))
             return

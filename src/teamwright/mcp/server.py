@@ -1,7 +1,7 @@
-"""One server over a session: started at its first use, shared, started again a bounded number of times, ended once.
+"""One MCP server during a session: started at its first use, shared, restarted a bounded number of times, closed once.
 
-Whoever starts it, the start belongs to the server: a caller that is cancelled ends nothing but its own wait. What
-goes wrong is reported once; callers get it as McpServerError. Knows no tool of ours.
+The start belongs to the server: a caller that is cancelled ends only its own wait. A failure is reported once; callers
+get it as McpServerError.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from teamwright.mcp.tool_listing import ListingStore, ServedTool, parse_tools
 from teamwright.protocol.values import dataclass
 
 ReportProblem: TypeAlias = Callable[[str, str], None]
-"""Told what a person should know of a server: a sentence and `info` or `warning`."""
+"""Called with a sentence that a person should read about a server, and `info` or `warning`."""
 
 MAX_FAILED_STARTS = 3
-"""Starts that came to nothing, or were not followed by an answer to a call, after which it is not started again."""
+"""Starts that failed, or that no answer to a call followed, after which it is not started again."""
 
 MAX_STARTS = 20
-"""Starts of one server in one session, whatever it does."""
+"""Maximum number of starts of one server in one session."""
 
 MAX_CALL_FACTOR = 6
-"""A call that shows progress may last so many times as long as one that is silent."""
+"""A call with progress may last this many times as long as one without."""
 
 MAX_RELISTED = 20
 
 
 async def wait_for_nothing() -> None:
-    """The default for `Around.before`: nothing has to happen first."""
+    """Return immediately: the default of `ServerContext.before`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTimeouts:
-    """Seconds: for a start with greeting and list, for a call without a sign of it."""
+    """Timeouts in seconds: for a start with handshake and tool list, and for a call without progress."""
 
     start_s: float = 30.0
     call_s: float = 600.0
@@ -48,9 +48,9 @@ class ServerTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What all servers of a session share. `before` is waited for before anything is started.
+    """The state that all servers of a session share. `before` is awaited before anything is started.
 
-    `changed` is called when the state of a server is another one.
+    `changed` is called when the state of a server changes.
     """
 
     environment: ServerEnvironment
@@ -65,7 +65,7 @@ class ServerContext:
 class McpServer:
     """One server. `state` is asleep, starting, running, failed or closed; `problem` says why it failed.
 
-    `tools` is its list as known now, None when nobody knows it yet.
+    `tools` is its current list, None while it is unknown.
     """
 
     def __init__(self, config: ServerConfig, around: ServerContext) -> None:
@@ -75,7 +75,7 @@ class McpServer:
         self.problem = ""
         self.pid = 0
         self.started_at = 0.0
-        """When its last start began, of the loop's clock; 0.0 before the first."""
+        """The time of its last start, in seconds of the loop's clock; 0.0 before the first."""
         self._context = around
         self._client: McpClient | None = None
         self._starting: asyncio.Task[McpClient | McpServerError] | None = None
@@ -86,27 +86,28 @@ class McpServer:
 
     @property
     def name(self) -> str:
-        """As its configuration calls it."""
+        """The name in its configuration."""
         return self.config.name
 
     def find_tool(self, full_name: str) -> ServedTool | None:
-        """The tool of that full name, if its list is known and has it."""
+        """Return the tool of that full name, if its list is known and contains it."""
         return next((tool for tool in self.tools or () if tool.name == full_name), None)
 
     @property
     def can_restart(self) -> bool:
-        """Whether a call may start it once more."""
+        """True when a call may start it once more."""
         return not self._refusal()
 
     def start(self) -> asyncio.Task[McpClient | McpServerError] | None:
-        """Start it, if that has not begun; the start that runs, None when it is running or must not be started."""
+        """Start it, unless a start runs already; return the running start, None when it is running or must not be
+        started."""
         if self._client is None and self._starting is None and not self._refusal():
             self.started_at = asyncio.get_running_loop().time()
             self._starting = asyncio.create_task(self._run_start(), name=f"start of mcp {self.config.key}")
         return self._starting
 
     async def connect(self) -> McpClient:
-        """The conversation with it, started if need be. Raises McpServerError."""
+        """Return the client, after a start if needed. Raises McpServerError."""
         if self._client is not None:
             return self._client
         starting = self.start()
@@ -118,9 +119,9 @@ class McpServer:
         return made
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> Message:
-        """The result of a call as the server gave it. Raises McpServerError, Refused.
+        """Return the raw result of a call. Raises McpServerError, McpRequestError.
 
-        A call that a dying server had is not made again: nobody knows how far it came.
+        A call that failed with its server is not repeated: it may have had effects.
         """
         client = await self.connect()
         limit = self.config.call_timeout_s or self._context.limits.call_s
@@ -133,7 +134,7 @@ class McpServer:
         return result
 
     async def close(self) -> None:
-        """End it for good. Cancelled, it is killed."""
+        """Close it permanently. When cancelled, kill it."""
         self._set_state("closed")
         client, self._client = self._client, None
         running = [task for task in (self._starting, self._relisting) if task is not None]
@@ -204,7 +205,7 @@ class McpServer:
             self._context.listings.save(self.config.digest, self.name, tools)
         self.tools = tools
 
-    # ── what comes by itself ──────────────────────────────────────────────────────────────────────────────────
+    # ── notifications ────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
         if method != "notifications/tools/list_changed" or self._client is None or self._relisted >= MAX_RELISTED:
@@ -214,7 +215,7 @@ class McpServer:
             self._relisting = asyncio.create_task(self._relist(self._client), name=f"list of mcp {self.config.key}")
 
     async def _relist(self, client: McpClient) -> None:
-        """Agents that are born from now on see the new list; prefixes that are there stay as they are."""
+        """List the tools again. Agents that start later see the new list; existing prefixes stay unchanged."""
         try:
             self._set_tools(
                 await client.list_tools(CallDeadline(self._context.limits.start_s, self._context.limits.start_s))
@@ -225,10 +226,10 @@ class McpServer:
             self._relisting = None
 
     def _transport_failed(self, why: str) -> None:
-        """The transport is of no use any more; who was waiting was told by the peer."""
+        """Handle a transport error; the peer has failed the waiting calls."""
         client, self._client = self._client, None
         if client is None or self.state == "closed":
-            return  # the start that runs sees it, or nobody needs it any more
+            return  # the running start sees it, or it is not needed any more
         ending = asyncio.create_task(self._close_peer(client.peer), name=f"end of mcp {self.config.key}")
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
@@ -250,7 +251,7 @@ class McpServer:
             self._report(why, self.problem, "warning")
 
     def _report(self, what: str, text: str, level: str) -> None:
-        """Once for each thing that can be said, however often it happens."""
+        """Report each problem once, however often it happens."""
         if what not in self._reported and len(self._reported) < MAX_STARTS:
             self._reported.add(what)
             self._context.report(f'the MCP server "{self.name}" {text}', level)

@@ -1,7 +1,6 @@
-"""Which servers there are: the ecosystem's `mcpServers`, read with `${VAR}` and `${VAR:-default}`.
+"""Configurations of MCP servers: the ecosystem's `mcpServers`, read with `${VAR}` and `${VAR:-default}`.
 
-What cannot be used is left out with a line that says why, and is never used by half. Whether an entry is trusted is
-decided above. Starts nothing.
+An unusable entry is left out with a line that gives the reason. Leaves trust to the callers.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from teamwright.protocol.values import dataclass
 TransportKind: TypeAlias = Literal["stdio", "http"]
 
 MAX_SERVERS = 50
-"""Servers of one file that are looked at."""
+"""Maximum number of servers that are read from one file."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HTTP = frozenset({"http", "streamable-http", "streamableHttp"})
 _KNOWN_KEYS = frozenset({"type", "command", "args", "env", "cwd", "url", "headers", "timeout", "disabled"})
 _SHORTEST_SECRET = 6
-"""Letters from which on a value that was given in `env` or `headers` is kept out of what we say."""
+"""Length from which a value in `env` or `headers` is masked in all texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server. `key` is its part in names of tools; `source` the file that says it.
+    """One server. `key` is its part in names of tools; `source` the file that defines it.
 
-    `call_s` is how long a call may be silent, in seconds; None as the settings say. `digest` is of what the file
-    says, without values of variables: what is known of the server is kept by it.
+    `call_s` is how long a call may make no progress, in seconds; None for the default. `digest` is the hash of the
+    definition without values of variables: the key of stored data about the server.
     """
 
     name: str
@@ -53,14 +52,14 @@ class ServerConfig:
 
     @property
     def display_text(self) -> str:
-        """What runs or is asked, for people: a program, or an address without anything that may be a secret."""
+        """The program or address for people, without any part that may be a secret."""
         if self.kind == "stdio":
             return self.argv[0]
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
     def mask_secrets(self, text: str) -> str:
-        """The text without values that the server was given in its environment, headers or address."""
+        """Return the text without values of the server's environment, headers or address."""
         query = urlsplit(self.url).query
         values = [value for value in (*self.env.values(), *self.headers.values(), query) if value]
         parts = {part for value in values for part in (value, value.rpartition(" ")[2])}
@@ -72,9 +71,9 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSource:
-    """How a file is read: where it says so, in which directory its servers run, and the variables it may name.
+    """The context in which a file is read: its name, the working directory of its servers, and the allowed variables.
 
-    `withheld` are variables that its entries do not get: credentials of ours, where the file is a repository's.
+    `withheld` are variables that its entries do not get: credentials of Teamwright, for files of a repository.
     """
 
     source: str
@@ -84,7 +83,7 @@ class ConfigSource:
 
 
 class _UnusableEntry(Exception):
-    """Why an entry is left out. `broken`: it is wrong, not only unknown to us or without its variable."""
+    """The reason why an entry is left out. `broken`: it is invalid, not only unsupported or without its variable."""
 
     def __init__(self, why: str, *, broken: bool = True) -> None:
         super().__init__(why)
@@ -93,7 +92,7 @@ class _UnusableEntry(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedServer:
-    """One entry as it was read: a server, or why it is left out; `strange` is a key of it that is not used."""
+    """One parsed entry: a server, or why it is left out; `strange` is an unknown key of it."""
 
     config: ServerConfig | None
     reason: str = ""
@@ -102,7 +101,7 @@ class ParsedServer:
 
 
 def parse_entry(name: str, entry: object, source: ConfigSource) -> ParsedServer:
-    """One entry of an `mcpServers` object. Never raises."""
+    """Parse one entry of an `mcpServers` object. Never raises."""
     try:
         made = parse_server(name, entry, source)
     except _UnusableEntry as problem:
@@ -114,7 +113,9 @@ def parse_entry(name: str, entry: object, source: ConfigSource) -> ParsedServer:
 
 
 def parse_servers(value: object, source: ConfigSource) -> tuple[list[ServerConfig], list[str]]:
-    """The servers of an `mcpServers` object, in their order, and a line for each that is left out. Never raises."""
+    """Return the servers of an `mcpServers` object, in their order, and a line for each that is left out. Never
+    raises.
+    """
     if not isinstance(value, dict):
         return [], [f"{source.source}: mcpServers is not an object"]
     found: list[ServerConfig] = []
@@ -138,7 +139,7 @@ def _is_disabled(entry: object) -> bool:
 
 
 def parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfig | None:
-    """One entry; None for one that says it is disabled."""
+    """Return the server of one entry; None for a disabled one."""
     key = server_key(name)
     if not key or len(key) > 40 or not name.isprintable():
         raise _UnusableEntry("its name cannot stand in a tool's name")
@@ -170,7 +171,7 @@ def parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfig
 
 
 class _VariableExpansion:
-    """Texts of an entry with their variables filled in."""
+    """An expansion of variables in the texts of an entry."""
 
     def __init__(self, reading: ConfigSource) -> None:
         self._reading = reading

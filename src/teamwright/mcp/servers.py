@@ -1,6 +1,6 @@
-"""All servers of a session: by name, each one process, waited for in bounds, closed together.
+"""All MCP servers of a session, by name, with bounded waits and one close for all.
 
-Knows which are offered to an agent, and how much of them fits into a prefix. Does not know who the agent is.
+Selects the tools that fit into an agent's prefix.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from teamwright.mcp.tool_listing import ServedTool, parse_server_key
 from teamwright.protocol.values import dataclass
 
 WAIT_S = 3.0
-"""How long the first agent waits for servers that were never seen before."""
+"""Seconds that the first agent waits for servers without a stored tool list."""
 
 REQUIRED_S = 30.0
-"""How long an agent waits for servers that it cannot do without."""
+"""Seconds that an agent waits for servers that it requires."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixRoom:
-    """How much of servers' tools stands in a prefix: how many, and how many bytes. The rest is called by name."""
+    """The room for server tools in a prefix: their number, and their bytes. Other tools are called by name."""
 
     tools: int = 60
     size: int = 24_000
@@ -39,16 +39,16 @@ class McpServerPool:
 
     @property
     def shared(self) -> tuple[McpServer, ...]:
-        """Those that every agent may use."""
+        """The servers that every agent may use."""
         return tuple(self._by_key.values())
 
     @property
     def all(self) -> tuple[McpServer, ...]:
-        """Also those of single kinds of agents."""
+        """All servers, including those of single agent types."""
         return (*self._by_key.values(), *self._own_servers.values())
 
     def add(self, configs: Iterable[ServerConfig]) -> list[str]:
-        """Servers for every agent; lines about those whose names cannot be told apart."""
+        """Add servers for every agent; return lines about those with the same name in tools."""
         refused: list[str] = []
         for config in configs:
             taken = self._by_key.get(config.key)
@@ -60,9 +60,9 @@ class McpServerPool:
         return refused
 
     async def replace_all(self, configs: Sequence[ServerConfig]) -> list[str]:
-        """These servers for every agent: what is the same runs on, what is not wanted any more ends.
+        """Replace the servers for every agent: unchanged ones keep running, missing ones are closed.
 
-        Lines about those whose names cannot be told apart.
+        Return lines about those with the same name in tools.
         """
         wanted = {config.key: config for config in reversed(configs)}
         gone = [server for key, server in self._by_key.items() if wanted.get(key) != server.config]
@@ -78,7 +78,7 @@ class McpServerPool:
         return known if known is not None and known.config == config else None
 
     def own_server(self, config: ServerConfig) -> McpServer:
-        """The server of a kind of agent: one process for all that say the same."""
+        """Return the server of an agent type: one process for all equal configurations."""
         same = self._by_key.get(config.key)
         if same is not None and same.config.digest == config.digest:
             return same
@@ -88,11 +88,11 @@ class McpServerPool:
         return found
 
     def find(self, name: str) -> McpServer | None:
-        """The shared server of that name."""
+        """Return the shared server of that name; None when there is none."""
         return next((server for server in self._by_key.values() if name in {server.name, server.config.key}), None)
 
     async def wait_for_tools(self, servers: Iterable[McpServer], wait_s: float = WAIT_S) -> None:
-        """Wait until the tools of these are known, but no longer than so many seconds from each one's start."""
+        """Wait until the tools of these servers are known, at most `wait_s` seconds from each one's start."""
         now = asyncio.get_running_loop().time
         waited: set[asyncio.Task[object]] = set()
         until = now()
@@ -104,7 +104,7 @@ class McpServerPool:
             await asyncio.wait(waited, timeout=until - now())
 
     async def close(self) -> None:
-        """End all of them together. May be called twice."""
+        """Close all of them together. May be called twice."""
         self._closed = True
         closing = [server.close() for server in self.all if server.state != "closed"]
         for problem in await asyncio.gather(*closing, return_exceptions=True):
@@ -113,7 +113,7 @@ class McpServerPool:
 
 
 def find_server(servers: Sequence[McpServer], full_name: str) -> McpServer | None:
-    """Which of the servers a full name of a tool belongs to."""
+    """Return the server to which a full name of a tool belongs."""
     key = parse_server_key(full_name)
     return next((server for server in servers if server.config.key == key), None) if key else None
 
@@ -121,7 +121,7 @@ def find_server(servers: Sequence[McpServer], full_name: str) -> McpServer | Non
 def select_for_prefix(
     servers: Sequence[McpServer], allowed: Callable[[str], bool], room: PrefixRoom
 ) -> list[tuple[McpServer, ServedTool]]:
-    """What stands in a prefix: each server gets an equal share first, then what is left goes in their order."""
+    """Select the tools of a prefix: each server gets an equal share first, then the rest in their order."""
     wanted = [(s, [tool for tool in s.tools or () if allowed(tool.name)]) for s in servers]
     wanted = [(server, tools) for server, tools in wanted if tools]
     if not wanted:

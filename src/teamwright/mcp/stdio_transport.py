@@ -1,7 +1,7 @@
-"""A server as a process of ours: messages are lines on its stdin and stdout, stderr goes to a bounded log.
+"""Transport over a child process: messages are lines on its stdin and stdout, stderr goes to a bounded log.
 
-The process has a group of its own and a record on disk. What it writes is bounded, whatever it writes: lines,
-garbage, floods. Knows processes; knows no method.
+The process has its own group and a record on disk. Its output is bounded: lines, garbage, floods. Depends on
+processes.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message."""
 
 MAX_UNASKED = 32 * 1024 * 1024
-"""Bytes that a server may send between two answers without being asked for them."""
+"""Bytes of unrequested messages that a server may send between two answers."""
 
 MAX_UNREAD = 32 * 1024 * 1024
 """Bytes that wait for a server to read them."""
 
 LOG_CAP = 1_000_000
-"""Bytes of a server's stderr that are kept."""
+"""Bytes of a server's stderr that are stored."""
 
 _LOG_TAIL = 1_000
 _HANG_UP_S = 1.0
-"""How long a server may take to end by itself once its stdin is closed."""
+"""Seconds that a server may take to exit after its stdin is closed."""
 _GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEnvironment:
-    """What a process of a server gets: the environment without credentials of ours, records, a place for its log."""
+    """The environment of a server process: variables without credentials of Teamwright, records, and a directory for
+    its log."""
 
     env: Mapping[str, str]
     records: ProcessRecords | None
@@ -48,7 +49,7 @@ class ServerEnvironment:
 
 
 class LineReader:
-    """Cuts what a process writes into lines: a sink. `over` is told once when it must be read no more."""
+    """A sink that splits a process's output into lines. `over` is called once when reading must stop."""
 
     def __init__(self, line: Callable[[bytes], bool], on_overflow: Callable[[str], None]) -> None:
         self._line = line
@@ -59,7 +60,7 @@ class LineReader:
         self._stopped = False
 
     def feed(self, chunk: bytes) -> None:
-        """Take more bytes; each whole line goes to the listener, which says whether it was an answer."""
+        """Take more bytes; each whole line goes to the listener, which returns True for an answer."""
         if self._stopped:
             return
         self._unasked += len(chunk)
@@ -83,7 +84,7 @@ class LineReader:
 
 
 class StdioTransport:
-    """The transport. Made by `start`, inside a running loop."""
+    """The transport. Created by `start`, inside a running loop."""
 
     def __init__(self, process: Process, log: ProcessOutput, peer: JsonRpcPeer, config: ServerConfig) -> None:
         self._process = process
@@ -97,7 +98,7 @@ class StdioTransport:
     def start(
         cls, config: ServerConfig, environment: ServerEnvironment, peer: JsonRpcPeer, on_garbage: Callable[[str], None]
     ) -> StdioTransport:
-        """Start the process. `garbage` is told of the first line that is no message.
+        """Start the process. `on_garbage` receives the first line that is no message.
 
         Raises McpServerError when it cannot be started.
         """
@@ -121,11 +122,11 @@ class StdioTransport:
 
     @property
     def pid(self) -> int:
-        """The number of the process, and of its group."""
+        """The pid of the process, which is also its group."""
         return self._process.pid
 
     def send(self, message: Message) -> None:
-        """Write a line; a server that does not read is over."""
+        """Write a line; fail when the server does not read."""
         if self._closed:
             return
         content = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -133,10 +134,10 @@ class StdioTransport:
             self._peer.fail("does not read what it is sent")
 
     def cancel(self, request: int) -> None:
-        """The answer may come all the same; it is dropped then."""
+        """Do nothing: the answer may still arrive and is then dropped."""
 
     async def close(self) -> None:
-        """Close its stdin, and end what does not end by itself. Cancelled, it kills."""
+        """Close its stdin, and end the process if it does not exit. When cancelled, kill it."""
         if self._closed:
             return
         self._closed = True
@@ -168,7 +169,7 @@ class StdioTransport:
 
 
 class _Reader:
-    """Reads a server's stdout line by line."""
+    """A reader of a server's stdout, line by line."""
 
     def __init__(self, peer: JsonRpcPeer, log: ProcessOutput, garbage: Callable[[str], None]) -> None:
         self._peer = peer
@@ -176,7 +177,7 @@ class _Reader:
         self._garbage = garbage
 
     def line(self, content: bytes) -> bool:
-        """Whether the line was an answer that somebody waits for."""
+        """Return True when the line answers a waiting request."""
         try:
             message: object = json.loads(content)
         except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""The tools of a server as they are offered, and kept on disk by what the server's configuration says.
+"""The tools of a server as agents see them, stored on disk by the server's configuration.
 
-A listing comes from a stranger: names, texts and schemas are checked and bounded, whether it comes from the server or
-from the disk. Format of the files: docs/formats/mcp.md. Knows no transport.
+A listing is untrusted: names, texts and schemas are validated and bounded, from the server and from the disk. Format of
+the files: docs/formats/mcp.md.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from teamwright.storage.read_bounded import read_plain
 PREFIX = "mcp__"
 
 MAX_LENGTH = 64
-"""Letters of a tool's name that services of models take."""
+"""Characters of a tool's name that model services accept."""
 
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 _RUNS = re.compile(r"_{2,}")
 
 
 def server_key(name: str) -> str:
-    """A server's name as it stands in names of tools; empty when nothing of it can."""
+    """Return a server's name as it is used in names of tools; empty when no character of it is allowed."""
     return _RUNS.sub("_", _STRANGE.sub("_", name)).strip("_")
 
 
 def tool_name(key: str, tool: str) -> str:
-    """The full name of a server's tool; longer than LONGEST it cannot be offered to a model."""
+    """Return the full name of a server's tool; longer than MAX_LENGTH it cannot be offered to a model."""
     return f"{PREFIX}{key}__{_STRANGE.sub('_', tool)}"
 
 
 def parse_server_key(name: str) -> str:
-    """The server's part of a full name; empty for a name that is none."""
+    """Return the server's part of a full name; empty for any other name."""
     if not name.startswith(PREFIX):
         return ""
     key, between, tool = name.removeprefix(PREFIX).partition("__")
@@ -55,11 +55,11 @@ MAX_SCHEMA = 64_000
 
 _DEEPEST = 24
 _LARGEST = 1e300
-"""Greater numbers are none for many readers of JSON."""
+"""Larger numbers exceed the range of many JSON parsers."""
 
 _PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref")
-"""What services of models do not take around an input."""
+"""Keywords that model services do not accept at the top level of an input schema."""
 _DROPPED_KEYWORDS = frozenset(
     {
         *("$schema", "$id", "$comment", "title", "examples", "$anchor", "$vocabulary", "$dynamicRef", "$dynamicAnchor"),
@@ -69,7 +69,7 @@ _DROPPED_KEYWORDS = frozenset(
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
-"""Keywords whose keys are names that somebody chose, and whose values are schemas."""
+"""Keywords whose keys are chosen names, and whose values are schemas."""
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _INNER = frozenset(
     {
@@ -119,11 +119,11 @@ _KEYWORDS_BY_CHECK: Mapping[_Fits, tuple[str, ...]] = {
     lambda value: isinstance(value, list): ("enum",),
 }
 _CHECK_BY_KEYWORD: Mapping[str, _Fits] = {word: fits for fits, words in _KEYWORDS_BY_CHECK.items() for word in words}
-"""What the value of a keyword must be; a keyword with another value is left out."""
+"""The type check of each keyword's value; a keyword with an invalid value is left out."""
 
 
 def clean_schema(schema: Schema) -> Schema:
-    """The schema of an input, an object with named parameters. Raises ValueError for one that cannot be used."""
+    """Return the cleaned schema of an input, an object with named parameters. Raises ValueError for an unusable one."""
     made = _schema(schema, 0)
     for word in _NOT_AT_THE_TOP:
         made.pop(word, None)
@@ -144,7 +144,7 @@ def _schema(said: Schema, depth: int) -> Schema:
     made: Schema = {}
     for word, value in said.items():
         if word == "items" and isinstance(value, list):
-            word = "prefixItems"  # as older versions of the language say it
+            word = "prefixItems"  # the name in newer versions of the language
         kept = None if word in _DROPPED_KEYWORDS else _clean_value(word, value, depth)
         if kept is not None:
             made[word] = kept
@@ -152,7 +152,7 @@ def _schema(said: Schema, depth: int) -> Schema:
 
 
 def _clean_value(word: str, value: Any, depth: int) -> Any:
-    """The value of a keyword as it may stand; None for one that is left out."""
+    """Return the cleaned value of a keyword; None for one that is left out."""
     if depth > _DEEPEST:
         raise ValueError("it is nested too deeply")
     if word in _NAMED:
@@ -169,14 +169,14 @@ def _clean_value(word: str, value: Any, depth: int) -> Any:
 
 
 def _clean_inner(part: Any, depth: int) -> Any:
-    """A schema inside another; where there is none, one that everything fits."""
+    """Return a cleaned inner schema; one that accepts everything where there is none."""
     if isinstance(part, bool):
         return part
     return _schema(cast("Schema", part), depth) if isinstance(part, dict) else {}
 
 
 def _is_data(value: Any, depth: int) -> bool:
-    """Whether it can be written as JSON. Raises ValueError for what is nested too deeply."""
+    """Return True when the value can be written as JSON. Raises ValueError for values that are nested too deeply."""
     if depth > _DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, dict):
@@ -189,17 +189,17 @@ def _is_data(value: Any, depth: int) -> bool:
 VERSION = 1
 
 MAX_TOOLS = 500
-"""Tools of one server that are looked at."""
+"""Maximum number of tools that are read from one server."""
 
 MAX_DESCRIPTION = 2_000
 MAX_FILE_BYTES = 8_000_000
 MAX_STORED = 200
-"""Files of listings; beyond them the oldest go."""
+"""Maximum number of listing files; the oldest ones beyond it are removed."""
 
 
 @dataclass(frozen=True)
 class ServedTool:
-    """One tool: `wire` as its server calls it, `name` as ours is called."""
+    """One tool: `wire` is its name at the server, `name` its full name here."""
 
     remote_name: str
     name: str
@@ -208,13 +208,13 @@ class ServedTool:
 
     @cached_property
     def size(self) -> int:
-        """Bytes that it costs in a prefix."""
+        """The bytes that it uses in a prefix."""
         told = {"name": self.name, "description": self.description, "input_schema": self.schema}
         return len(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
 
     @property
     def required_parameters(self) -> list[str]:
-        """The parameters that a call must have."""
+        """The required parameters of a call."""
         return list(self.schema.get("required", ()))
 
     @property
@@ -225,7 +225,7 @@ class ServedTool:
 
 
 def parse_tools(key: str, raw: Iterable[object]) -> tuple[tuple[ServedTool, ...], list[str]]:
-    """The usable tools of a listing, and a line for each that is not."""
+    """Return the usable tools of a listing, and a line for each unusable one."""
     found: dict[str, ServedTool] = {}
     refused: list[str] = []
     for entry in raw:
@@ -264,13 +264,13 @@ def _plain(text: str) -> str:
 
 
 class ListingStore:
-    """The files of a home: one a configuration. What cannot be read or written is as if it had never been kept."""
+    """The listing files of a home, one for each configuration. Unreadable files and failed writes are ignored."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def load(self, digest: str, key: str) -> tuple[ServedTool, ...] | None:
-        """What the server of that configuration listed last; None when nobody knows."""
+        """Return the last listing of the server with that configuration; None when there is none."""
         try:
             read: Any = json.loads(read_plain(self._path(digest), MAX_FILE_BYTES))
             if read["v"] != VERSION or not isinstance(read["tools"], list):
@@ -280,7 +280,7 @@ class ListingStore:
             return None
 
     def save(self, digest: str, server: str, tools: Iterable[ServedTool]) -> None:
-        """Keep a listing."""
+        """Store a listing."""
         listed = [
             {"name": tool.remote_name, "description": tool.description, "inputSchema": tool.schema} for tool in tools
         ]

@@ -1,7 +1,7 @@
-"""Whether this process is a command of an agent: by its limit, its variable, its ancestors, its group and its session.
+"""Detection of agent commands: by resource limit, variable, ancestors, process group and session.
 
-Depends on the mark and on the records of processes. A number counts only together with its start, so that a reused
-pid is not taken for a recorded command. Does not know what a command of an agent is refused.
+Depends on the mark and on the records of processes. A pid counts only together with its start time, so that a reused
+pid is not taken for a recorded command.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ AGENT_VARIABLE = "TEAMWRIGHT"
 
 _LINUX = sys.platform.startswith("linux")
 LIMIT_NAME = "file locks" if _LINUX else "resident memory"
-"""What the limit is of, in words."""
+"""The name of the limit, for texts."""
 
 _BASE = 2**50
 _MOST_PID = 2**22
 _UNIT = 1 if _LINUX else 1024
-"""Bytes, or locks, in the number that `ulimit` takes."""
+"""Bytes, or locks, in one unit of `ulimit`."""
 
 _LOCKS = 10
 """RLIMIT_LOCKS of Linux, which Python's `resource` does not name."""
@@ -46,10 +46,10 @@ _OPTION = {"bash": "x", "sh": "w"} if _LINUX else {"bash": "m", "sh": "m"}
 
 
 def with_mark(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> list[str]:
-    """The arguments that start the same program with the mark. The limit names this process.
+    """Return the arguments that start the same program with the mark, a limit that contains the pid of this process.
 
     A line for bash sets the limit itself; every other program is started by a shell that sets it. Raises
-    FileNotFoundError where there is no such program: the shell could not say so.
+    FileNotFoundError for a missing program: the shell could not report it.
     """
     at = _bash_line_index(argv)
     if at:
@@ -61,7 +61,8 @@ def with_mark(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> list[st
 
 
 def limit_mark() -> int | None:
-    """The pid of the program that marked this process by its limit; None without the mark, 0 where nobody can tell."""
+    """Return the pid of the program that marked this process by its limit; None without the mark, 0 where that is
+    unknown."""
     import resource
 
     _, hard = resource.getrlimit(_LOCKS if _LINUX else resource.RLIMIT_RSS)
@@ -71,12 +72,12 @@ def limit_mark() -> int | None:
 
 
 def _set_limit(shell: str) -> str:
-    # A process that has a lower limit is marked already: then it fails, and says so to nobody.
+    # A process with a lower limit is marked already: then `ulimit` fails, without a message.
     return f"ulimit -HS{_OPTION[shell]} {_BASE + os.getpid()} 2>/dev/null"
 
 
 def _bash_line_index(argv: Sequence[str]) -> int:
-    """Where the line stands in the arguments of a bash that is given one; 0 for anything else."""
+    """Return the index of the line in the arguments of a bash that executes one; 0 for any other command."""
     if os.path.basename(argv[0]) != "bash" or "-c" not in argv[:-1]:
         return 0
     at = argv.index("-c")
@@ -85,7 +86,7 @@ def _bash_line_index(argv: Sequence[str]) -> int:
 
 def _starter_argv() -> tuple[str, ...]:
     bash = _bash()
-    if bash:  # privileged: it reads no file of `BASH_ENV`, and hands functions on as they came
+    if bash:  # privileged: it reads no file of `BASH_ENV`, and passes functions on unchanged
         return (bash, "-p", "-c", f'{_set_limit("bash")}; exec "$@"', "bash")
     return ("/bin/sh", "-c", f'{_set_limit("sh")}; exec "$@"', "sh")
 
@@ -97,10 +98,10 @@ def _bash() -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
-    """A command of an agent. `fact` and `value` say how it is known.
+    """A command of an agent. `fact` and `value` are the evidence.
 
-    `member` and `call` say who started it; empty where nobody can tell. `directory` has the records of the program
-    that started it; None where that program left none.
+    `member` and `call` started it; empty where unknown. `directory` contains the records of the program that started
+    it; None if that program left none.
     """
 
     fact: str
@@ -111,9 +112,9 @@ class AgentCommand:
 
 
 def find_agent_command(directories: Iterable[Path]) -> AgentCommand | None:
-    """Return what is known of this process as a command of an agent; None when a person started it.
+    """Return the facts about this process as a command of an agent; None when a person started it.
 
-    `directories` are those of all sessions and of all members' own processes, where records are kept.
+    `directories` are those of all sessions and of all member processes, which contain records.
     """
     line = own_ancestors()
     known = [(directory, record) for directory in directories for record in _records(directory)]
@@ -149,15 +150,15 @@ def _find_by_records(line: list[ProcessInfo], known: list[tuple[Path, RecordedPr
 
 
 def _is_descendant(record: RecordedProcess, line: list[ProcessInfo]) -> bool:
-    """Whether this process came out of the recorded one."""
+    """Return True when this process is a descendant of the recorded one."""
     own = os.environ.get(MARK_VARIABLE) == record.mark
     return own or _is_recorded(record, line) or any(is_marked(row.pid, record.mark) for row in line)
 
 
 def _is_recorded(record: RecordedProcess, line: list[ProcessInfo]) -> bool:
-    """Whether the recorded process is one of these, or leads the group or the session of one of them.
+    """Return True when the recorded process is one of these, or leads the group or the session of one of them.
 
-    A leader that has ended still counts while the program lives that recorded it.
+    A leader that has ended still counts while the program that recorded it lives.
     """
     numbers = {number for row in line for number in (row.pid, row.group, row.session)} - {0}
     if record.boot != boot_id() or record.pid not in numbers:

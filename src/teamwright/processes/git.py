@@ -1,7 +1,7 @@
-"""Our own calls of git: they only read, and run nothing that a repository names.
+"""Git calls of Teamwright itself: they only read, and run no program that a repository names.
 
-A repository that could make git run something (`git_entries`) is not read at all. In every other one the switches
-below turn off what a person's own configuration adds. Knows no trust.
+A repository that could make git run a program (`git_entries`) is not read at all. In every other one the switches below
+disable the additions of a person's own configuration.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SAFE_SETTINGS = {
 _SAFE_SWITCHES = tuple(part for name, value in _SAFE_SETTINGS.items() for part in ("-c", f"{name}={value}"))
 
 GIT_SAFE_ARGS = ("--no-pager", "--no-optional-locks", *_SAFE_SWITCHES)
-"""Put between `git` and its command, before anything else."""
+"""Arguments between `git` and its command."""
 
 _SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
 _WITH_DIFF = frozenset({"diff", "log", "show", "whatchanged", "diff-tree", "diff-index", "diff-files"})
@@ -59,12 +59,12 @@ class GitResult:
 
     @property
     def ok(self) -> bool:
-        """Whether git succeeded."""
+        """True when git succeeded."""
         return self.exit_code == 0
 
 
 def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of such a call: a few plain variables of ours, and nothing that steers git."""
+    """Return the environment of such a call: a few plain variables, and none that configures git."""
     given = os.environ if env is None else env
     return {
         **{name: given[name] for name in _KEPT_VARIABLES if name in given},
@@ -77,15 +77,16 @@ def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def git_argv(*args: str) -> list[str]:
-    """`git`, the safe options, the command; commands that compare files get what keeps programs out of them."""
+    """Return `git`, the safe options, and the command; commands that compare files get options that disable external
+    programs."""
     command, rest = args[0], args[1:]
     return ["git", *GIT_SAFE_ARGS, command, *_OPTIONS.get(command, ()), *rest]
 
 
 def run_git(cwd: Path, *args: str, timeout_s: float = 10.0) -> GitResult:
-    """Run `git ARGS` in this directory, unless its repository could make git run something: that is exit code 128.
+    """Run `git ARGS` in this directory. Exit code 128: the repository could make git run a program.
 
-    A missing git is exit code 127, a call without an end 124. Never an exception.
+    Exit code 127: git is missing; 124: timeout after `timeout_s` seconds. Raises nothing.
     """
     entries = git_entries(cwd)
     if entries:

@@ -1,10 +1,10 @@
-"""A wire between two processes of ours: notes, and calls that are answered, in the order in which they were sent.
+"""IPC between two Teamwright processes: notes, and calls with replies, in the order in which they were sent.
 
-A JSON object a line over a stream socket. A wire ends when either process does, however that ends, and both notice at
-once: that is how a death is seen without asking. Below it: addresses of sockets. Refuses to know what is said.
+One JSON object a line over a stream socket. A connection ends when either process ends, in any way, and the other
+process notices it immediately. Depends on socket addresses.
 
-    {"note": NAME, …}                           told, and not answered
-    {"call": ID, "do": NAME, "said": {…}}       to be answered; {"cancel": ID} takes it back
+    {"note": NAME, …}                           sent without a reply
+    {"call": ID, "do": NAME, "said": {…}}       needs a reply; {"cancel": ID} cancels it
     {"reply": ID, "got": {…}} or {"reply": ID, "failed": {…}}
 """
 
@@ -26,34 +26,35 @@ from teamwright.storage.paths import make_private
 from teamwright.storage.socket_address import bind, short_address, unbind
 
 MAX_LINE = 64 * 1024 * 1024
-"""Bytes of one line; a longer one ends the wire."""
+"""Bytes of one line; a longer one ends the connection."""
 
 MAX_WAITING = 16 * 1024 * 1024
-"""Bytes that wait for a process that does not read: then the wire ends, and who comes back is told from the log."""
+"""Bytes that wait for a process that does not read. Beyond them the connection ends; a process that reconnects reads
+the log."""
 
 CONGESTED_BYTES = 256 * 1024
-"""Bytes that wait for a process that reads slowly: then nothing is told that may be left out."""
+"""Bytes that wait for a slow reader. Beyond them optional notes are left out."""
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long whoever leaves waits until the other end has heard its last words, in seconds."""
+"""Seconds that a closing process waits until the other end has read everything."""
 
 IpcBody = Mapping[str, Any]
 
 
 class IpcHandler(Protocol):
-    """Who listens at one end."""
+    """The receiver at one end."""
 
     def handle_note(self, name: str, said: IpcBody, /) -> None:
-        """Something was told. Must not block; what it raises is passed over."""
+        """Handle a note. Must not block; its exceptions are ignored."""
         ...
 
     async def handle_call(self, name: str, said: IpcBody, /) -> IpcBody:
-        """Something is to be done, and its outcome told. Raises TeamwrightError, which the caller then raises."""
+        """Handle a call and return its result. Raises TeamwrightError, which the caller then raises."""
         ...
 
 
 class IpcConnection:
-    """One end. `listen` lasts until the wire ends; `ended` is set then."""
+    """One end. `read_until_closed` runs until the connection ends; `ended` is set then."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -66,7 +67,7 @@ class IpcConnection:
 
     @classmethod
     async def connect(cls, path: Path) -> IpcConnection:
-        """Call whoever listens at this path. Raises OSError when nobody does."""
+        """Connect to the server at this path. Raises OSError when no process listens."""
         calling = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             calling.setblocking(False)
@@ -78,16 +79,16 @@ class IpcConnection:
             raise
 
     def send_note(self, name: str, /, **said: Any) -> None:
-        """Tell the other end; never waits. On a wire that has ended nothing happens."""
+        """Send a note; never waits. Does nothing on a closed connection."""
         self._send({"note": name, **said})
 
     @property
     def is_congested(self) -> bool:
-        """Whether so much waits for the other end that what may be left out had better be."""
+        """True when so much waits for the other end that optional notes should be left out."""
         return self._writer.transport.get_write_buffer_size() > CONGESTED_BYTES
 
     async def call(self, name: str, /, **said: Any) -> IpcBody:
-        """Have the other end do something. Raises what it raises, and ConnectionError when the wire ends first."""
+        """Call the other end. Raises its error, and ConnectionError when the connection ends first."""
         self._next += 1
         id, answered = self._next, asyncio.get_running_loop().create_future()
         if self.ended.is_set():
@@ -103,23 +104,23 @@ class IpcConnection:
             self._calls.pop(id, None)
 
     async def read_until_closed(self, handler: IpcHandler) -> None:
-        """Hear what comes until the wire ends; never raises but CancelledError."""
+        """Receive until the connection ends; never raises but CancelledError."""
         try:
-            while (line := await self._line()).endswith(b"\n"):  # else the other end died, perhaps while it wrote
+            while (line := await self._line()).endswith(b"\n"):  # else the other end died, perhaps during a write
                 self._dispatch(cast("dict[str, Any]", json.loads(line)), handler)
         except ValueError:
-            return  # this is none of ours
+            return  # invalid line
         finally:
             self.close()
 
     async def _line(self) -> bytes:
-        """The next line; empty when there will be none. Raises ValueError for one that is too long."""
+        """Return the next line; empty at the end. Raises ValueError for one that is too long."""
         with contextlib.suppress(OSError):
             return await self._reader.readline()
         return b""
 
     def close(self) -> None:
-        """End the wire; what was sent before still arrives. Harmless when it has ended."""
+        """End the connection; sent data still arrives. Harmless when it has ended."""
         if self.ended.is_set():
             return
         self.ended.set()
@@ -127,15 +128,15 @@ class IpcConnection:
         for answered in self._calls.values():
             if not answered.done():
                 answered.set_exception(ConnectionResetError("the wire has ended"))
-                answered.exception()  # who waited for it may be gone
+                answered.exception()  # its caller may be gone
         for task in list(self._answers_running.values()):
             task.cancel()
 
     async def close_when_sent(self, within_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Say nothing more, and end the wire once the other end has heard everything, within so many seconds.
+        """Send nothing more, and end the connection once the other end has read everything, within `within_s` seconds.
 
-        It is listened to until then: what is sent to somebody who has closed already costs the sender what it has not
-        read yet. `listen` has to run.
+        Receives until then: closing with unread data would discard what the other end has not read yet.
+        `read_until_closed` must be running.
         """
         if not self.ended.is_set():
             self._is_leaving = True
@@ -182,7 +183,7 @@ class IpcConnection:
 
 
 class IpcServer:
-    """Where others call in, at a path of this process: 0600, in a private directory."""
+    """A listening socket at a path of this process: 0600, in a private directory."""
 
     def __init__(self, path: Path, server: asyncio.Server, private: Path | None) -> None:
         self.path = path
@@ -192,7 +193,8 @@ class IpcServer:
 
     @classmethod
     async def open(cls, path: Path, on_call: Callable[[IpcConnection], Awaitable[None]]) -> IpcServer:
-        """Listen at the path, in place of one that a dead process left; `on_call` has each new wire. StorageError."""
+        """Listen at the path, replacing the socket of a dead process; `on_call` receives each new connection. Raises
+        StorageError."""
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             make_private(path.parent)
@@ -209,6 +211,6 @@ class IpcServer:
         return cls(path, server, private)
 
     async def close(self) -> None:
-        """Listen no longer; wires that are there go on."""
+        """Stop listening; existing connections stay open."""
         self._server.close()
         unbind(self.path, self._inode, self._private)

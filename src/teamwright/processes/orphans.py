@@ -1,8 +1,8 @@
-"""What a session's earlier life left running: found by its records, proved, ended.
+"""Orphans: processes that a session's earlier processes left running, found by their records, verified and ended.
 
-A record of a program that still lives is none of ours. A process counts only when it is the one that was noted, or
-carries its mark: a number that somebody else has now is never touched. Knows records and families; knows no
-session. Format of the records: docs/formats/processes.md.
+A process whose program still lives is no orphan. A process counts only when its start matches the record, or when it
+carries the mark: a reused pid is never signalled. Depends on records and process trees. Format of the records:
+docs/formats/processes.md.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
 _MAX_RECORD_BYTES = 64_000
-"""Bytes of one record; a longer file is none."""
+"""Bytes of one record; a longer file is invalid."""
 
 _DAMAGED_KEPT_S = 60.0
-"""How long a file that is no record is left alone: it may be one that is being written."""
+"""Seconds that an invalid file is left alone: it may be incomplete because it is being written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A recorded process whose program is gone. `alive`: something of its family still runs.
+    """A recorded process whose program is gone. `alive`: a process of its tree still runs.
 
-    `pid` leads the group of that number; 0 when it was never noted. `holds_us`: we run below it, so it is left alone.
+    `pid` leads the group of that number; 0 when it was never recorded. `holds_us`: this process runs below it, so it is
+    left alone.
     """
 
     file: Path
@@ -43,20 +44,20 @@ class Orphan:
 
 
 def find_orphans(session: Path) -> list[Orphan]:
-    """What the records in a session's directory name whose program is gone, the oldest first. Changes nothing.
+    """Return the recorded processes of a session whose program is gone, the oldest first. Changes nothing.
 
-    One that is not alive has ended by itself; the next `end_orphans` takes its record away.
+    The next `end_orphans` removes the record of a process that is not alive.
     """
     return [left for left, _ in _find_with_trees(session)]
 
 
 def end_orphans(session: Path, grace_s: float = 2.0) -> list[Orphan]:
-    """End what earlier lives of this session left running; returns what was found alive, `alive` if it still is.
+    """End the orphans of this session; return those that were alive, with `alive` if they still are.
 
-    All together: SIGTERM, after `grace_s` seconds SIGKILL, whole groups and what left them. Records of what has ended
-    are removed. Blocks for `grace_s` and five seconds at most, and not at all when nothing is left: from an event
-    loop call it in a thread. Whoever calls holds the session's lease, or has seen that nobody does. Never raises for
-    what is on the disk: damaged records count as none.
+    All together: SIGTERM, after `grace_s` seconds SIGKILL, to whole groups and processes that left them. Records of
+    ended processes are removed. Blocks for `grace_s` and five seconds at most, and not at all without orphans: from an
+    event loop call it in a thread. The caller holds the session's lease, or has checked that it is free. Never raises
+    for content on the disk: damaged records are ignored.
     """
     found = _find_with_trees(session)
     living = {id(family): (left, family) for left, family in found if left.is_alive and not left.contains_this_process}
@@ -85,7 +86,7 @@ def _find_with_trees(session: Path) -> list[tuple[Orphan, ProcessTree]]:
         record = read_record(file)
         if record is None or record.is_program_alive(look):
             continue
-        # After another boot numbers mean nothing; the mark is proof anywhere.
+        # After another boot pids mean nothing; the mark is always proof.
         here = record.boot == boot_id()
         family = ProcessTree.from_record(record.pid if here else 0, record.mark, record.start, look)
         members = {row.pid for row in family.members(look, include_self=True)}
@@ -96,7 +97,7 @@ def _find_with_trees(session: Path) -> list[tuple[Orphan, ProcessTree]]:
 
 @dataclass(frozen=True, slots=True)
 class RecordedProcess:
-    """One record as it stands in its file. `by` is the pid and the start of the program that made it.
+    """One record as its file contains it. `by` is the pid and the start of the program that wrote it.
 
     `agent`: the process is a command of an agent, or was started by the runtime for one.
     """
@@ -111,18 +112,18 @@ class RecordedProcess:
     is_for_agent: bool = True
 
     def is_program_alive(self, look: ProcessSnapshot) -> bool:
-        """Whether the program that made the record still runs, as far as this machine can tell."""
+        """Return True when the program that wrote the record still runs, as far as this machine can tell."""
         pid, start = self.program
         return self.boot == boot_id() and look.is_alive(pid, start)
 
 
 def read_record(file: Path) -> RecordedProcess | None:
-    """The record in the file; None when it is none."""
+    """Return the record in the file; None for other content."""
     try:
         facts = cast("dict[str, Any]", json.loads(read_plain(file, _MAX_RECORD_BYTES)))
         by = facts["by"]
         mark, pid = str(facts["mark"]), int(facts.get("pid", 0))
-        # A short or foreign mark would be found in places that are none of ours.
+        # A short or foreign mark could match processes of other programs.
         if len(mark) < 16 or not mark.endswith(f".{file.stem}") or pid in {1, -1}:
             return None
         names = ("member", "call", "job", "output")
@@ -141,7 +142,7 @@ def read_record(file: Path) -> RecordedProcess | None:
 
 
 def record_files(session: Path) -> list[Path]:
-    """The files of records in the directory of a session, or of a member's own process."""
+    """Return the files of records in the directory of a session, or of a member process."""
     try:
         return [path for path in (session / RECORDS_DIRECTORY).iterdir() if path.suffix == ".json"]
     except OSError:
@@ -149,7 +150,7 @@ def record_files(session: Path) -> list[Path]:
 
 
 def _remove_damaged_records(session: Path) -> None:
-    """Take away what is no record, unless it is so young that it may become one."""
+    """Remove files that are no record, unless they are so young that they may still be incomplete."""
     for file in record_files(session):
         with contextlib.suppress(OSError):
             if read_record(file) is None and time.time() - file.stat().st_mtime > _DAMAGED_KEPT_S:

@@ -1,7 +1,7 @@
-"""Another process as one life: whether it is still there, its end as an event, and what came out of it.
+"""A watch on one process: whether it is alive, its end as an event, and its descendants.
 
-A number alone proves nothing, it is used again; a life is held by a descriptor (Linux) or told apart by when it
-began. Below it: the operating system and `family`. Refuses to know what the process does.
+A pid alone proves nothing, because it is reused: the process is identified by a descriptor (Linux) or by its start
+time. Depends on the operating system and `process_tree`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pathlib import Path
 from teamwright.processes.process_tree import ProcessInfo, is_marked, list_processes, process_start, program_mark
 
 _LOOK_S = 0.05
-"""How often a process is looked at that gives no event (not Linux), and what is being killed."""
+"""Seconds between two checks of a process without an end event (not Linux), and of one that is being killed."""
 
 
 class WatchedProcess:
-    """One life of another process. Get it from `of`, `close` it afterwards."""
+    """One process with its start time. Get it from `open`, `close` it afterwards."""
 
     def __init__(self, pid: int, start: str, descriptor: int) -> None:
         self.pid = pid
@@ -32,7 +32,7 @@ class WatchedProcess:
 
     @classmethod
     def open(cls, pid: int) -> WatchedProcess | None:
-        """The process that has this number now; None when none has, or it is ours alone to guess (pid below 2)."""
+        """Return the process that has this pid now; None when there is none, or for a pid below 2."""
         if pid < 2:
             return None
         try:
@@ -50,7 +50,7 @@ class WatchedProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs; one that only waits to be reaped does not."""
+        """True while it runs; False for a zombie."""
         if self._descriptor < 0:
             return process_start(self.pid) == self._start
         asked = select.poll()
@@ -58,7 +58,7 @@ class WatchedProcess:
         return not asked.poll(0)
 
     def signal(self, number: int) -> None:
-        """Send it a signal; nothing happens when it is gone, or somebody else's."""
+        """Send it a signal; do nothing when it is gone, or its pid was reused."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._descriptor >= 0 and sys.platform == "linux":
                 signal.pidfd_send_signal(self._descriptor, number)
@@ -66,7 +66,7 @@ class WatchedProcess:
                 os.kill(self.pid, number)
 
     def on_end(self, callback: Callable[[], None]) -> Callable[[], object]:
-        """Call back in the running loop once it has ended; returns how to stop listening."""
+        """Call back in the running loop once it has ended; return the function that removes the callback."""
         loop = asyncio.get_running_loop()
         if self._descriptor < 0:
             looking = loop.create_task(self._look(callback))
@@ -74,14 +74,14 @@ class WatchedProcess:
         descriptor = self._descriptor
 
         def ended() -> None:
-            loop.remove_reader(descriptor)  # it stays readable
+            loop.remove_reader(descriptor)  # the descriptor stays readable
             callback()
 
         loop.add_reader(descriptor, ended)
         return partial(loop.remove_reader, descriptor)
 
     async def wait_for_end(self, within_s: float) -> bool:
-        """Whether it has ended, at the latest after so many seconds."""
+        """Return True when it has ended within that many seconds."""
         ended = asyncio.Event()
         stop = self.on_end(ended.set)
         try:
@@ -94,7 +94,7 @@ class WatchedProcess:
         return True
 
     def descendants(self) -> set[ProcessInfo]:
-        """The living processes that came out of it: its descendants, and those that carry its mark (see `family`)."""
+        """Return its living descendants, and the living processes that carry its mark (see `process_tree`)."""
         table = list_processes()
         found = {row.pid for row in table if row.pid == self.pid and row.start == self._start}
         grown = bool(found)
@@ -106,7 +106,7 @@ class WatchedProcess:
         return {row for row in table if row.pid not in others and (row.pid in found or is_marked(row.pid, mark))}
 
     def has_open(self, path: Path) -> bool | None:
-        """Whether it has this file open; None where that cannot be seen."""
+        """Return True when it has this file open; None where that is unknown."""
         try:
             wanted = os.stat(path)
             entries = list(os.scandir(f"/proc/{self.pid}/fd"))
@@ -119,7 +119,7 @@ class WatchedProcess:
         return False
 
     def close(self) -> None:
-        """Let go of it; harmless when done already."""
+        """Release the descriptor; harmless when already closed."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -134,7 +134,7 @@ class WatchedProcess:
 
 
 async def kill_all(rows: set[ProcessInfo], within_s: float) -> set[ProcessInfo]:
-    """SIGKILL to these processes until none is left; returns those that would not go (normally none)."""
+    """Send SIGKILL to these processes until none is left; return those that survive (normally none)."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
     while left := {row for row in list_processes() if _is_same_process(row, rows)}:

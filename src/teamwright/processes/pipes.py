@@ -1,6 +1,6 @@
 """The ends of a process's pipes in this process, inside the event loop.
 
-Depends on nothing of the package. Leaves to its callers which process has the other end.
+Depends on nothing of the package. Leaves the process at the other end to its callers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _CHUNK = 65_536
 
 
 class Sink(Protocol):
-    """Takes what a process writes, in the loop, as it comes."""
+    """A receiver of a process's output, called in the loop as it arrives."""
 
     def feed(self, chunk: bytes) -> None:
         """Take more bytes. Must not raise."""
@@ -22,7 +22,7 @@ class Sink(Protocol):
 
 
 class OutputPipe:
-    """The reading end of one pipe, read whenever something is there, and its sink."""
+    """The reading end of one pipe with its sink, read whenever data is available."""
 
     def __init__(self, sink: Sink) -> None:
         self._own_end, self.child_end = os.pipe()
@@ -37,7 +37,7 @@ class OutputPipe:
     def close(self) -> None:
         if not self.is_open:
             return
-        with contextlib.suppress(OSError):  # what is in the pipe now, at most its capacity
+        with contextlib.suppress(OSError):  # the current content of the pipe, at most its capacity
             for _ in range(16):
                 chunk = os.read(self._own_end, _CHUNK)
                 if not chunk:
@@ -63,7 +63,7 @@ class OutputPipe:
 
 
 class StdinWriter:
-    """The writing end of a process's stdin: written as far as the process reads, then closed unless it `stays`."""
+    """The writing end of a process's stdin: written as fast as the process reads, then closed unless it `stays`."""
 
     def __init__(self, content: bytes, *, stays: bool = False) -> None:
         self.child_end, self._own_end = os.pipe()
@@ -76,7 +76,7 @@ class StdinWriter:
         self.write(b"")
 
     def write(self, content: bytes) -> int:
-        """Take more to write; returns how many bytes wait."""
+        """Queue more bytes to write; return how many bytes wait."""
         if self._own_end < 0:
             return 0
         self._unsent += content

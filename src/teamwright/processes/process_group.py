@@ -1,8 +1,7 @@
-"""Commands as processes: each in a group of its own, stdin given or empty, environment given, output bounded.
+"""Commands as processes: each in its own group, with given stdin and environment, and bounded output.
 
-A process ends with its whole family (`family`), and waiting for it ends when the process itself does, whoever
-still holds its pipe. With records it stands on disk as long as something of it lives. Knows no shell, no tool and
-no permission.
+A process ends with its whole tree (`process_tree`), and waiting for it ends when the process itself does, even if
+another process holds its pipe open. With records it is recorded on disk as long as a process of its tree lives.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from teamwright.processes.process_tree import MARK_VARIABLE, ProcessSnapshot, Pr
 from teamwright.protocol.values import dataclass
 
 DRAIN_S = 0.25
-"""How long a pipe may stay open after its process ended before we stop waiting for it."""
+"""Seconds that a pipe may stay open after its process ended."""
 
 _REAP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessCommand:
-    """What to start: program and arguments, directory, the whole environment; and what for, if it is to be recorded.
+    """A command: program and arguments, directory, the whole environment, and the purpose for its record.
 
-    `input` is what it reads on its stdin; one that does not read keeps nobody waiting. `converses`: its stdin stays
-    open after that, for `Process.write`. `by_agent`: it carries the mark of agents' commands, as everything does that
-    no person started or that runs what an agent may have written.
+    `input` is its stdin; a process that does not read it blocks nothing. `converses`: its stdin stays open after that,
+    for `Process.write`. `by_agent`: it carries the mark of agent commands, as do all processes that no person started
+    or that run code an agent may have written.
     """
 
     argv: Sequence[str]
@@ -50,15 +49,15 @@ class ProcessCommand:
         return with_mark(self.argv, self.cwd, self.env) if self.is_for_agent else list(self.argv)
 
     def start_env(self, mark: str) -> dict[str, str]:
-        """Return the environment to start with; `mark` names the family."""
+        """Return the environment to start with; `mark` names the process tree."""
         return {**self.env, MARK_VARIABLE: mark, **({AGENT_VARIABLE: "1"} if self.is_for_agent else {})}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
-    """How it went. `exit_code` is negative for a signal; `errors` is empty when stderr went with the output.
+    """The outcome. `exit_code` is negative for a signal; `errors` is empty when stderr was joined with the output.
 
-    `left_running`: something of the family lives on (only after the process ended by itself).
+    `left_running`: a process of its tree still runs (only after the process exited without being ended).
     """
 
     exit_code: int
@@ -69,7 +68,7 @@ class ProcessResult:
 
 
 class Process:
-    """A started process. Made by `start` inside a running loop; ended by `end` or by itself, then `close`d."""
+    """A started process. Created by `start` inside a running loop; after its end or `terminate` it is `close`d."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class Process:
         self.tree = family
         self.exited = asyncio.Event()
         self.moved_to_background = asyncio.Event()
-        """Set when it exited, or when nobody is to wait for it in the foreground any more."""
+        """Set when it exited, or when it no longer runs in the foreground."""
         self._child = child
         self._pipes = pipes
         self._record = record
@@ -94,7 +93,8 @@ class Process:
 
     @classmethod
     def start(cls, command: ProcessCommand, output: Sink, errors: Sink | None = None) -> Process:
-        """Start it; stderr goes with the output unless `errors` is given. Raises OSError when it cannot be started."""
+        """Start it; stderr is joined with the output unless `errors` is given. Raises OSError when it cannot be
+        started."""
         mark = new_mark()
         record = _add_record(command, mark)
         pipes = [OutputPipe(sink) for sink in (output, errors) if sink is not None]
@@ -135,29 +135,32 @@ class Process:
         return self._child.returncode
 
     def write(self, content: bytes) -> int:
-        """Give a process that converses more on its stdin; the bytes that it has not taken yet. Never raises.
+        """Write more to the stdin of a process that converses; return the number of bytes that it has not read yet.
+        Never raises.
 
-        What is written to one that reads no more is lost.
+        Data for a process that no longer reads is lost.
         """
         return self._feed.write(content) if self._feed is not None else 0
 
     def close_stdin(self) -> None:
-        """Close its stdin: nothing more will come."""
+        """Close its stdin."""
         if self._feed is not None:
             self._feed.close()
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing more will come: everybody closed the pipe, or we did."""
+        """True when no more output will come: the pipe was closed at either end."""
         return not any(pipe.is_open for pipe in self._pipes)
 
     async def wait_until_silent(self) -> None:
-        """Wait until nothing more will come."""
+        """Wait until no more output will come."""
         for pipe in self._pipes:
             await pipe.ended.wait()
 
     def has_left_running(self) -> bool:
-        """Whether the process ended and something of its family did not. When nothing is left, no record is either."""
+        """Return True when the process ended and a process of its tree did not. If none is left, its record is
+        removed.
+        """
         if not self.exited.is_set():
             return False
         left = self._is_any_alive()
@@ -166,24 +169,27 @@ class Process:
         return left
 
     def kill_arguments(self) -> str:
-        """Return the arguments of `kill` for what the process left running: its group, or the pids of what left it."""
+        """Return the arguments of `kill` for the processes left running: its group, or the pids of those that left the
+        group."""
         if _exists(self.pid):
             return f"-- -{self.pid}"
         return " ".join(str(row.pid) for row in self.tree.members(ProcessSnapshot(self.pid))) or f"-- -{self.pid}"
 
     async def terminate(self, grace_s: float = 2.0) -> None:
-        """End the whole family: SIGTERM, then SIGKILL. Cancelled meanwhile, it kills at once."""
+        """End the whole tree: SIGTERM, then SIGKILL. When cancelled, kill at once."""
         if not self.exited.is_set():
             if not await self.tree.terminate(grace_s):
                 self._remove_record()
-            with contextlib.suppress(TimeoutError):  # a process stuck in the kernel outlives SIGKILL
+            with contextlib.suppress(TimeoutError):  # a process stuck in the kernel survives SIGKILL
                 async with asyncio.timeout(_REAP_S):
                     await self.exited.wait()
         elif self.has_left_running() and not await self.tree.terminate(grace_s):
             self._remove_record()
 
     def close(self) -> None:
-        """Stop reading; bytes that are in the pipe now are still taken. Whoever holds the other end may go on."""
+        """Stop reading; bytes that are in the pipe now are still taken. Processes with the other end may keep
+        running.
+        """
         if self._feed is not None:
             self._feed.close()
         for pipe in self._pipes:
@@ -193,7 +199,7 @@ class Process:
 
     def _is_any_alive(self) -> bool:
         if self.is_silent and self._record is None and not _exists(self.pid):
-            return False  # a child that left the group is looked for only where the session keeps a record
+            return False  # a child that left the group is searched only where the session keeps a record
         try:
             look = ProcessSnapshot(self.pid)
         except (OSError, subprocess.SubprocessError):  # out of descriptors: the processes cannot be listed
@@ -204,7 +210,7 @@ class Process:
         return not self.is_silent or bool(self.tree.members(look))
 
     def _remove_record(self) -> None:
-        """Nothing of the family is left: it need not be found by anybody."""
+        """Remove the record: no process of the tree is left."""
         if self._record is not None:
             self._record.remove()
             self._record = None
@@ -230,15 +236,15 @@ class Process:
     def _note_end(self) -> None:
         self.exited.set()
         self.moved_to_background.set()
-        if self._closed:  # killed by one who could not wait
+        if self._closed:  # killed by a caller that could not wait
             self.has_left_running()
 
 
 async def wait_or_terminate(process: Process, *, timeout_s: float, grace_s: float = 2.0) -> bool:
-    """Wait until the process ended by itself (True), or end its family after `timeout_s` (False).
+    """Wait until the process exits (True), or end its tree after `timeout_s` seconds (False).
 
-    One that is let go meanwhile (`turned` is set) runs on: then `exited` is not set. What it wrote is in its outputs
-    then. Cancelled, it ends the family before it passes the cancellation on.
+    A process that moves to the background during the wait keeps running (`moved_to_background` is set): then `exited`
+    is not set. Its output so far is in its outputs. When cancelled, end the tree before raising.
     """
     in_time = True
     try:
@@ -270,7 +276,7 @@ async def run_command(
     timeout_s: float,
     grace_s: float = 2.0,
 ) -> ProcessResult:
-    """Run it to its end, or to the timeout. Raises OSError when it cannot be started."""
+    """Run a command to its end, or to the timeout. Raises OSError when it cannot be started."""
     process = Process.start(command, output, errors)
     try:
         in_time = await wait_or_terminate(process, timeout_s=timeout_s, grace_s=grace_s)
@@ -293,7 +299,7 @@ async def run_command(
 async def run_argv(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float = 30.0, max_output: int = 1_000_000
 ) -> ProcessResult:
-    """Run a program of our own choice, unmarked: stdout and stderr apart, `max_output` characters kept, no file."""
+    """Run a program of the runtime, unmarked: stdout and stderr apart, `max_output` characters kept, no file."""
     return await run_command(
         ProcessCommand(argv, cwd, env, is_for_agent=False),
         ProcessOutput(max_output),

@@ -1,6 +1,6 @@
-"""What a process wrote: a head and a tail in memory, the whole in a file once it is more than fits.
+"""The output of a process: a head and a tail in memory, and all of it in a file once it exceeds the cap.
 
-Memory and disk are both bounded, whatever is fed. Knows bytes; knows no process.
+Memory and disk use are both bounded.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections import deque
 from pathlib import Path
 
 FILE_CAP = 64 * 1024 * 1024
-"""Bytes of one output that reach the disk; what comes later is counted, and kept only as far as the tail goes."""
+"""Bytes of one output that are written to disk; later ones are counted, and kept only in the tail."""
 
 _MAX_CHARACTER_BYTES = 4
 """Bytes of the longest UTF-8 character."""
 
 
 class ProcessOutput:
-    """Collects bytes. `cap` is in characters of `text()`; `file` receives everything once the cap is passed.
+    """A collector of bytes. `cap` is in characters of `text()`; `file` receives everything once the cap is passed.
 
     With `wait_for_nothing` the file is written from the first byte on, so that it can be read while the process runs.
-    Without a file the middle of a long output is lost. Never raises for a full disk: `file_failed` tells.
+    Without a file the middle of a long output is lost. Never raises for a full disk: `file_failed` reports it.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class ProcessOutput:
 
     @property
     def is_file_cut(self) -> bool:
-        """Whether the file lacks the end of the output."""
+        """True when the file lacks the end of the output."""
         return self.file is not None and self._written < self.total
 
     @property
     def is_cut(self) -> bool:
-        """Whether `text()` leaves something out."""
+        """True when `text()` leaves a part out."""
         return self._drops_middle or len(self._kept_bytes().decode("utf-8", "replace")) > self._cap
 
     def text(self) -> str:
-        """The output as text, invalid UTF-8 replaced; past the cap its head and its tail with a line between."""
+        """Return the output as text, invalid UTF-8 replaced; past the cap its head and its tail with a line between."""
         text = self._kept_bytes().decode("utf-8", "replace")
         if not self._drops_middle and len(text) <= self._cap:
             return text
@@ -85,16 +85,16 @@ class ProcessOutput:
         return f"{head}\n[… {self.total:,} bytes in all, the middle is left out here{where}]\n{tail}"
 
     def head(self) -> str:
-        """What came first, as far as it is in memory: all of it unless `is_cut`."""
+        """Return the beginning, as far as it is in memory: all of it unless `is_cut`."""
         return (bytes(self._head) if self._drops_middle else self._kept_bytes()).decode("utf-8", "replace")
 
     def start_file(self) -> None:
-        """Begin the file now, with what came so far."""
+        """Start the file now, with the output so far."""
         if self._fd < 0 and not self._written:
             self._spill()
 
     def close(self) -> None:
-        """Close the file; what was collected stays."""
+        """Close the file; the collected output stays available."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,8 +1,8 @@
-"""Which processes a session has started, on disk: a small file each, there as long as its group lives.
+"""Records of the processes that a session started: a small file for each, as long as its process group lives.
 
-Written before the process starts and completed at once after, so that whoever comes after a kill finds what was
-left (`find_orphans`). Holds no command line, which may hold a secret. Never fails: what cannot be noted runs all the
-same. Format: docs/formats/processes.md.
+Written before the process starts and completed right after, so that a resume after a kill finds the processes
+(`find_orphans`). Contains no command line, which may contain a secret. Never fails: a process without a record runs as
+well. Format: docs/formats/processes.md.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import make_private
 
 RECORDS_DIRECTORY = "processes"
-"""Name of the records' directory in a session's directory."""
+"""The name of the records' directory in a session's directory."""
 
 VERSION = 1
 
-_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps` would make one each time
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps` would create one each time
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessPurpose:
-    """What a process is for: the member and the call that started it, the background job that it is, its output."""
+    """The purpose of a process: the member and the call that started it, its background job, its output."""
 
     member: str = ""
     call: str = ""
@@ -39,17 +39,17 @@ UNKNOWN_PURPOSE = ProcessPurpose()
 
 
 class ProcessRecords:
-    """The records of one session, made by the process that drives it; `session` is the session's directory."""
+    """The records of one session, written by the process that drives it; `session` is the session's directory."""
 
     def __init__(self, session: Path) -> None:
         self.failed = ""
-        """Why the last record could not be written; empty when it could."""
+        """The reason why the last record could not be written; empty when it could."""
         self._directory = session / RECORDS_DIRECTORY
         self._before = f"{self._directory}{os.sep}"
         self._program: dict[str, object] = {}
 
     def add(self, mark: str, purpose: ProcessPurpose, *, by_agent: bool = True) -> ProcessRecord:
-        """Note that a process with this mark is about to start, for an agent or for a person."""
+        """Record that a process with this mark is about to start, for an agent or for a person."""
         if not self._program:
             self._program = {"pid": os.getpid(), "start": process_start(os.getpid())}
         facts = {
@@ -91,7 +91,9 @@ class ProcessRecords:
 
 
 class ProcessRecord:
-    """The record of one process. `began` once it has started, `remove` when its group is gone or never was."""
+    """The record of one process. Call `set_pid` once it has started, `remove` when its group is gone or never
+    started.
+    """
 
     __slots__ = ("_content", "_fd", "_is_there", "_path")
 
@@ -102,21 +104,21 @@ class ProcessRecord:
         self._is_there = fd >= 0
 
     def set_pid(self, pid: int) -> None:
-        """The process has this number, which is its group's and its session's as well."""
+        """Record the pid, which is the number of its group and session as well."""
         if self._fd < 0:
             return
         more = f',"pid":{pid},"start":"{process_start(pid, just_started=True)}"}}'
         with contextlib.suppress(OSError):  # then it is found by its mark
-            # One write over what is there, and longer: a reader sees the one or the other.
+            # One write over the old content, and longer: a reader sees the old or the new.
             os.pwrite(self._fd, self._content[:-1] + more.encode(), 0)
         self._close()
 
     def remove(self) -> None:
-        """Nothing of it is left; harmless when done already."""
+        """Remove the record, because no process is left; harmless when already removed."""
         self._close()
         if self._is_there:
             self._is_there = False
-            with contextlib.suppress(OSError):  # the next life of the session sees that nothing is left
+            with contextlib.suppress(OSError):  # the next process of the session sees that no process is left
                 os.unlink(self._path)
 
     def _close(self) -> None:

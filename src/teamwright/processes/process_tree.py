@@ -1,8 +1,7 @@
-"""All processes that came out of one: found by group, session, descent and a mark, and ended together.
+"""Process trees: all descendants of a process, found by group, session, descent and a mark, and ended together.
 
-A child that left the group (`setsid`) or lost its parent is still found. A number alone proves nothing: a pid that
-was taken by somebody else is not touched. Reads `/proc` on Linux and asks `ps` elsewhere. Knows numbers and
-signals; starts nothing.
+A child that left the group (`setsid`) or lost its parent is still found. A pid alone proves nothing: a reused pid is
+never signalled. Reads `/proc` on Linux and uses `ps` elsewhere.
 """
 
 from __future__ import annotations
@@ -21,18 +20,19 @@ from functools import cache
 from teamwright.protocol.values import dataclass
 
 MARK_VARIABLE = "TEAMWRIGHT_PROCESS"
-"""The variable in whose value a process's descendants can be recognised (Linux). See `new_mark`."""
+"""The variable whose value marks a process's descendants (Linux). See `new_mark`."""
 
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.004, 0.05
 _KILL_WITHIN_S = 5.0
 _LINUX = sys.platform.startswith("linux")
 _SAME_START_S = 2.0
-"""How far apart a noted start and the one that `ps` tells may lie: it tells whole seconds."""
+"""Seconds that a recorded start and the one from `ps` may differ: `ps` reports whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """A living process. `start` is opaque: with the pid it names one life, so that a reused pid is not ours."""
+    """A living process. `start` is opaque: with the pid it identifies the process, so that a reused pid is not mistaken
+    for it."""
 
     pid: int
     parent: int
@@ -42,9 +42,9 @@ class ProcessInfo:
 
 
 class ProcessSnapshot:
-    """All processes at one moment; the marks of those that were asked about are read once.
+    """All processes at one moment; each mark is read once, on demand.
 
-    `since` is the pid of a process: the look leaves out the processes that began before it, where that can be seen.
+    `since` is a pid: processes that began before it are left out, where that is known.
     """
 
     def __init__(self, since: int = 0) -> None:
@@ -52,17 +52,17 @@ class ProcessSnapshot:
         self._environments: dict[int, bytes] = {}
 
     def is_marked(self, pid: int, mark: bytes) -> bool:
-        """Whether the process was started with this mark in its environment (Linux; elsewhere nobody can tell)."""
+        """Return True when the process was started with this mark in its environment (Linux; elsewhere False)."""
         if pid not in self._environments:
             self._environments[pid] = _environment(pid)
         return mark in self._environments[pid]
 
     def is_alive(self, pid: int, start: str) -> bool:
-        """Whether the process of this number is still the one that was noted with this start."""
+        """Return True when the process of this pid is still the one that was recorded with this start."""
         return any(row.pid == pid and is_same_start(row.start, start) for row in self.processes)
 
     def ancestors(self, pid: int) -> set[int]:
-        """The process, its parent, its parent's parent, and so on."""
+        """Return the pids of the process, its parent, its parent's parent, and so on."""
         parents = {row.pid: row.parent for row in self.processes}
         line: set[int] = set()
         while pid and pid not in line:
@@ -72,7 +72,7 @@ class ProcessSnapshot:
 
 
 class ProcessTree:
-    """The process group `group` that we made (its leader's pid), with everything that came out of it."""
+    """The process group `group` that this program created (its leader's pid), with all descendants."""
 
     def __init__(self, group: int, mark: str = "") -> None:
         self.group = group
@@ -83,9 +83,10 @@ class ProcessTree:
 
     @classmethod
     def from_record(cls, group: int, mark: str, start: str, look: ProcessSnapshot) -> ProcessTree:
-        """The family that an earlier process noted: its leader counts only with that start, others by their mark.
+        """Return the tree that an earlier process recorded: its leader counts only with that start, others by their
+        mark.
 
-        `group` is 0 when the number was never noted.
+        `group` is 0 when the pid was never recorded.
         """
         made = cls(group, mark)
         made._released = made._is_from_record = True
@@ -95,19 +96,19 @@ class ProcessTree:
         return made
 
     def release(self, look: ProcessSnapshot | None = None) -> None:
-        """The leader was reaped: from now on its number alone proves nothing, only members seen before do."""
+        """Note that the leader was reaped: its pid no longer proves anything, only known members do."""
         self.members(look)
         self._released = True
 
     def members(self, snapshot: ProcessSnapshot | None = None, *, include_self: bool = False) -> list[ProcessInfo]:
-        """The living members, zombies left out, and this process too unless `ourselves`."""
+        """Return the living members without zombies, and without this process unless `include_self`."""
         table = (snapshot := snapshot or ProcessSnapshot()).processes
         found = {row.pid for row in table if (row.pid, row.start) in self._seen}
         if self._released and not found and not self._is_from_record:
             return []
         if self._mark:
             found |= {row.pid for row in table if snapshot.is_marked(row.pid, self._mark)}
-        # The number is still ours as long as one who is proved has it: the system gives it to nobody else then.
+        # The group number is valid as long as a proven member has it: the system does not reuse it before.
         inside = {row.pid for row in table if self.group and self.group in {row.group, row.session}}
         if not self._released or found & inside:
             found |= inside
@@ -121,7 +122,7 @@ class ProcessTree:
         return rows
 
     def signal(self, number: int, snapshot: ProcessSnapshot | None = None) -> list[ProcessInfo]:
-        """Send a signal to all members; returns whom."""
+        """Send a signal to all members; return them."""
         rows = self.members(snapshot)
         if self.group and any(row.group == self.group for row in rows):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -133,13 +134,13 @@ class ProcessTree:
         return rows
 
     async def terminate(self, grace_s: float) -> list[ProcessInfo]:
-        """SIGTERM, after `grace_s` SIGKILL, until nobody is left; returns who would not go (normally nobody).
+        """Send SIGTERM, after `grace_s` SIGKILL, until no process is left; return the survivors (normally none).
 
-        Cancelled while waiting, it kills at once and lets the cancellation pass.
+        When cancelled, kill at once and raise.
         """
         try:
             if self.signal(signal.SIGTERM):
-                self.signal(signal.SIGCONT)  # a stopped process sees SIGTERM only when it goes on
+                self.signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
                 await self._wait_for_end(grace_s)
             return await self._kill()
         except asyncio.CancelledError:
@@ -153,7 +154,7 @@ class ProcessTree:
         return left
 
     async def _wait_for_end(self, within_s: float) -> None:
-        # Strangers' children give no event when they end; looking is bounded and happens only while we kill.
+        # Children of other processes give no event at their end; polling is bounded and happens only during a kill.
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + within_s, _FIRST_LOOK_S
         while self.members() and loop.time() < deadline:
@@ -162,12 +163,12 @@ class ProcessTree:
 
 
 def terminate_trees(families: Sequence[ProcessTree], grace_s: float) -> list[ProcessTree]:
-    """End all of them together and wait for it: SIGTERM, after `grace_s` SIGKILL; returns who would not go.
+    """End all trees together and wait: SIGTERM, after `grace_s` SIGKILL; return those with survivors.
 
     Blocks for `grace_s` and a few seconds at most: not for an event loop.
     """
     left, look = list(families), ProcessSnapshot()
-    for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process sees SIGTERM only when it goes on
+    for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process handles SIGTERM only after SIGCONT
         left = [family for family in left if family.signal(number, look)]
     left = _wait(left, grace_s)
     deadline = time.monotonic() + _KILL_WITHIN_S
@@ -189,22 +190,24 @@ def _wait(families: list[ProcessTree], within_s: float) -> list[ProcessTree]:
 
 
 async def kill_group(group: int, grace_s: float = 2.0) -> bool:
-    """End a process group that is ours and all that came out of it; True when nobody is left."""
+    """End a process group of this program and all its descendants; return True when no process is left."""
     return not await ProcessTree(group).terminate(grace_s)
 
 
 def new_mark() -> str:
-    """A mark for a process that is started now: which life of which program starts it, and a random part."""
+    """Return a mark for a new process: the pid and start of this program, and a random part."""
     return _own_program_mark(os.getpid()) + secrets.token_hex(8)
 
 
 def program_mark(pid: int, start: str) -> str:
-    """What the marks of all processes begin with that this life of a program has started."""
+    """Return the common prefix of the marks of all processes that this program process started."""
     return f"{pid}.{start.replace(' ', '_')}."
 
 
 def is_marked(pid: int, mark: str) -> bool:
-    """Whether the process or one that it came from was started with a mark that begins so (Linux; else False)."""
+    """Return True when the process or one of its ancestors was started with a mark that begins so (Linux; else
+    False).
+    """
     return f"{MARK_VARIABLE}={mark}".encode() in _environment(pid)
 
 
@@ -214,17 +217,17 @@ def _own_program_mark(pid: int) -> str:
 
 
 def list_processes(since: int = 0) -> list[ProcessInfo]:
-    """All living processes that can be seen, without zombies; on Linux without those that began before this pid."""
+    """Return all visible living processes, without zombies; on Linux without those that began before this pid."""
     return _list_from_proc(since) if _LINUX else _list_from_ps(since)
 
 
 def find_process(pid: int) -> ProcessInfo | None:
-    """The process of this number now; None when there is none."""
+    """Return the current process of this pid; None when there is none."""
     return _read_process(str(pid)) if _LINUX else next((row for row in list_processes() if row.pid == pid), None)
 
 
 def own_ancestors() -> list[ProcessInfo]:
-    """This process, its parent, its parent's parent, and so on, as far as they can be seen."""
+    """Return this process, its parent, its parent's parent, and so on, as far as they are visible."""
     rows = {} if _LINUX else {row.pid: row for row in list_processes()}
     found, pid = list[ProcessInfo](), os.getpid()
     while (row := _read_process(str(pid)) if _LINUX else rows.get(pid)) is not None and row not in found:
@@ -234,16 +237,16 @@ def own_ancestors() -> list[ProcessInfo]:
 
 
 def has_variable(pid: int, name: str) -> bool:
-    """Whether the process was started with this variable, and it was not empty (Linux; elsewhere False)."""
+    """Return True when the process was started with this variable, and it was not empty (Linux; elsewhere False)."""
     begins = f"{name}=".encode()
     return any(one.startswith(begins) and one != begins for one in _environment(pid).split(b"\0"))
 
 
 @cache
 def boot_id() -> str:
-    """Since when, and among which processes, numbers of processes mean what they do now; empty when unknown."""
+    """Return an id of the boot and the pid namespace in which pids are valid; empty when unknown."""
     if not _LINUX:
-        return ""  # `ps` tells the start as a date, which no other boot has
+        return ""  # `ps` reports the start as a date, which no other boot has
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
@@ -252,17 +255,19 @@ def boot_id() -> str:
 
 
 def process_start(pid: int, *, just_started: bool = False) -> str:
-    """What tells this life of the number from others, empty when it has ended; `young`: it was started just now."""
+    """Return the start that identifies the process of this pid, empty when it has ended; `just_started`: a moment
+    ago.
+    """
     if _LINUX:
         row = _read_process(str(pid))
         return row.start if row is not None else ""
     if just_started:
-        return str(int(time.time()))  # asking `ps` takes longer than many a command
+        return str(int(time.time()))  # running `ps` takes longer than many a command
     return next((str(_seconds(row.start)) for row in list_processes() if row.pid == pid), "")
 
 
 def is_same_start(told: str, noted: str) -> bool:
-    """Whether the start that the system tells is the one that was noted."""
+    """Return True when the start that the system reports is the recorded one."""
     if _LINUX:
         return told == noted
     return noted.isdigit() and abs(_seconds(told) - int(noted)) <= _SAME_START_S
@@ -270,14 +275,14 @@ def is_same_start(told: str, noted: str) -> bool:
 
 def _list_from_proc(since: int = 0) -> list[ProcessInfo]:
     names = [name for name in os.listdir("/proc") if name.isdigit()]
-    if since and _newest_pid() >= since:  # else the numbers have begun again at the bottom
+    if since and _newest_pid() >= since:  # else the pids have started again from the lowest
         names = [name for name in names if int(name) >= since]
     rows = (_read_process(name) for name in names)
     return [row for row in rows if row is not None]
 
 
 def _newest_pid() -> int:
-    """The number that the system gave last (Linux); 0 when it does not say."""
+    """Return the pid that the system assigned last (Linux); 0 when unknown."""
     try:
         with open("/proc/loadavg", "rb", buffering=0) as file:
             return int(file.read().split()[-1])
@@ -288,7 +293,7 @@ def _newest_pid() -> int:
 def _read_process(pid: str) -> ProcessInfo | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            # proc(5): pid (comm) state ppid pgrp session … starttime is field 22; comm may hold anything
+            # proc(5): pid (comm) state ppid pgrp session … starttime is field 22; comm may contain any character
             fields = file.read().rpartition(b") ")[2].split()
     except OSError:
         return None
@@ -308,7 +313,7 @@ def _environment(pid: int) -> bytes:
 
 
 def _list_from_ps(_since: int = 0) -> list[ProcessInfo]:
-    # ps of BSD: no session numbers there; the group stands in for them
+    # BSD `ps` has no session numbers; the group replaces them
     listed = subprocess.run(
         ["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="],
         env={**os.environ, "LC_ALL": "C"},
@@ -326,7 +331,7 @@ def _list_from_ps(_since: int = 0) -> list[ProcessInfo]:
 
 
 def _seconds(lstart: str) -> int:
-    """The date that `ps` tells as seconds since 1970; 0 when it says something else."""
+    """Return the date of `ps` in seconds since 1970; 0 for any other text."""
     try:
         return int(time.mktime(time.strptime(lstart, "%a %b %d %H:%M:%S %Y")))
     except (ValueError, OverflowError):

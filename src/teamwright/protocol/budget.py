@@ -1,7 +1,7 @@
-"""A budget: caps on what an agent, a task or a whole run may use, as one value.
+"""Budgets: caps on the use of an agent, a task or a whole run, as one value.
 
-Everybody who may set caps fills this: flags, settings, the Python API, a task's metadata, a team's file. Knows
-what a cap must be; refuses to know who counts and who refuses.
+Flags, settings, the Python API, task metadata and team files all use this value. Checks that caps are valid; leaves
+counting and enforcement to `budgets`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class Budget:
             raise UsageError("usage", what, note="nothing was started")
 
     def __bool__(self) -> bool:
-        """Whether anything is capped."""
-        # Asked several times with every agent and call: written out, it is a tenth of a loop over NAMES.
+        """Return True when at least one cap is set."""
+        # Every agent and call asks this several times: written out, it takes a tenth of the time of a loop over
+        # CAP_NAMES.
         none = self.usd is None and self.tokens is None and self.turns is None
         return not (none and self.minutes is None and self.calls is None)
 
@@ -52,7 +53,7 @@ class Budget:
         return getattr(self, name) is not None
 
     def smaller_caps(self, other: Budget) -> Budget:
-        """Both hold: of each cap the smaller one."""
+        """Return a budget with the smaller of each two caps, so that both budgets are kept."""
         if not other:
             return self
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in CAP_NAMES}
@@ -61,16 +62,17 @@ class Budget:
         )
 
     def with_defaults(self, other: Budget) -> Budget:
-        """This one, and the other's caps where this one has none."""
+        """Return this budget, with the other's caps where this one has none."""
         return Budget(**(other.as_json() | self.as_json()))
 
     def as_json(self) -> dict[str, Any]:
-        """The caps that there are, by name."""
+        """Return the caps that are set, by name."""
         return {name: cap for name in CAP_NAMES if (cap := getattr(self, name)) is not None}
 
     @classmethod
     def from_json(cls, data: object) -> Budget:
-        """The value of an object with these names. Raises UsageError for another name, and for what is no cap."""
+        """Return the budget of an object with these names. Raises UsageError for another name, and for a value that is
+        no cap."""
         if not isinstance(data, Mapping):
             raise UsageError("usage", f"a budget is an object of caps, such as {{'tokens': 50000}}, not {data!r:.60}")
         caps = cast("Mapping[str, Any]", data)
@@ -85,6 +87,6 @@ class Budget:
 
 
 CAP_NAMES = tuple(item.name for item in fields(Budget))
-"""The caps that there are."""
+"""The names of all caps."""
 
 NO_CAPS = Budget()

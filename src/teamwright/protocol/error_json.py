@@ -1,6 +1,6 @@
-"""Errors as one process of ours tells them another: an object with everything that a person would read, and back.
+"""Errors as JSON objects between Teamwright processes, with all parts that a person would read.
 
-Below it: the errors. Refuses to know who is told.
+Depends on `errors`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BY_NAME = {
 
 
 def error_to_json(problem: Exception) -> dict[str, Any]:
-    """The error as an object; one that is no error of ours is a mistake of ours (`bug`)."""
+    """Return the error as an object; any error other than a TeamwrightError is a bug of Teamwright (`bug`)."""
     if not isinstance(problem, TeamwrightError):
         return {"kind": "TeamwrightError", "slug": "bug", "what": f"{type(problem).__name__}: {problem}"}
     return {
@@ -33,7 +33,8 @@ def error_to_json(problem: Exception) -> dict[str, Any]:
 
 
 def error_from_json(data: Mapping[str, Any]) -> TeamwrightError:
-    """The error that `error_to_json` told; a kind or a slug that this version does not know becomes the plain one."""
+    """Return the error that `error_to_json` encoded; an unknown kind or slug becomes the base class or the general
+    slug."""
     what, do, note = str(data.get("what", "")), [str(way) for way in data.get("do") or ()], str(data.get("note", ""))
     if data.get("kind") == TaskRefused.__name__:
         return TaskRefused(str(data.get("code", "")), what, do=do, note=note)

@@ -1,21 +1,21 @@
-"""Errors: what a person or a model is told when something cannot be done.
+"""Errors: one class for each kind of failure, with the texts that a person or a model reads.
 
-TeamwrightError                 every error of ours; carries a slug of the table below
-├── UsageError                  you called us in a way that we do not understand          exit 2
-│   ├── InvalidName             a name that cannot be a name                              exit 2
-│   └── UnknownMember           you wrote to somebody who is not in the team              exit 2
-├── CannotStart                 something that is needed is missing or unreadable         exit 3
-├── LimitExceeded                a cap that was set is spent                               exit 4
-├── StorageError                the disk, a lock or a file would not do it                exit 1
-│   ├── LockTimeout             somebody else held the lock past the deadline
-│   ├── LockLost                our lock was taken from us: nothing was committed
+TeamwrightError                 the base class; has a slug of the table below
+├── UsageError                  a call, command line or setting that is not accepted      exit 2
+│   ├── InvalidName             a name that is not valid                                  exit 2
+│   └── UnknownMember           a message to a name that is not in the team               exit 2
+├── CannotStart                 something needed is missing or unreadable                 exit 3
+├── LimitExceeded               the use of a cap is complete                              exit 4
+├── StorageError                a failure of the disk, a lock or a file                   exit 1
+│   ├── LockTimeout             another owner held the lock past the deadline
+│   ├── LockLost                another program took the lock: nothing was committed
 │   └── InboxFull               the recipient is not reading
 ├── TaskRefused                 the task graph or another owner forbids it                exit 1
 ├── TeamRefused                 the team's state forbids it                               exit 1
-└── ModelFailed                 the model's service failed for good                       exit 1
+└── ModelFailed                 a final failure of the model's service                    exit 1
 
-Tool failures are not here: they are results, for the model to read. The form is one for all surfaces: what
-happened, what was looked at, what to do, and a slug that docs/errors.md explains.
+Tool failures are results for the model, not errors. All errors have one form: what happened, the values that were
+checked, what to do, and a slug that docs/errors.md explains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Slug:
-    """One row of the table: exit code of the process, kind in the sense of HTTP, and a line for the docs."""
+    """One row of the table: exit code of the process, kind as an HTTP status, and a line for the docs."""
 
     exit_code: int
     kind: int
@@ -83,17 +83,17 @@ SLUGS: dict[str, Slug] = {
     "terminated": Slug(143, 499, "Terminated; everything was saved."),
     "bug": Slug(70, 500, "A bug in this program; a crash file was written."),
 }
-"""Every slug we use. Exit codes are those of docs/exit-codes.md; a test walks the table and the docs."""
+"""Every slug in use. Exit codes are those of docs/exit-codes.md; a test compares the table with the docs."""
 
 
 class TeamwrightError(Exception):
-    """Base of all errors of ours.
+    """Base of all errors of Teamwright.
 
     Parameters: `slug`, a key of SLUGS; `what`, one line without blame; `looked_at`, pairs of a label and a value
-    (labels at most 11 letters); `do`, commands that can be pasted or plain advice, the best first; `note`, a
-    short end of the last line ("nothing was sent").
+    (labels at most 11 letters); `do`, commands that can be pasted or plain advice, the best first; `note`, a short end
+    of the last line ("nothing was sent").
 
-    What is beside `what` goes along as a note, so that a traceback shows the way out too. Errors survive pickling.
+    The other parts are attached as a note, so that a traceback shows the way out too. Errors survive pickling.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class TeamwrightError(Exception):
             self.add_note("\n".join(self._details()))
 
     def __reduce__(self) -> tuple[Callable[..., TeamwrightError], tuple[Any, ...]]:
-        """Made again of what it holds: an exception's own way calls `__init__` with `args`, which is `what` alone."""
+        """Return how to unpickle the error: the default calls `__init__` with `args`, which contains `what` alone."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
     @property
@@ -124,7 +124,7 @@ class TeamwrightError(Exception):
         return SLUGS[self.slug].exit_code
 
     def render(self) -> str:
-        """The error as a person reads it: at most 12 lines, no trailing newline."""
+        """Return the error as a person reads it: at most 12 lines, no trailing newline."""
         return "\n".join([f"teamwright: {self.what}", *self._details()])
 
     def _details(self) -> list[str]:
@@ -136,7 +136,7 @@ class TeamwrightError(Exception):
         return [*lines[:10], f"  [{self.slug}]" + (f"  {self.note}" if self.note else "")]
 
     def for_model(self) -> str:
-        """The error as a model reads it: what happened, then what to do next."""
+        """Return the error as a model reads it: what happened, then what to do next."""
         facts = "; ".join(f"{label}: {value}" for label, value in self.looked_at)
         first = self.what + (f" ({facts})" if facts else "") + (f"; {self.note}" if self.note else "")
         return first + ("\n" + " Or: ".join(self.do) if self.do else "")
@@ -150,46 +150,46 @@ def _rebuild(kind: type[TeamwrightError], args: tuple[Any, ...], held: dict[str,
 
 
 class UsageError(TeamwrightError, ValueError):
-    """You called us in a way that we do not understand."""
+    """A call, command line or setting that Teamwright does not accept."""
 
 
 class InvalidName(UsageError):
-    """A name that cannot be a name."""
+    """A name that is not valid."""
 
 
 class UnknownMember(UsageError):
-    """You wrote to somebody who is not in the team."""
+    """A message to a name that is not in the team."""
 
 
 class CannotStart(TeamwrightError, RuntimeError):
-    """Something that is needed before the first model call is missing or unreadable."""
+    """A failure before the first model call: something needed is missing or unreadable."""
 
 
 class LimitExceeded(TeamwrightError, RuntimeError):
-    """A cap that was set is spent."""
+    """The use of a cap is complete."""
 
 
 class StorageError(TeamwrightError, OSError):
-    """The disk, a lock or a file would not do it."""
+    """A failure of the disk, a lock or a file."""
 
 
 class LockTimeout(StorageError):
-    """Somebody else held the lock past the deadline."""
+    """A lock that another owner held past the deadline."""
 
 
 class LockLost(StorageError):
-    """Our lock was taken from us; nothing was committed."""
+    """A lock that another program took over; nothing was committed."""
 
 
 class InboxFull(StorageError):
-    """The recipient is not reading its mail."""
+    """A full inbox: the recipient is not reading its mail."""
 
 
 class TaskRefused(TeamwrightError, RuntimeError):
-    """The task graph or another owner forbids the change.
+    """A change that the task graph or another owner forbids.
 
-    `code` is one of `task_not_found already_claimed already_resolved blocked cycle self_edge reserved
-    check_failed check_kept changed`.
+    `code` is one of `task_not_found already_claimed already_resolved blocked cycle self_edge reserved check_failed
+    check_kept changed`.
     """
 
     def __init__(self, code: str, what: str, *, do: Iterable[str] = (), note: str = "nothing was changed") -> None:
@@ -198,8 +198,8 @@ class TaskRefused(TeamwrightError, RuntimeError):
 
 
 class TeamRefused(TeamwrightError, RuntimeError):
-    """The team's state forbids it."""
+    """A request that the team's state forbids."""
 
 
 class ModelFailed(TeamwrightError, RuntimeError):
-    """The model's service failed, and trying again did not help."""
+    """A final failure of the model's service, after all retries."""

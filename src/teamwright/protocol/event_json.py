@@ -1,6 +1,6 @@
-"""Events as the log writes them, and back: an object a kind, unknown keys passed over.
+"""Events as JSON objects, as the log contains them: one object for each kind, unknown keys ignored.
 
-Below it: the union of events. Refuses to know files and numbers.
+Depends on the union of events.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from teamwright.protocol.events import (
 from teamwright.protocol.usage import Usage
 
 SCHEMA = 1
-"""Version of the event log's lines."""
+"""The version of the event log's lines."""
 
 _NOT_LOGGED = frozenset({"at", "responder", "facts", "origin"})
-"""Fields that `to_json` writes first by itself, or that only live surfaces get."""
+"""Fields that `to_json` writes first, or that only live subscribers receive."""
 
 _LOGGED: dict[str, type[TeamEvent]] = {
     cls.KIND: cls
@@ -77,7 +77,7 @@ _LIVE: dict[str, type[TeamEvent]] = {cls.KIND: cls for cls in LIVE}
 
 
 def to_json(event: TeamEvent) -> dict[str, Any]:
-    """The event as an object: `type`, `at`, `member`, then its own fields."""
+    """Return the event as an object: `type`, `at`, `member`, then its other fields."""
     out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3)}
     names, values = _own_fields(type(event))
     out.update(zip(names, values(event), strict=True))
@@ -102,20 +102,21 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
 
 
 _OPTIONAL_FIELDS = ("caller", "task", "aside", "counted", "ms")
-"""Fields of a round that are written only where they say something."""
+"""Fields of a model call that are written only when they are not empty."""
 
 _TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))
 
 
 @cache
 def _own_fields(kind: type[TeamEvent]) -> tuple[tuple[str, ...], Callable[[TeamEvent], tuple[Any, ...]]]:
-    """What a kind of event writes behind `type` and `at`: the names, `member` first, and how to get their values."""
+    """Return the field names that a kind of event writes after `type` and `at`, `member` first, and a getter of their
+    values."""
     names = tuple(item.name for item in fields(kind) if item.name not in _NOT_LOGGED)
     return names, cast("Callable[[TeamEvent], tuple[Any, ...]]", attrgetter(*names))
 
 
 def live_to_json(event: TeamEvent) -> dict[str, Any]:
-    """A live event as an object, for another process of the session."""
+    """Return a live event as an object, for another process of the session."""
     out = to_json(event)
     if isinstance(event, AssistantText) and event.usage is not None:
         out["usage"] = usage_to_json(event.usage)
@@ -123,7 +124,7 @@ def live_to_json(event: TeamEvent) -> dict[str, Any]:
 
 
 def live_from_json(data: Mapping[str, Any]) -> TeamEvent | None:
-    """What `live_to_json` made, or None for what is none."""
+    """Return the event that `live_to_json` encoded; None for any other object."""
     cls = _LIVE.get(str(data.get("type")))
     if cls is None:
         return None
@@ -138,7 +139,7 @@ def live_from_json(data: Mapping[str, Any]) -> TeamEvent | None:
 
 
 def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
-    """The event of a log line, or None for a kind that this version does not know."""
+    """Return the event of a log line; None for a kind that this version does not know."""
     cls = _LOGGED.get(str(data.get("type")))
     if cls is None:
         return None
@@ -169,12 +170,12 @@ def _parse_file_mark(data: Any) -> FileMark | None:
 
 
 def usage_to_json(usage: Usage) -> dict[str, Any]:
-    """A usage with its requests and its money, as the log writes it."""
+    """Return a usage with its requests and its money, as the log contains it."""
     return {**usage.as_json(), "requests": usage.requests, "usd": usage.usd}
 
 
 def usage_from_json(data: Mapping[str, Any]) -> Usage:
-    """What `usage_to_json` wrote."""
+    """Return the usage that `usage_to_json` encoded."""
     return Usage(
         input_tokens=data.get("input_tokens", 0),
         output_tokens=data.get("output_tokens", 0),

@@ -1,8 +1,8 @@
-"""What surfaces see: one union of events.
+"""Events: the union of everything that clients of a session are shown.
 
-Logged events go to the session's event log and to every attached surface, numbered; live events (`TextDelta`,
-`ToolStarted`, `AssistantText`) go to attached surfaces only and are never in the log. Files are the truth; an event
-tells what changed. New kinds may come in a minor version: a `match` shows `case _`.
+Logged events go to the session's event log and to every subscriber, numbered. Live events (`TextDelta`, `ToolStarted`,
+`AssistantText`) go to subscribers only and are never in the log. The state files are authoritative; an event reports a
+change. New kinds may appear in a minor version: a `match` needs `case _`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from teamwright.protocol.values import dataclass
 class ToolCalled(BaseEvent):
     """A tool call ended. `call` is `cN`, the N-th call of the run; `use` the model's own id of it.
 
-    `outcome` is done, failed or denied. A call that a kill cut off and that was run again has a later number too.
-    `output` is cut to 4,000 characters; the transcript has the whole. `facts` are what the tool told programs (a
-    changed file's `diff`, `added`, `removed`): for attached surfaces only, the log leaves them out.
+    `outcome` is done, failed or denied. A call that was interrupted by a kill and run again has a later number too.
+    `output` is cut to 4,000 characters; the transcript has all of it. `facts` are the tool's data for programs (a
+    changed file's `diff`, `added`, `removed`): subscribers receive them, the log leaves them out.
     """
 
     KIND = "tool_called"
@@ -39,20 +39,20 @@ class ToolCalled(BaseEvent):
 
 
 ESTIMATED_COUNT = "estimated"
-"""How the usage of a ModelCallEnded was `counted` where the service had not said all of it."""
+"""The value of `counted` in a ModelCallEnded whose usage the service reported only in part."""
 
 FAILED_ATTEMPTS = "failed"
-"""What a ModelCallEnded is aside that tells of tries that broke."""
+"""The value of `aside` in a ModelCallEnded that reports failed attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallEnded(BaseEvent):
-    """A model has answered: `tools` calls it asks for. `caller` started the sub-agent that it answered; `task` is what
+    """A model answered with `tools` tool calls.
 
-    the agent worked on when it asked, and what this is booked to; both may be empty. `aside` says what it was asked
-    beside its work (`compaction`), or `failed`: what broken tries had used. That is no round of a turn. `counted` is
-    `estimated` where an answer was cut short before the service had counted all of it. `ms` is how long the model call
-    took, in milliseconds.
+    `caller` started the sub-agent that received the answer. `task` is the task that the agent worked on, to which the
+    usage is charged; both may be empty. `aside` names a call outside the agent's work (`compaction`), or is `failed`
+    for the usage of failed attempts; neither is a model call of a turn. `counted` is `estimated` for an answer that
+    ended before the service had counted all of it. `ms` is the duration of the model call, in milliseconds.
     """
 
     KIND = "round_ended"
@@ -68,7 +68,7 @@ class ModelCallEnded(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded(BaseEvent):
-    """A member, or the lead, has answered what it was given: `text` is its final text.
+    """The turn of a member, or of the lead, ended: `text` is its final text.
 
     `stop` is done, failed or limit, with `detail`.
     """
@@ -81,9 +81,9 @@ class TurnEnded(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMark:
-    """A file as an event left it: its path under the state root, size in bytes, mtime in nanoseconds since 1970.
+    """The state in which an event left a file: path under the state root, size in bytes, mtime in ns since 1970.
 
-    Whoever finds another state there has missed something, and looks at the files again.
+    A reader that finds another state missed a change, and reads the files again.
     """
 
     name: str
@@ -93,7 +93,7 @@ class FileMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSent(BaseEvent):
-    """A message is in an inbox (`member` wrote it). `message_id` is the entry's; `wire` the protocol type, if any."""
+    """A message is in an inbox (`member` sent it). `message_id` is the entry's; `wire` the protocol type, if any."""
 
     KIND = "message_sent"
     to: str
@@ -113,7 +113,7 @@ class MessageDelivered(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
-    """A task as an event shows it; `budget` are its caps, where it has any."""
+    """A task as an event shows it; `budget` contains its caps, if any."""
 
     id: str
     subject: str
@@ -125,10 +125,10 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskChanged(BaseEvent):
-    """A task was made or changed by `member`; `status` inside is `deleted` when it is gone.
+    """A task was created or changed by `member`; the `status` of a deleted task is `deleted`.
 
-    `change` is created, claimed, assigned, completed, released, deleted, updated, or lost (a claim that another
-    won, with `detail`).
+    `change` is created, claimed, assigned, completed, released, deleted, updated, or lost (another member won the
+    claim, with `detail`).
     """
 
     KIND = "task_changed"
@@ -140,11 +140,11 @@ class TaskChanged(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberChanged(BaseEvent):
-    """A member's state changed. `state` is one of the lifecycle's; `detail` says why or on what it waits.
+    """A member's state changed. `state` is one of the lifecycle's; `detail` says why, or what the member waits for.
 
-    `effort` is how hard it thinks, empty where its model decides. `life` counts the lives of the name, `turn` the turns
-    of that life (0: not told): what belongs to an older life or turn than the newest that was heard of came late, and
-    changes nothing.
+    `effort` is its thinking effort, empty where its model decides. `life` is the incarnation of the name, `turn` the
+    number of the turn in it (0: unknown). An event of an older incarnation or turn than the newest known one came late,
+    and changes nothing.
     """
 
     KIND = "member_changed"
@@ -159,8 +159,9 @@ class MemberChanged(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentChanged(BaseEvent):
-    """A sub-agent of `member` is in another state: `state` is running (its caller waits), background, completed, failed
-    or killed. `agent` is its id, `kind` its type, `description` what it does; `name` where it was given one.
+    """A sub-agent of `member` changed its state: running (its caller waits), background, completed, failed or killed.
+
+    `agent` is its id, `kind` its type, `description` what it does; `name` is set if it was given one.
     """
 
     KIND = "agent_changed"
@@ -173,10 +174,10 @@ class SubagentChanged(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted(BaseEvent):
-    """A conversation is made smaller: `state` is begun, done, or failed with `detail`; `trigger` is manual or auto,
-    or clear where no summary stands for it.
+    """A conversation is compacted: `state` is begun, done, or failed with `detail`; `trigger` is manual or auto, or
+    clear where no summary replaces it.
 
-    `before` and `after` are its tokens, of which those after are estimated.
+    `before` and `after` are its tokens; `after` is estimated.
     """
 
     KIND = "compacted"
@@ -189,7 +190,7 @@ class Compacted(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChanged(BaseEvent):
-    """A member, or the lead, is in another permission mode from now on; `by` is who changed it (`user`, a member)."""
+    """The permission mode of a member, or of the lead, changed; `by` is who changed it (`user`, a member)."""
 
     KIND = "mode_changed"
     mode: str
@@ -198,9 +199,9 @@ class ModeChanged(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChanged(BaseEvent):
-    """A member, or the lead, runs on another model from its next call on; `by` is who changed it.
+    """The model of a member, or of the lead, changed from its next call; `by` is who changed it.
 
-    `effort` is how hard it thinks there, empty where the model decides.
+    `effort` is its thinking effort there, empty where the model decides.
     """
 
     KIND = "model_changed"
@@ -212,7 +213,7 @@ class ModelChanged(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded(BaseEvent):
-    """Configuration was read again: `changed` are lines of what is different, `members` those whose prefix is new."""
+    """Configuration was read again: `changed` are lines about the differences, `members` those whose prefix is new."""
 
     KIND = "reloaded"
     changed: tuple[str, ...] = ()
@@ -221,10 +222,10 @@ class Reloaded(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(BaseEvent):
-    """What a member has been busy with for a second: told once a call, by a timer, never again and again.
+    """The activity of a member after a second: a timer reports it once a call.
 
-    `doing` is model, tool, pause (it waits for a rate limit or another try), or empty (it is at work between calls);
-    `since` in seconds since 1970. `stalled`: nothing came for the time that the settings state.
+    `doing` is model, tool, pause (it waits for a rate limit or a retry), or empty (it works between calls); `since` in
+    seconds since 1970. `stalled`: no data arrived for the time in the settings.
     """
 
     KIND = "underway"
@@ -236,7 +237,7 @@ class Progress(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamChanged(BaseEvent):
-    """The session leads a team from now on (`change` is created or resumed), or no longer (deleted)."""
+    """The session starts to lead a team (`change` is created or resumed), or stops (deleted)."""
 
     KIND = "team_changed"
     team: str
@@ -246,7 +247,7 @@ class TeamChanged(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened(BaseEvent):
-    """A process drives the session from now on. Members of the process before it are gone until told otherwise."""
+    """A new process drives the session. Members of the previous process count as gone until an event reports them."""
 
     KIND = "session_opened"
     pid: int
@@ -255,7 +256,7 @@ class SessionOpened(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReached(BaseEvent):
-    """A cap is spent: `limit` is money, tokens, turns, time, spawns, members, depth or rate."""
+    """A cap is used up: `limit` is money, tokens, turns, time, spawns, members, depth or rate."""
 
     KIND = "limit_reached"
     limit: str
@@ -264,9 +265,9 @@ class LimitReached(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(BaseEvent):
-    """Something a person should know that is not a member's doing (`level` is info or warning).
+    """A fact that a person should know and that is not an act of a member (`level` is info or warning).
 
-    `shell`: the text is the person's own command with all that it printed.
+    `shell`: the text is the person's own command with all its output.
     """
 
     KIND = "notice"
@@ -276,7 +277,7 @@ class Notice(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(BaseEvent):
-    """A run is over. `stop` is done, failed, limit, cut_off or cancelled."""
+    """A run ended. `stop` is done, failed, limit, cut_off or cancelled."""
 
     KIND = "run_ended"
     stop: str
@@ -313,14 +314,14 @@ TeamEvent: TypeAlias = (
 """Every event; `match` on it."""
 
 Emit: TypeAlias = Callable[[TeamEvent], None]
-"""How a room says that something happened. Never blocks, never raises."""
+"""A function that reports an event. Never blocks, never raises."""
 
 HasListeners: TypeAlias = Callable[[], bool]
-"""Whether any surface wants live events: without one they need not even be made."""
+"""A function that returns True when a subscriber wants live events: otherwise they need not be constructed."""
 
 
 def always_true() -> bool:
-    """For an emit whose listeners are not known."""
+    """Return True, for an emit function whose listeners are not known."""
     return True
 
 

@@ -1,7 +1,7 @@
-"""Ids and names: made and checked here, trusted everywhere else.
+"""Ids and names: created and validated here, trusted everywhere else.
 
-One validator for each kind of name, used at every entry point, so that no name leaves its directory and no two
-names meet in one file. Formats of ids that others read are as observed in the system we interoperate with.
+One validator for each kind of name, used at every entry point, so that no name leaves its directory and no two names
+share one file. Formats of ids that other programs read are as observed in the system we interoperate with.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MemberName = NewType("MemberName", str)
 """The name of a member: `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`, unique in its team without regard to case."""
 
 AgentId = NewType("AgentId", str)
-"""`name@team`; parsed at the first `@`, because a team's name may hold one."""
+"""`name@team`; parsed at the first `@`, because a team's name may contain one."""
 
 TeamName = NewType("TeamName", str)
 """Any printable text of 1 to 100 characters; on disk it is `team_dir(name)`."""
@@ -31,7 +31,7 @@ TaskId = NewType("TaskId", str)
 """A decimal number without leading zeros, kept as text as on disk."""
 
 SessionId = NewType("SessionId", str)
-"""A UUID, or whatever `--session-id` gave in that form."""
+"""A UUID, also for an id given with `--session-id`."""
 
 LEAD = MemberName("team-lead")
 LEAD_ALIAS = "lead"
@@ -48,7 +48,7 @@ _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{kind}{n}" for kind in ("c
 
 
 def member_name(text: str) -> MemberName:
-    """The text as the name of a new member. Raises InvalidName with the reason."""
+    """Return the text as the name of a new member. Raises InvalidName with the reason."""
     if not _MEMBER.fullmatch(text):
         raise InvalidName(
             "bad-name",
@@ -67,11 +67,11 @@ def member_name(text: str) -> MemberName:
 
 
 def parse_recipient(text: str, teams: Collection[str] | None) -> MemberName:
-    """The text of a `to` field as a member's name: an agent id loses its team, the alias becomes the lead.
+    """Return the text of a `to` field as a member's name: an agent id loses its team, the alias becomes the lead.
 
-    `teams` are the names of the team in which the member is looked for; None: the caller checks the team itself.
-    Whether somebody of that name is in the team is the roster's business. Raises InvalidName for what could never be
-    a name, UnknownMember for an id of another team.
+    `teams` are the names of the team in which the member is looked up; None: the caller checks the team. The roster
+    decides whether the member exists. Raises InvalidName for text that can never be a name, UnknownMember for an id of
+    another team.
     """
     name, _, team = text.strip().partition("@")
     if team and teams is not None and team.strip().casefold() not in {one.casefold() for one in teams}:
@@ -91,7 +91,7 @@ def parse_recipient(text: str, teams: Collection[str] | None) -> MemberName:
 
 
 def team_name(text: str) -> TeamName:
-    """The text as a team's name. Raises InvalidName for empty, over-long or unprintable text."""
+    """Return the text as a team's name. Raises InvalidName for empty, over-long or unprintable text."""
     name = unicodedata.normalize("NFC", text.strip())
     if not name or len(name) > 100 or not name.isprintable():
         raise InvalidName(
@@ -104,18 +104,19 @@ def team_name(text: str) -> TeamName:
 
 
 def team_dir(name: str) -> str:
-    """The directory of a team: everything but ASCII letters and digits becomes `-`, lower case (as observed).
+    """Return the directory name of a team: all characters but ASCII letters and digits become `-`, lower case (as
+    observed).
 
-    Lossy on purpose of the format; the caller keeps apart two names that meet (`-2`, `-3`).
+    The format is lossy; the caller distinguishes two names with one directory (`-2`, `-3`).
     """
     return re.sub(r"[^a-zA-Z0-9]", "-", name).lower()
 
 
 def directory_name(text: str) -> str:
-    """One component of a path that was given from outside (a team directory, a session). Raises InvalidName.
+    """Return one component of a path from outside (a team directory, a session). Raises InvalidName.
 
-    Refused: empty, `.`, `..`, separators, NUL, control characters, a leading dash or dot, over 200 characters,
-    names that are devices on other systems.
+    Refused: empty, `.`, `..`, separators, NUL, control characters, a leading dash or dot, over 200 characters, names
+    that are devices on other systems.
     """
     bad = not text or len(text) > 200 or text[0] in ".-" or not text.isprintable() or set(text) & set('/\\:*?"<>|\0')
     if bad or text.lower().split(".")[0] in _DEVICES:
@@ -128,12 +129,14 @@ _NOT_IN_STEMS = re.compile(r"[^A-Za-z0-9_-]")
 
 @lru_cache(4_096)
 def inbox_stem(name: str) -> str:
-    """The file stem of a member's inbox: everything but `A-Za-z0-9_-` becomes `-`, case kept (as observed)."""
+    """Return the file stem of a member's inbox: all characters but `A-Za-z0-9_-` become `-`, case kept (as
+    observed).
+    """
     return _NOT_IN_STEMS.sub("-", name)
 
 
 def task_id(text: str) -> TaskId:
-    """The text as a task's number; `#3` and blanks are accepted. Raises InvalidName."""
+    """Return the text as a task's number; `#3` and blanks are accepted. Raises InvalidName."""
     number = str(text).strip().removeprefix("#")
     if not _TASK.fullmatch(number):
         raise InvalidName("bad-name", f"{str(text)[:40]!r} is not a task's number", do=["TaskList shows the numbers"])
@@ -141,18 +144,18 @@ def task_id(text: str) -> TaskId:
 
 
 def agent_id(name: str, team: str) -> AgentId:
-    """The id of a member: `name@team`."""
+    """Return the id of a member: `name@team`."""
     return AgentId(f"{name}@{team}")
 
 
 def parse_agent_id(text: str) -> tuple[str, str]:
-    """Name and team of `name@team`, cut at the first `@`; the team is empty when there is none."""
+    """Return name and team of `name@team`, cut at the first `@`; the team is empty when there is none."""
     name, _, team = text.partition("@")
     return name, team
 
 
 def session_id(text: str | None = None) -> SessionId:
-    """A new session id, or the given one checked. Raises InvalidName."""
+    """Return a new session id, or the given one after a check. Raises InvalidName."""
     if text is None:
         return SessionId(str(uuid.uuid4()))
     if not _UUID.fullmatch(text):
@@ -161,57 +164,57 @@ def session_id(text: str | None = None) -> SessionId:
 
 
 def message_id() -> str:
-    """A new message id: a UUID, never made from content."""
-    digits = os.urandom(16).hex()  # uuid.uuid4() costs more than writing the message's first byte
+    """Return a new message id: a UUID, never derived from content."""
+    digits = os.urandom(16).hex()  # uuid.uuid4() costs more than writing the first byte of the message
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 _KEYED = uuid.UUID("5f3c1a52-8c0e-4f0e-9a7b-6c2d1f0b7e41")
-"""The namespace of keyed ids; any fixed value serves."""
+"""The namespace of keyed ids; any fixed value works."""
 
 
 def keyed_id(*key: object) -> str:
-    """The id of what is done once under this key: a UUID, the same one whenever it is asked for again.
+    """Return the id of an action that happens once under this key: a UUID, the same for the same key.
 
-    The key says where something happens (a conversation, a line of it, a call), never what.
+    The key names the place of the action (a conversation, a line of it, a call), never its content.
     """
     return str(uuid.uuid5(_KEYED, "/".join(str(part) for part in key)))
 
 
 def run_id() -> str:
-    """A new id of a sub-agent: `a` and 6 hex digits (as observed)."""
+    """Return a new id of a sub-agent: `a` and 6 hex digits (as observed)."""
     return "a" + secrets.token_hex(3)
 
 
 def job_id() -> str:
-    """A new id of a background command: `b` and 6 hex digits (as observed)."""
+    """Return a new id of a background command: `b` and 6 hex digits (as observed)."""
     return "b" + secrets.token_hex(3)
 
 
 def shutdown_id(name: str, now_ms: int | None = None) -> str:
-    """`shutdown-<ms>@<name>` (as observed)."""
+    """Return `shutdown-<ms>@<name>` (as observed)."""
     return f"shutdown-{_ms(now_ms)}@{name}"
 
 
 def plan_id(name: str, team: str, now_ms: int | None = None) -> str:
-    """`plan_approval-<ms>@<name>@<team>` (as observed)."""
+    """Return `plan_approval-<ms>@<name>@<team>` (as observed)."""
     return f"plan_approval-{_ms(now_ms)}@{name}@{team}"
 
 
 def permission_id(now_ms: int | None = None) -> str:
-    """`perm-<ms>-<7 of a-z0-9>` (as observed)."""
+    """Return `perm-<ms>-<7 of a-z0-9>` (as observed)."""
     return request_id("perm", now_ms)
 
 
 def request_id(kind: str, now_ms: int | None = None) -> str:
-    """`<kind>-<ms>-<7 of a-z0-9>`: a request of another kind, with an id of the same form."""
+    """Return `<kind>-<ms>-<7 of a-z0-9>`: a request of another kind, with an id of the same form."""
     tail = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(7))
     return f"{kind}-{_ms(now_ms)}-{tail}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most like this one, or None."""
+    """Return the known word that is most similar to this one, or None."""
     lower = {name.lower(): name for name in known}
     import difflib
 
@@ -220,7 +223,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def is_typo(word: str, known: str) -> bool:
-    """Whether `known` was meant: another case, or one letter more, less, wrong or out of place."""
+    """Return True when `word` is probably a typo of `known`: another case, or one letter more, less, wrong or out of
+    place."""
     one, other = word.lower(), known.lower()
     longest = max(len(one), len(other))
     if longest < 4 or abs(len(one) - len(other)) > 1:

@@ -1,7 +1,7 @@
-"""Images that models take: known by their bytes, whatever somebody says they are.
+"""Images that models accept, recognised by their bytes and not by a declared type.
 
-A service refuses a whole request for one image that it cannot read, and what was told once goes with every request
-after it: one broken image would end a conversation. Looks at the frame of the file, not at its pixels. Pure.
+A service refuses a whole request for one image that it cannot read, and every later request contains the same image:
+one broken image would end a conversation. Checks the file's headers, not its pixels.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 MAX_IMAGE_BYTES = 3_750_000
-"""Bytes of one image: 5 MB once they are base64, which is the least that a service of ours takes."""
+"""Bytes of one image: 5 MB as base64, the smallest limit of the supported services."""
 
 MAX_PIXELS = 8_000
 """Pixels of a side (as the Messages API documents it)."""
@@ -17,18 +17,18 @@ MAX_PIXELS = 8_000
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MAGIC = ((_PNG, "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"), (b"GIF89a", "image/gif"))
 _NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
-"""Markers of a JPEG between those that hold its size."""
+"""Markers of a JPEG between those that contain its size."""
 
 
 def image_type(raw: bytes) -> str | None:
-    """The media type of an image that models take, by its first bytes; None for anything else."""
+    """Return the media type of an image that models accept, by its first bytes; None for any other content."""
     if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _MAGIC if raw.startswith(magic)), None)
 
 
 def image_problem(raw: bytes) -> str:
-    """Why these bytes are no image that a model can be shown, in words behind "it"; empty when they are one."""
+    """Return why these bytes are no image for a model, as a phrase that follows "it"; empty when they are one."""
     kind = image_type(raw)
     if kind is None:
         return "is no png, jpeg, gif or webp"

@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 class EncodedValues(Generic[T]):
-    """Many values of one kind below one key: a list, or an object with a value for each name.
+    """Many values of one kind under one key: a list, or an object with a value for each name.
 
-    `as_json` gives what is encoded of a value. A value must not change: its text is used again.
+    `as_json` returns the part of a value that is encoded. A value must not change: its text is used again.
     """
 
     __slots__ = ("as_json", "values")
@@ -33,7 +33,7 @@ class IndentedJson:
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, str]] = {}
         self.encoded = 0
-        """How many values of `EncodedValues` were encoded so far, those whose text was known not counted."""
+        """The number of values of `EncodedValues` that were encoded, without those whose text was known."""
 
     def encode(self, data: Mapping[str, object]) -> bytes:
         """Return the bytes that `json.dumps(…, indent=2, ensure_ascii=False)` would give."""

@@ -1,6 +1,6 @@
-"""What all events have, and the kinds that are never logged: for surfaces that are attached, as they happen.
+"""The base class of events, and the live events, which are never logged.
 
-Below it: blocks and usage. Refuses to know who shows them.
+Depends on `messages`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseEvent:
-    """What all events have: `member` is the member's name (`team-lead` for the lead), or the id of a sub-agent.
+    """The fields of all events: `member` is the member's name (`team-lead` for the lead), or the id of a sub-agent.
 
-    `origin` names the line of another process's log that told of it first (`ann#2:17`); empty for one of this process.
+    `origin` names the line of another process's log that reported it first (`ann#2:17`); empty for an event of this
+    process.
     """
 
     KIND: ClassVar[str] = ""
@@ -30,7 +31,7 @@ class BaseEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta(BaseEvent):
-    """Some text of the answer that is being written."""
+    """Some text of an answer that is being received."""
 
     KIND = "text_delta"
     text: str
@@ -48,10 +49,10 @@ class ToolStarted(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantText(BaseEvent):
-    """A whole line of a conversation was stored: what the model said, or what it was told.
+    """A message of a conversation was stored: an answer of the model, or its input.
 
-    `parent_call` is the tool call id that started a sub-agent; `message` is `{"role", "content"}` and must not
-    be changed by the reader. `id` and `stop_reason` are those of a model's answer.
+    `parent_call` is the tool call id that started a sub-agent; `message` is `{"role", "content"}` and must not be
+    changed by the reader. `id` and `stop_reason` are those of a model's answer.
     """
 
     KIND = "spoken"

@@ -1,8 +1,8 @@
-"""What teammates write: one entry of an inbox, and one union of protocol messages inside its text.
+"""Mail: the entry of an inbox, and the union of protocol messages inside its text.
 
-Keys and their order are as observed in the system we interoperate with. A body that is not a protocol message
-is plain text of its sender, always. The runtime alone makes protocol messages: text of a model that would parse
-as one is fenced before it is sent (`fenced`).
+Keys and their order are as observed in the system we interoperate with. A body that is not a protocol message is always
+plain text of its sender. Only the runtime creates protocol messages: text of a model that would parse as one is fenced
+before it is sent (`fence_protocol`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from teamwright.protocol.values import dataclass
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 RUNTIME_SENDERS = frozenset({"system", "user", "task-list"})
-"""Senders that only the runtime and the user's own surfaces use: their entries carry a proof."""
+"""Senders that only the runtime and the user's own commands use: their entries carry a proof."""
 
 _ENTRY_KEYS = ("from", "text", "summary", "timestamp", "color", "msg_id", "read")
 
@@ -25,7 +25,8 @@ _ENTRY_KEYS = ("from", "text", "summary", "timestamp", "color", "msg_id", "read"
 class InboxEntry:
     """One entry of an inbox file. Absent keys are None; a missing `read` means unread.
 
-    `msg_id` is None until the inbox's owner stamps a stranger's entry; ids are never made from content.
+    `msg_id` is None until the inbox's owner gives an id to another program's entry; ids are never derived from
+    content.
     """
 
     sender: str
@@ -38,10 +39,10 @@ class InboxEntry:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as an object: `from text summary timestamp color <others' keys> msg_id read`.
+        """Return the entry as an object: `from text summary timestamp color <others' keys> msg_id read`.
 
-        `msg_id` and `read` stand last and together, so that the flag can be flipped in place; but in the other
-        product's newer format (`msgV`) the `type` stands between them.
+        `msg_id` and `read` come last and together, so that the flag can be changed in place. The other product's newer
+        format (`msgV`) has `type` between them.
         """
         out: dict[str, Any] = {"from": self.sender, "text": self.text}
         for key, value in (("summary", self.summary), ("timestamp", self.timestamp), ("color", self.color)):
@@ -51,12 +52,12 @@ class InboxEntry:
         if self.msg_id is not None:
             out["msg_id"] = self.msg_id
         if "msgV" in self.extra and "type" in self.extra:
-            out["type"] = out.pop("type")  # there the id stands between the two, as observed
+            out["type"] = out.pop("type")  # there `type` is between the two, as observed
         out["read"] = self.read
         return out
 
     def encode(self) -> bytes:
-        """The entry on one line of UTF-8 JSON."""
+        """Return the entry on one line of UTF-8 JSON."""
         if self.extra:
             return json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         line = f'{{"from":{_quoted(self.sender)},"text":{_quoted(self.text)}'  # the same, at a third of the cost
@@ -67,12 +68,13 @@ class InboxEntry:
         return f'{line},"read":{"true" if self.read else "false"}}}'.encode("utf-8", "replace")
 
     def copy_with(self, **changes: Any) -> InboxEntry:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
 
 def parse_entry(data: Mapping[str, Any]) -> InboxEntry:
-    """An object of an inbox array as an entry. Never raises: odd values become text (`undefined` sender)."""
+    """Return an object of an inbox array as an entry. Never raises: values of wrong types become text (`undefined`
+    sender)."""
     return InboxEntry(
         sender=str(data.get("from", "undefined")),
         text=data["text"] if isinstance(data.get("text"), str) else json.dumps(data.get("text"), ensure_ascii=False),
@@ -109,15 +111,15 @@ _KEYS: Mapping[str, str] = {
     "permission_mode": "permissionMode",
     "handed_back": "handedBack",
 }
-"""Our names of fields, and the keys on the wire that differ from them."""
+"""Field names that differ from the keys on the wire."""
 
 _OWN_KEYS: Mapping[str, str] = {}
-"""For the two messages of permissions, whose keys are written with underscores."""
+"""The same for the two permission messages, whose keys have underscores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProtocolMessage:
-    """Base of the union. Fields are written in the order of their declaration, by the keys of `KEYS`.
+    """The base of the union. Fields are written in the order of their declaration, by the keys of `_KEYS`.
 
     None means absent.
     """
@@ -126,7 +128,7 @@ class _ProtocolMessage:
     KEYS: ClassVar[Mapping[str, str]] = _KEYS
 
     def to_json(self) -> dict[str, Any]:
-        """The message as an object, `type` first."""
+        """Return the message as an object, `type` first."""
         out: dict[str, Any] = {"type": self.TYPE}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -135,13 +137,13 @@ class _ProtocolMessage:
         return out
 
     def encode(self) -> str:
-        """The message as the text of an entry: compact JSON."""
+        """Return the message as the text of an entry: compact JSON."""
         return json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAssignment(_ProtocolMessage):
-    """Somebody made you the owner of a task."""
+    """A notification of the new owner of a task."""
 
     TYPE = "task_assignment"
     task_id: str
@@ -155,8 +157,8 @@ class TaskAssignment(_ProtocolMessage):
 class IdleNotification(_ProtocolMessage):
     """A member went from working to idle; once for each change.
 
-    `idle_reason` is available, interrupted or failed; `summary` tells of peer mail sent in the turn
-    (`[to bob] …`); `result` is the final text when nothing was sent to the lead.
+    `idle_reason` is available, interrupted or failed; `summary` lists peer mail sent in the turn (`[to bob] …`);
+    `result` is the final text when nothing was sent to the lead.
     """
 
     TYPE = "idle_notification"
@@ -171,12 +173,12 @@ class IdleNotification(_ProtocolMessage):
 
     @property
     def is_contentless(self) -> bool:
-        """Whether it says nothing but "idle": such a notice never starts a model call."""
+        """True when the notice says only "idle": such a notice never starts a model call."""
         return not (self.result or self.failure_reason or self.summary or self.completed_task_id)
 
     @property
     def wakes_reader(self) -> bool:
-        """Whether it may start a model call: only a result or a failure does."""
+        """True when it may start a model call: only a result or a failure does."""
         return bool(self.result or self.failure_reason)
 
 
@@ -267,7 +269,7 @@ class PermissionResponse(_ProtocolMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCompleted(_ProtocolMessage):
-    """A member tells that a task is done."""
+    """A member reports that a task is done."""
 
     TYPE = "task_completed"
     sender: str
@@ -278,7 +280,7 @@ class TaskCompleted(_ProtocolMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChangeMessage(_ProtocolMessage):
-    """The lead changed a member's permission mode (ours, not of the other product)."""
+    """The lead changed a member's permission mode (a message of Teamwright, not of the other product)."""
 
     TYPE = "mode_changed"
     sender: str
@@ -288,7 +290,7 @@ class ModeChangeMessage(_ProtocolMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeammateTerminated(_ProtocolMessage):
-    """A member is gone; told to the lead by `system`, never written by a member."""
+    """A member is gone; `system` notifies the lead, a member never writes it."""
 
     TYPE = "teammate_terminated"
     name: str
@@ -318,7 +320,7 @@ PROTOCOL_TYPES = frozenset(_BY_TYPE)
 
 
 def parse_protocol(text: str) -> ProtocolMessage | None:
-    """The protocol message in an entry's text, or None: then it is plain text of its sender."""
+    """Return the protocol message in an entry's text; None for plain text of its sender."""
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -334,25 +336,25 @@ def parse_protocol(text: str) -> ProtocolMessage | None:
 
 
 def is_contentless(text: str) -> bool:
-    """Whether nobody waits for the text to be read: it goes along with the next mail, if any comes."""
+    """Return True when the text can wait for the next delivery and starts no model call."""
     message = parse_protocol(text)
     return isinstance(message, ModeChangeMessage) or (isinstance(message, IdleNotification) and message.is_contentless)
 
 
 def looks_like_protocol(text: str) -> bool:
-    """Whether any reader, ours or a stranger's, could take the text for a protocol message."""
+    """Return True when any reader, also of another product, could take the text for a protocol message."""
     stripped = text.strip()
     if not stripped.startswith("{"):
         return False
     try:
         data = json.loads(stripped)
     except RecursionError:
-        return True  # too deep for us, perhaps not for another reader
+        return True  # too deep for this parser, perhaps not for another reader
     except ValueError:
         return False
     return isinstance(data, dict) and "type" in data
 
 
 def fence_protocol(text: str) -> str:
-    """The text as it may be sent: a body that reads like a protocol message becomes a quoted block of code."""
+    """Return the text as it may be sent: a body that reads like a protocol message becomes a quoted block of code."""
     return f"(quoted text)\n```json\n{text.strip()}\n```" if looks_like_protocol(text) else text

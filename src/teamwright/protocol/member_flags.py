@@ -1,7 +1,7 @@
-"""The flags of a member's own process: written and parsed from one table (names and order as observed).
+"""The command-line flags of a member process: written and parsed from one table (names and order as observed).
 
-They say who the member is. Everything else travels in its spawn file, or lies where every member of a team finds it.
-Below it: errors. Refuses to know what program is started.
+The flags identify the member. Everything else is in its spawn file, or in the files of the team. Depends on
+`errors`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MemberFlags:
-    """Who a member's process is. Empty and False are left out on the command line; lists are one argument a name."""
+    """The identity of a member process. Empty and False are left out on the command line; lists are one argument a
+    name."""
 
     agent_id: str
     agent_name: str
@@ -31,7 +32,7 @@ class MemberFlags:
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    """Flags of another program's start that are not known here, or not used; never written."""
+    """Flags of another program that are unknown here, or not used; never written."""
 
 
 _NAMES = {
@@ -51,14 +52,14 @@ _NAMES = {
 """Every flag and its field, in the order in which they are written."""
 
 REQUIRED = ("--agent-id", "--agent-name", "--team-name")
-"""What a member's process cannot be without."""
+"""The flags that a member process requires."""
 
 _SWITCHES = frozenset(item.name for item in fields(MemberFlags) if item.type == "bool")
 _LISTS = frozenset({"allowed_tools", "disallowed_tools"})
 
 
 def to_argv(flags: MemberFlags) -> list[str]:
-    """The arguments that say this, behind the program's own."""
+    """Return the arguments for these flags, after the program's own."""
     out: list[str] = []
     for flag, name in _NAMES.items():
         value = getattr(flags, name)
@@ -72,9 +73,9 @@ def to_argv(flags: MemberFlags) -> list[str]:
 
 
 def parse_argv(argv: Sequence[str], *, foreign: bool = False) -> MemberFlags:
-    """Return what these arguments say. Raises UsageError for a flag that is not known, doubled, or without its value.
+    """Return the flags of these arguments. Raises UsageError for an unknown or repeated flag, or one without its value.
 
-    `foreign`: another program starts the member. Flags that are not known are then ignored with their values.
+    `foreign`: another program starts the member. Unknown flags are then ignored with their values.
     """
     said: dict[str, Any] = {}
     ignored: list[str] = []
@@ -103,7 +104,7 @@ def parse_argv(argv: Sequence[str], *, foreign: bool = False) -> MemberFlags:
 
 
 def _take_names(waiting: list[str]) -> tuple[str, ...]:
-    """The names behind a flag that takes several."""
+    """Remove and return the names after a flag that takes several."""
     taken: list[str] = []
     while waiting and not waiting[0].startswith("--"):
         taken.append(waiting.pop(0))

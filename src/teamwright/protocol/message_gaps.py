@@ -1,4 +1,4 @@
-"""A history in which lines are missing, made valid for a model service again: calls and results stay in pairs.
+"""Repair of a conversation with missing lines, so that a model service accepts it: calls and results stay in pairs.
 
 Works on encoded messages; `storage.lost_lines` handles the files and their damaged bytes.
 """
@@ -18,9 +18,10 @@ _Message = dict[str, Any]
 
 
 def bridge_gaps(items: Sequence[bytes], gaps: Sequence[int]) -> list[bytes]:
-    """The messages with a note at each gap, roles alternating there, and a result for each call.
+    """Return the messages with a note at each gap, alternating roles there, and a result for each call.
 
-    `gaps` are places in `items` before which lines were lost. A gap at the end needs no note: an answer is owed there.
+    `gaps` are indices of `items` before which lines were lost. A gap at the end needs no note: an owed answer
+    follows.
     """
     messages = [cast("_Message", json.loads(item)) for item in items]
     bridged: list[_Message] = []
@@ -44,7 +45,9 @@ def _bridge(before: _Message | None, after: _Message) -> list[_Message]:
 
 
 def _pair_results(messages: list[_Message]) -> list[_Message]:
-    """Give each call a result and each result its call; calls of the last message wait for theirs."""
+    """Return the messages with a result for each call and a call for each result; calls of the last message stay
+    open.
+    """
     calls: list[str] = []
     for message in messages:
         content = cast("list[Block]", message["content"])

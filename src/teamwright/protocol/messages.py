@@ -1,7 +1,7 @@
-"""What a model reads: content blocks in the shape of the Messages API, our canonical form.
+"""Content blocks of messages in the shape of the Messages API, the canonical form of this program.
 
-A block is a plain dict, kept as it came: unknown kinds and unknown keys are stored and sent back unchanged.
-This file knows how the few blocks that we make ourselves are spelt; it knows no model and no transcript.
+A block is a plain dict, stored as received: unknown kinds and unknown keys are stored and sent back unchanged. Defines
+the blocks that the runtime creates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNPARSED_ARGUMENTS = "unparsed_arguments"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call of a model's answer: its id, the tool's name, and the arguments as they were given."""
+    """A tool call of a model's answer: its id, the tool's name, and the arguments as received."""
 
     id: str
     name: str
@@ -30,12 +30,12 @@ class ToolCall:
 
 
 def text_block(text: str) -> Block:
-    """A text block. Empty text is refused by servers: callers leave it out."""
+    """Return a text block. Servers refuse empty text: callers leave it out."""
     return {"type": "text", "text": text}
 
 
 def tool_result_block(call_id: str, content: str | Sequence[Block], *, is_error: bool = False) -> Block:
-    """The result of a tool call: text, or a list of text and image blocks."""
+    """Return the result of a tool call: text, or a list of text and image blocks."""
     body: Block = {"type": "tool_result", "tool_use_id": call_id, "content": content if content else "(no output)"}
     if is_error:
         body["is_error"] = True
@@ -43,12 +43,12 @@ def tool_result_block(call_id: str, content: str | Sequence[Block], *, is_error:
 
 
 def image_block(media_type: str, base64_data: str) -> Block:
-    """An image, base64 without line breaks; `media_type` e.g. `image/png`."""
+    """Return an image block, base64 without line breaks; `media_type` e.g. `image/png`."""
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": base64_data}}
 
 
 def tool_calls(content: Iterable[Block]) -> list[ToolCall]:
-    """The calls of our tools in an answer, in order. Server tool blocks are not calls of ours."""
+    """Return the calls of this program's tools in an answer, in order. Server tool blocks are not among them."""
     return [
         ToolCall(block["id"], block["name"], cast("dict[str, Any]", block.get("input") or {}))
         for block in content
@@ -57,7 +57,7 @@ def tool_calls(content: Iterable[Block]) -> list[ToolCall]:
 
 
 def with_own_ids(content: list[Block]) -> list[Block]:
-    """The answer with an id of its own for each call: some servers give the calls of one answer the same."""
+    """Return the answer with a unique id for each call: some servers give the calls of one answer the same id."""
     ids = [block["id"] for block in content if block.get("type") == "tool_use"]
     if len(set(ids)) == len(ids):
         return content
@@ -76,31 +76,33 @@ def with_own_ids(content: list[Block]) -> list[Block]:
 
 
 def message_text(content: str | Iterable[Block]) -> str:
-    """All text of a message, blocks joined by newlines."""
+    """Return all text of a message, blocks joined by newlines."""
     if isinstance(content, str):
         return content
     return "\n".join(block["text"] for block in content if block.get("type") == "text")
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON in UTF-8: how history, prefixes and log lines are kept.
+    """Return compact JSON in UTF-8, as history, prefixes and log lines are stored.
 
     Lone surrogates become `?`, numbers that JSON does not have become null: a service refuses a request with either.
     """
     try:
         return _serializer()(value)
-    except ValueError:  # half a surrogate pair, for one; what is no JSON at all is a TypeError below
+    except ValueError:  # for example half a surrogate pair; an object that is no JSON raises TypeError below
         return _serializer()(json.loads(_compact(value).encode("utf-8", "replace")))
 
 
 def decode(line: bytes) -> Any:
-    """What `encode` wrote. Raises ValueError."""
+    """Return the value that `encode` encoded. Raises ValueError."""
     return _parser()(line)
 
 
 @cache
 def _parser() -> Callable[[bytes], Any]:
-    """Twice as fast as `json.loads`, which looks for the encoding first; loaded as the one below."""
+    """Return a parser that is twice as fast as `json.loads`, which detects the encoding first; loaded at the first
+    use.
+    """
     from pydantic_core import from_json
 
     return from_json
@@ -108,7 +110,7 @@ def _parser() -> Callable[[bytes], Any]:
 
 @cache
 def _serializer() -> Callable[[Any], bytes]:
-    """Several times faster than the one below; loaded when something is first encoded."""
+    """Return a serializer that is several times faster than the standard one; loaded at the first use."""
     from pydantic_core import to_json
 
     return partial(to_json, inf_nan_mode="null")

@@ -1,7 +1,7 @@
-"""What waits for a person: a request that was opened and closed, and the answer to one.
+"""Events of pending requests: opened and closed, and the answer to one.
 
-An open request can be answered where it is shown: whoever attached the surface put in the responder. Below it: what all
-events have. Refuses to know who may answer, and what follows.
+An open request can be answered where it is shown: the owner of the subscription sets the responder. Depends on
+`live_events`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAnswer:
-    """`verdict` is allow or deny; `always` stores the offered rule; `text` is the reason, or a question's answer.
+    """An answer. `verdict` is allow or deny; `always` stores the offered rule; `text` is the reason, or a question's
+    answer.
 
-    `input` is run in the place of what was asked; `updates` are granted along with a yes, as they are on the wire; `by`
-    is who answered, when it was not the surface that the request was shown on.
+    `input` replaces the requested input; `updates` are grants along with a yes, in the wire format; `by` is the
+    approver, when it was not the client that the request was shown on.
     """
 
     verdict: str
@@ -31,18 +32,18 @@ class RequestAnswer:
 
 
 class Responder(Protocol):
-    """Answers an open request; the first answer counts. Returns whether this one was first."""
+    """A function that answers an open request; the first answer counts. Returns True when this answer was the first."""
 
     async def __call__(self, request_id: str, answer: RequestAnswer, /) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOpened(BaseEvent):
-    """Somebody waits for a person: `kind` is permission, question or plan.
+    """A request waits for a person: `kind` is permission, question or plan.
 
-    `always` says what "always" would store and, in brackets, where; empty when nothing could be stored. `owner` is the
-    member that is held up by it; `deadline` when it is denied for want of an answer, in seconds since 1970 (0: never);
-    `suggestions` what may be granted along with a yes, as on the wire.
+    `always` describes the rule that "always" would store and, in brackets, where; empty when nothing could be stored.
+    `owner` is the member that waits for it. `deadline` is the time at which it is denied without an answer, in seconds
+    since 1970 (0: never). `suggestions` are the possible grants along with a yes, in the wire format.
     """
 
     KIND = "request_opened"
@@ -66,18 +67,18 @@ class RequestOpened(BaseEvent):
         input: Mapping[str, Any] | None = None,
         updates: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
-        """Let it run; with `always` store the offered rule, with `input` run that instead, grant `updates` too.
+        """Allow the request; with `always` store the offered rule, with `input` run that instead, grant `updates` too.
 
-        Returns False when somebody else was first.
+        Return False when another approver was first.
         """
         return await self._respond(RequestAnswer(verdict="allow", always=always, input=input, updates=tuple(updates)))
 
     async def deny(self, reason: str = "") -> bool:
-        """Refuse, with a reason that the model reads."""
+        """Deny the request, with a reason that the model reads."""
         return await self._respond(RequestAnswer(verdict="deny", text=reason))
 
     async def answer(self, text: str) -> bool:
-        """Answer a question with words."""
+        """Answer a question with text."""
         return await self._respond(RequestAnswer(verdict="allow", text=text))
 
     async def _respond(self, answer: RequestAnswer) -> bool:
@@ -86,7 +87,7 @@ class RequestOpened(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestClosed(BaseEvent):
-    """A request was answered; `by` is terminal, another terminal, program, lead, deadline, or cancelled (whoever asked
+    """A request was closed; `by` is terminal, another terminal, program, lead, deadline, or cancelled (the requester
     was stopped, or is gone)."""
 
     KIND = "request_closed"

@@ -1,7 +1,7 @@
 """The roster file: config.json of a team, in the schema that both products share.
 
-Keys and their order are as observed; keys of others are kept. What is only ours (uuid, lease, incarnations)
-lies in team.json and is not known here.
+Keys and their order are as observed; keys of other programs are kept. Data of Teamwright alone (uuid, lease,
+incarnations) is in team.json.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class RosterMember:
 
     @property
     def is_lead(self) -> bool:
-        """Whether this is the lead's entry."""
+        """True for the lead's entry."""
         return self.name == LEAD
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as an object, keys in the observed order."""
+        """Return the entry as an object, keys in the observed order."""
         out: dict[str, Any] = {}
         for key, attribute in _MEMBER_KEYS:
             value = getattr(self, attribute)
@@ -87,14 +87,14 @@ class TeamConfig:
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """Where each name, in lower case, is among the members; of several of one name the first."""
+        """The index of each name, in lower case, among the members; of several of one name the first."""
         if not self._positions:
             last = len(self.members) - 1
             self._positions.update((m.name.lower(), last - n) for n, m in enumerate(reversed(self.members)))
         return self._positions
 
     def find(self, name: str) -> RosterMember | None:
-        """The member of that name, without regard to case."""
+        """Return the member of that name, without regard to case; None when there is none."""
         position = self.positions.get(name.lower())
         return None if position is None else self.members[position]
 
@@ -104,30 +104,30 @@ class TeamConfig:
         return tuple(m for m in self.members if not m.is_lead)
 
     def with_member(self, member: RosterMember) -> TeamConfig:
-        """With this entry in place of the one of the same name, or behind the others."""
+        """Return the roster with this entry in place of the one of the same name, or appended."""
         position = self.positions.get(member.name.lower())
         if position is None:
             return replace(self, members=(*self.members, member))
         return replace(self, members=(*self.members[:position], member, *self.members[position + 1 :]))
 
     def without_member(self, name: str) -> TeamConfig:
-        """Without the member of that name (or agent id)."""
+        """Return the roster without the member of that name (or agent id)."""
         lower = name.lower()
         left = tuple(m for m in self.members if lower not in (m.name.lower(), m.agent_id.lower()))
         gone = {m.pane_id for m in self.members} - {m.pane_id for m in left}
         return replace(self, members=left).with_hidden(*gone, hidden=False)
 
     def with_hidden(self, *pane_ids: str, hidden: bool) -> TeamConfig:
-        """With these panes out of sight, or no longer."""
+        """Return the roster with these panes hidden, or visible again."""
         before = self.hidden_pane_ids or ()
         kept = tuple(id for id in before if id not in pane_ids)
         now = (*kept, *pane_ids) if hidden else kept
         return self if now == before else replace(self, hidden_pane_ids=now)
 
     def encode(self, encoder: IndentedJson | None = None) -> bytes:
-        """The file's bytes: 2-space JSON without a trailing newline, keys in the observed order.
+        """Return the file's bytes: 2-space JSON without a trailing newline, keys in the observed order.
 
-        An `encoder` that is kept encodes only the entries that are others than last time.
+        An `encoder` that is kept between calls encodes only the changed entries.
         """
         out: dict[str, Any] = {"name": self.name}
         if self.description is not None:
@@ -147,7 +147,7 @@ _TEAM_KEYS = ("name", "description", "createdAt", "leadAgentId", "leadSessionId"
 
 
 def parse_member(data: Mapping[str, Any]) -> RosterMember:
-    """One entry; unknown keys go to `extra`. Raises KeyError, TypeError for an entry without a name or an id."""
+    """Return one entry; unknown keys go to `extra`. Raises KeyError, TypeError for an entry without a name or an id."""
     _require_text(data, "name", "agentId")
     known: dict[str, Any] = {attribute: data[key] for key, attribute in _MEMBER_KEYS if key in data}
     known["subscriptions"] = tuple(known.get("subscriptions") or ())
@@ -157,7 +157,7 @@ def parse_member(data: Mapping[str, Any]) -> RosterMember:
 
 
 def parse_config(raw: bytes) -> TeamConfig:
-    """The roster in these bytes. Raises StorageError (`damaged-file`) for what is not a roster."""
+    """Return the roster in these bytes. Raises StorageError (`damaged-file`) for bytes that are no roster."""
     try:
         data = cast("dict[str, Any]", json.loads(raw))
         _require_text(data, "name", "leadAgentId")

@@ -1,10 +1,10 @@
-"""How permission rules stand in one text, in flags, settings and heads of files. Refuses to know what a rule means."""
+"""Lists of permission rules in one text, as in flags, settings and front matter."""
 
 from __future__ import annotations
 
 
 def split_rules(text: str) -> list[str]:
-    """The rules in `Read, Bash(git diff:*) Grep`: apart by commas or blanks that stand outside parentheses."""
+    """Return the rules in `Read, Bash(git diff:*) Grep`: separated by commas or blanks outside parentheses."""
     found, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")" and depth > 0)

@@ -1,4 +1,4 @@
-"""What a secret looks like: names of variables that hold one, formats of tokens, and how a secret is masked.
+"""Detection and masking of secrets: names of variables that contain one, formats of tokens.
 
 Works on texts alone.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 MIN_FRAGMENT = 8
-"""Characters: a piece of a secret that is at least as long is masked too."""
+"""Characters from which a piece of a secret is masked too."""
 
 _SECRET_NAME = re.compile(
     r"""
@@ -46,36 +46,39 @@ _NO_SECRET = re.compile(r"(?:|true|false|yes|no|on|off|none|auto|\d{1,3})", re.I
 
 
 def mask(secret: str) -> str:
-    """A secret as it may be shown: its last four characters, or none of a short one."""
+    """Return a secret as it may be shown: its last four characters, or none of a short one."""
     return f"…{secret[-4:]}" if len(secret) >= 12 else "…"
 
 
 def mask_tokens(text: str) -> str:
-    """The text with everything masked that has the format of a known token."""
+    """Return the text with everything masked that has the format of a known token."""
     return _TOKEN_IN_TEXT.sub(lambda found: mask(found[0]), text)
 
 
 def mask_keys(text: str) -> str:
-    """The text with the keys of known services masked, and nothing else: a name such as `pk_orders_2024` stays."""
+    """Return the text with the keys of known services masked, and nothing else: a name such as `pk_orders_2024`
+    stays.
+    """
     return _KEY.sub(lambda found: mask(found[0]) if _RANDOM.search(found[0]) else found[0], text)
 
 
 def mask_values(text: str, secrets: Iterable[str]) -> str:
-    """The text with these secrets masked, the longest first."""
+    """Return the text with these secrets masked, the longest first."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, mask(secret))
     return text
 
 
 def find_secrets(variables: Mapping[str, str]) -> frozenset[str]:
-    """The values of the variables that probably hold a credential and are long enough to be told from other words."""
+    """Return the values of the variables that probably contain a credential and are long enough to differ from other
+    words."""
     return frozenset(
         value for name, value in variables.items() if len(value) >= MIN_FRAGMENT and holds_secret(name, value)
     )
 
 
 def mask_fragments(text: str, secret: str) -> str:
-    """The text without the secret and without pieces of it that have at least `MIN_FRAGMENT` characters."""
+    """Return the text without the secret and without pieces of it that have at least `MIN_FRAGMENT` characters."""
     text = text.replace(secret, mask(secret)) if secret else text
     if len(secret) < MIN_FRAGMENT:
         return text
@@ -93,12 +96,13 @@ def mask_fragments(text: str, secret: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name probably holds a credential."""
+    """Return True when a variable of this name probably contains a credential."""
     return _SECRET_NAME.search(name) is not None
 
 
 def holds_secret(name: str, value: str) -> bool:
-    """Whether a variable probably holds a credential: by its name and value, or by the format of its value alone.
+    """Return True when a variable probably contains a credential: by its name and value, or by the format of its value
+    alone.
 
     A number of tokens, a switch, and the path of a file or socket are none.
     """

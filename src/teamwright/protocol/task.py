@@ -1,7 +1,7 @@
-"""A task: its states, its file, and what two strangers must agree on.
+"""Tasks: their states, their file format, and the metadata keys of Teamwright.
 
-Keys and their order are as observed: id, subject, description, activeForm, owner, status, blocks, blockedBy,
-metadata; keys that others add are kept behind them. Blocked is never stored: `open_blockers` derives it.
+Keys and their order are as observed: id, subject, description, activeForm, owner, status, blocks, blockedBy, metadata;
+keys of other programs are kept after them. Blocked is never stored: `open_blockers` derives it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from teamwright.protocol.values import dataclass
 
 
 class TaskStatus(StrEnum):
-    """States of a task; `deleted` exists only as a wish, never on disk."""
+    """States of a task; `deleted` exists only as a requested status, never on disk."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -24,19 +24,19 @@ class TaskStatus(StrEnum):
 
 
 CALL = "call"
-"""Key of a task's metadata that names the call which made it: run again after a kill, it makes no second one."""
+"""Metadata key with the id of the call that created the task: repeated after a kill, it creates no second one."""
 
 CHECK = "check"
-"""Key of a task's metadata: a shell command that must succeed before the task is completed (ours)."""
+"""Metadata key: a shell command that must succeed before the task is completed (ours)."""
 
 CHECKED = "checked"
-"""Key of a task's metadata: the commands that succeeded when it was completed. Only the runtime writes it (ours)."""
+"""Metadata key: the commands that succeeded when it was completed. Only the runtime writes it (ours)."""
 
 DRAFT = "draft"
-"""Key of a task's metadata: who still describes the task, and until when idle members do not claim it (ours)."""
+"""Metadata key: the agent that still describes the task, and until when idle members do not claim it (ours)."""
 
 DRAFT_MS = 5_000
-"""How long idle members wait after the creator's last change of the list, in milliseconds."""
+"""Milliseconds that idle members wait after the creator's last change of the list."""
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 _NEXT = ",\n  "
@@ -53,13 +53,14 @@ class TaskDraft:
     until: int
 
     def is_open(self, now: int) -> bool:
-        """Return whether the note holds at `now` (ms). One further ahead than DRAFT_MS was written by a wrong clock."""
+        """Return True when the note is valid at `now` (ms). One further ahead than DRAFT_MS was written by a wrong
+        clock."""
         return now < self.until <= now + DRAFT_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task as its file has it. `owner` is None when nobody has it (an empty string on disk counts so)."""
+    """One task as its file contains it. `owner` is None for a task without an owner (also an empty string on disk)."""
 
     id: str
     subject: str
@@ -79,17 +80,17 @@ class Task:
 
     @property
     def is_internal(self) -> bool:
-        """Whether a stranger uses this file for its own book-keeping: hidden from lists, claims and counts."""
+        """True when another program uses this file for internal data: hidden from lists, claims and counts."""
         return bool(self.metadata and self.metadata.get("_internal"))
 
     @property
     def reserved_for(self) -> tuple[str, ...]:
-        """Names in `metadata.for`: only they may claim it (a convention of ours)."""
+        """The names in `metadata.for`: only they may claim it (a convention of ours)."""
         return _names(self.metadata, "for")
 
     @property
     def budget(self) -> Mapping[str, Any] | None:
-        """The caps in `metadata.budget`, as they stand there (a convention of ours)."""
+        """The caps in `metadata.budget`, unparsed (a convention of ours)."""
         value: Any = (self.metadata or {}).get("budget")
         return cast("Mapping[str, Any]", value) if isinstance(value, dict) and value else None
 
@@ -115,20 +116,20 @@ class Task:
         return TaskDraft(by, until) if isinstance(by, str) and type(until) is int else None
 
     def passed_checks(self, *commands: str) -> bool:
-        """Whether it was completed with these checks."""
+        """Return True when the task was completed with these checks."""
         return set(commands) <= set(_names(self.metadata, CHECKED))
 
     @property
     def is_unverified(self) -> bool:
-        """Whether it is completed, has a check of its own, and nobody of ours saw that succeed."""
+        """True when it is completed and has a check that Teamwright did not see succeed."""
         return self.status is TaskStatus.COMPLETED and bool(self.check) and not self.passed_checks(self.check)
 
     def copy_with(self, **changes: Any) -> Task:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The file's object, keys in the observed order, absent ones left out."""
+        """Return the file's object, keys in the observed order, absent ones left out."""
         out: dict[str, Any] = {"id": self.id, "subject": self.subject, "description": self.description}
         if self.active_form is not None:
             out["activeForm"] = self.active_form
@@ -140,7 +141,7 @@ class Task:
         return out | dict(self.extra)
 
     def encode(self) -> bytes:
-        """The file's bytes: 2-space JSON without a trailing newline (as observed)."""
+        """Return the file's bytes: 2-space JSON without a trailing newline (as observed)."""
         if self.extra:
             return json.dumps(self.to_json(), indent=2, ensure_ascii=False).encode()
         lines = [f'"{key}": {_indented(value)}' for key, value in self.to_json().items()]
@@ -148,9 +149,9 @@ class Task:
 
 
 def parse_task(raw: bytes, stem: str) -> Task | None:
-    """The task in a file of that stem, or None where the file is not a task; `task_fault` says why.
+    """Return the task in a file of that stem; None where the file is not a task; `task_fault` says why.
 
-    The stem is the id: a different id inside the file loses. Unknown keys go to `extra`.
+    The stem is the id: a different id inside the file is ignored. Unknown keys go to `extra`.
     """
     try:
         data = _fields(raw)
@@ -171,7 +172,7 @@ def parse_task(raw: bytes, stem: str) -> Task | None:
 
 
 def task_fault(raw: bytes) -> str:
-    """Say why these bytes are not a task, in words for a person; empty when they are one."""
+    """Return why these bytes are not a task, in words for a person; empty when they are one."""
     try:
         _fields(raw)
     except json.JSONDecodeError:
@@ -182,13 +183,13 @@ def task_fault(raw: bytes) -> str:
 
 
 def open_blockers(task: Task, statuses: Mapping[str, TaskStatus]) -> list[str]:
-    """The ids that keep this task waiting: blockers that exist and are not completed, in numeric order."""
+    """Return the ids that block this task: blockers that exist and are not completed, in numeric order."""
     waiting = [i for i in task.blocked_by if i in statuses and statuses[i] is not TaskStatus.COMPLETED]
     return sorted(waiting, key=lambda i: (len(i), i))
 
 
 def _fields(raw: bytes) -> dict[str, Any]:
-    """The object of a task file. Raises ValueError with what is wrong, RecursionError."""
+    """Return the object of a task file. Raises ValueError with the fault, RecursionError."""
     loaded: Any = json.loads(raw)
     if not isinstance(loaded, dict):
         raise ValueError("it is not a JSON object")
@@ -210,7 +211,9 @@ def _excerpt(value: Any) -> str:
 
 
 def _indented(value: Any) -> str:
-    """The value as it stands one level deep: text on its line, all else with its own lines indented."""
+    """Return the value as it is written one level deep: text on its line, other values with their own lines
+    indented.
+    """
     if isinstance(value, str) or not value:
         return _quoted(value)
     if isinstance(value, list):

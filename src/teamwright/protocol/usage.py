@@ -1,6 +1,6 @@
-"""Usage: how many tokens and how much money, adding up.
+"""Usage: numbers of tokens and amounts of money, which can be added.
 
-One value for a request, an agent, a task, a team. A price that is unknown stays unknown when added to.
+One value for a request, an agent, a task, a team. A sum with an unknown price is unknown.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from teamwright.protocol.values import dataclass
 class Usage:
     """Tokens and money of one or many requests.
 
-    `input_tokens` are those not read from the cache and not written to it; `cache_read` and `cache_write` come
-    beside them (as the Messages API counts). `usd` is None as soon as one part has no known price.
+    `input_tokens` are those not read from the cache and not written to it; `cache_read` and `cache_write` are counted
+    separately (as the Messages API counts). `usd` is None as soon as the price of one part is unknown.
     """
 
     input_tokens: int = 0
@@ -23,12 +23,12 @@ class Usage:
     requests: int = 0
     usd: float | None = 0.0
     cache_write_hour: int = 0
-    """How many of `cache_write` are kept for an hour: they cost more."""
+    """The part of `cache_write` that is cached for an hour, at a higher price."""
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum; unknown money makes the sum unknown."""
+        """Return the sum; unknown money makes the sum unknown."""
         if other is NO_USAGE:
-            return self  # most of what is added up is nothing: tries that broke, what is told beside
+            return self  # most additions are of nothing: failed attempts, calls outside the work
         if self is NO_USAGE:
             return other
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
@@ -53,7 +53,7 @@ class Usage:
         return self.prompt_tokens + self.output_tokens
 
     def as_json(self) -> dict[str, int]:
-        """The four counts under the ecosystem's names."""
+        """Return the four counts under the ecosystem's names."""
         return {
             "input_tokens": self.input_tokens,
             "cache_creation_input_tokens": self.cache_write,
@@ -62,11 +62,11 @@ class Usage:
         }
 
     def __str__(self) -> str:
-        """One line for people, e.g. `12,300 tokens in (9,000 cached), 410 out, 0.0123 USD`."""
+        """Return one line for people, e.g. `12,300 tokens in (9,000 cached), 410 out, 0.0123 USD`."""
         cached = f" ({self.cache_read:,} cached)" if self.cache_read else ""
         money = "price unknown" if self.usd is None else f"{self.usd:.4f} USD"
         return f"{self.prompt_tokens:,} tokens in{cached}, {self.output_tokens:,} out, {money}"
 
 
 NO_USAGE = Usage()
-"""Nothing was used."""
+"""The usage of nothing."""

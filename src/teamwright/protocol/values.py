@@ -1,10 +1,10 @@
-"""How this program makes data classes: as the standard library does, but a method is compiled when it is first used.
+"""Data classes like those of the standard library, whose methods are compiled at their first use.
 
 `dataclass` takes the options of `dataclasses.dataclass` that this program uses, and they mean the same; `field`,
-`fields`, `replace`, `asdict` and `match` work on what it makes. The standard one writes and compiles six methods for
-each class that is defined, and a start defines hundreds of which it makes few: that was a third of its CPU time. Here
-`__init__`, `__eq__` and `__hash__` are compiled with their first use and are then as fast; what need not be fast (the
-representation, the refusal to change a frozen one, its copies) is one function for all. Knows no class of ours.
+`fields`, `replace`, `asdict` and `match` work on its classes. The standard one writes and compiles six methods for each
+class that is defined, and a start defines hundreds and instantiates few: that was a third of its CPU time. Here
+`__init__`, `__eq__` and `__hash__` are compiled with their first use and are then as fast; the representation, the
+refusal to change a frozen instance, and copies need not be fast and are one function for all classes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ else:
 
 
 class _Later:
-    """A method that is not compiled yet: the first look at it makes it, and it takes this place."""
+    """A method that is not compiled yet: its first access compiles it and replaces this descriptor."""
 
     __slots__ = ("_cls", "_make", "_name")
 
@@ -67,7 +67,7 @@ def _completed(cls: Any, frozen: bool, eq: bool) -> Any:
 
 
 def _init(cls: Any) -> Any:
-    """Its `__init__`: the fields in their order, those by keyword alone after them, then `__post_init__`."""
+    """Return the `__init__` of the class: the fields in order, keyword-only ones last, then `__post_init__`."""
     known: dict[str, Any] = {"_absent": MISSING}
     positional = ["self"]
     by_keyword: list[str] = []
@@ -87,11 +87,11 @@ def _init(cls: Any) -> Any:
 
 
 def _put(cls: Any, name: str, value: str, known: dict[str, Any]) -> str:
-    """The statement that puts a value into a field; `known` gets what it calls."""
+    """Return the statement that assigns a value to a field; `known` receives the names that it calls."""
     if cls.__setattr__ is not _refuse_to_set:
         return f"self.{name} = {value}"
     place: object = getattr(cls, name, None)
-    if isinstance(place, MemberDescriptorType):  # a slot takes it in half the time
+    if isinstance(place, MemberDescriptorType):  # a slot is assigned in half the time
         known[f"_put_{name}"] = place.__set__
         return f"_put_{name}(self, {value})"
     known["_put"] = object.__setattr__
@@ -99,7 +99,8 @@ def _put(cls: Any, name: str, value: str, known: dict[str, Any]) -> str:
 
 
 def _default(one: Field[Any], known: dict[str, Any]) -> tuple[str, str]:
-    """What follows a field's parameter, and what is put into the field; `known` gets the values that both name."""
+    """Return the default in the parameter list, and the value assigned to the field; `known` receives the names in
+    both."""
     if one.default is not MISSING:
         known[name := f"_default_of_{one.name}"] = one.default
         return f"={name}", one.name if one.init else name
@@ -163,4 +164,4 @@ _FROZEN: Mapping[str, Any] = {
     "__getstate__": _state,
     "__setstate__": _take_state,
 }
-"""What a frozen class has; the last two are how a copy is made of one that cannot be assigned to."""
+"""The methods of a frozen class; the last two allow copying it without assignment."""

@@ -1,7 +1,7 @@
-"""Requests: somebody waits for an answer, and the first answer counts.
+"""Request files: pending requests and their answers, of which the first one counts.
 
-Two files a request: `<id>.json`, written once by the requester, and `<id>.answer.json`, linked into place once by
-whoever is first. Knows `storage`. Does not know what is asked, who may answer, nor what an answer means.
+Two files for each request: `<id>.json`, written once by the requester, and `<id>.answer.json`, linked into place once
+by the first approver. Depends on `storage`. Leaves content and permission to answer to the callers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from teamwright.storage.read_bounded import MAX_BYTES, read_plain
 VERSION = 1
 
 RETIRED_DIRECTORY = "answered"
-"""Where requests go that are over."""
+"""The directory of closed requests."""
 
 REFUSED = "refused"
-"""Key of a late note that says what a command of an agent tried."""
+"""Key of a late note with the command that an agent tried."""
 
 _KEYS = ("requester", "target", "incarnation", "opened_at", "deadline")
 _ANSWER = ".answer"
@@ -45,11 +45,11 @@ class RequestStore:
         self.directory = directory
 
     def open(self, request_id: str, body: Mapping[str, Any]) -> Path:
-        """Ask. Returns the request's file, which carries `id`, `v`, the body, and the five keys of every request.
+        """Open a request. Return its file, which contains `id`, `v`, the body, and the five keys of every request.
 
         Those are requester, target, incarnation, opened_at and deadline (ms since 1970); a missing one is null, but
-        opened_at is now. Opening the same again changes nothing. Raises UsageError when the id is in use for
-        something else, InvalidName for an id that cannot be a file's name.
+        opened_at is now. Opening the same request again changes nothing. Raises UsageError when the id is in use for
+        another request, InvalidName for an id that cannot be a file's name.
         """
         path = self._path(request_id)
         whole = {"id": request_id, "v": VERSION} | dict.fromkeys(_KEYS) | {"opened_at": now_ms()} | dict(body)
@@ -60,7 +60,8 @@ class RequestStore:
         return path
 
     def answer(self, request_id: str, body: Mapping[str, Any]) -> bool:
-        """Answer. False when somebody was first: then theirs counts. Raises TeamRefused when nobody asked that."""
+        """Answer a request. Return False when another answer was first and counts. Raises TeamRefused for an unknown
+        request."""
         path = self._path(request_id)
         if self.get(request_id) is None:
             raise TeamRefused(
@@ -72,30 +73,31 @@ class RequestStore:
         return path.exists() or self._is_retired_answer(_answer_path(path), content)
 
     def _is_retired_answer(self, answer: Path, content: bytes) -> bool:
-        """Whether the answer that was just written is the one that was retired with its request meanwhile.
+        """Return True when the answer that was just written is the one that was retired with its request since.
 
-        A request goes before its answer: where another answer lies there already, ours came after both had gone.
+        A request is moved before its answer: if another answer is already retired, this one came after both had been
+        moved.
         """
         try:
             if (self.directory / RETIRED_DIRECTORY / answer.name).read_bytes() == content:
                 return True
             answer.unlink(missing_ok=True)
         except FileNotFoundError:
-            return True  # ours, on its way
+            return True  # this answer, which is being moved
         except OSError as problem:
             raise storage_error(problem, answer) from problem
         return False
 
     def get(self, request_id: str) -> dict[str, Any] | None:
-        """The request; None when there is none, or when its file was damaged and is set aside now."""
+        """Return the request; None when there is none, or when its file was damaged and is now set aside."""
         return _load(self._path(request_id))
 
     def get_answer(self, request_id: str) -> dict[str, Any] | None:
-        """The answer; None while there is none."""
+        """Return the answer; None while there is none."""
         return _load(_answer_path(self._path(request_id)))
 
     def open_requests(self) -> list[dict[str, Any]]:
-        """All requests without an answer, the oldest first."""
+        """Return all requests without an answer, the oldest first."""
         names = self._names()
         asked = [name for name in names if not name.endswith(f"{_ANSWER}.json")]
         bodies = [
@@ -104,7 +106,7 @@ class RequestStore:
         return sorted((body for body in bodies if body is not None), key=_opened_at)
 
     def answered_requests(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """All requests that have an answer, each with it; those that were retired are left out."""
+        """Return all requests with their answers; retired ones are left out."""
         names = self._names()
         asked = [n for n in names if f"{n.removesuffix('.json')}{_ANSWER}.json" in names]
         pairs = [
@@ -113,25 +115,25 @@ class RequestStore:
         return [(body, answer) for body, answer in pairs if body is not None and answer is not None]
 
     def get_answered(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """A request that was answered, with its answer, retired or not; None when it is open, or never was."""
+        """Return an answered request with its answer, retired or not; None when it is open or unknown."""
         body, answer = self.get(request_id), self.get_answer(request_id)
         return (body, answer) if body is not None and answer is not None else self.get_retired(request_id)
 
     def get_retired(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """A request that was retired, with its answer; None when there is none of that id."""
+        """Return a retired request with its answer; None when there is none of that id."""
         done = RequestStore(self.directory / RETIRED_DIRECTORY)
         body, answer = done.get(request_id), done.get_answer(request_id)
         return (body, answer) if body is not None and answer is not None else None
 
     def retired_ids(self) -> list[str]:
-        """The ids of all that were retired: only for telling somebody who means none that is open."""
+        """Return the ids of all retired requests: only for messages about an id that is not open."""
         names = RequestStore(self.directory / RETIRED_DIRECTORY)._names()
         return sorted(parse_file_stem(n.removesuffix(".json")) for n in names if not n.endswith(f"{_ANSWER}.json"))
 
     def retire(self, request_id: str) -> None:
-        """Move a request that is over, with its answer, to `answered/`: open ones are found among few files.
+        """Move a closed request, with its answer, to `answered/`: open ones are then found among few files.
 
-        The request goes first (see `answer`).
+        The request is moved first (see `answer`).
         """
         path = self._path(request_id)
         done = self.directory / RETIRED_DIRECTORY
@@ -144,16 +146,16 @@ class RequestStore:
             raise storage_error(problem, path) from problem
 
     def record_late_answer(self, request_id: str, body: Mapping[str, Any]) -> None:
-        """Note an answer that came when another one counted already: whoever asked takes it with `take_late`."""
+        """Record an answer that came after the first one; the requester reads it with `take_late_answers`."""
         name = f"{file_stem(request_id)}.late.{secrets.token_hex(4)}"
         write_new(self.directory / name, _encode({"id": request_id, "v": VERSION} | dict(body)))
 
     def take_late_answers(self) -> list[dict[str, Any]]:
-        """The late answers that were noted since the last time, by name; they are gone then."""
+        """Return and remove the late answers, by name."""
         late = [path for path in sorted(self._entries()) if _LATE.fullmatch(path.name)]
         bodies = [_load_or_skip(path) for path in late]
         for path in late:
-            with suppress(OSError):  # a directory of somebody else's
+            with suppress(OSError):  # the directory of another user
                 path.unlink(missing_ok=True)
         return [body for body in bodies if body is not None]
 
@@ -179,9 +181,10 @@ class RequestStore:
 
 
 def file_stem(request_id: str) -> str:
-    """A request's id as a file's name: percent-encoded outside `[A-Za-z0-9._@-]`. Raises InvalidName.
+    """Return a request's id as a file name: percent-encoded outside `[A-Za-z0-9._@-]`. Raises InvalidName.
 
-    A leading dot, and the dot of an ending `.answer`, are encoded too: no id hides, none is another's answer.
+    A leading dot, and the dot of an ending `.answer`, are encoded too: no file is hidden, or is another request's
+    answer.
     """
     text = _ESCAPED_BYTE.sub(lambda odd: b"%%%02X" % odd[0][0], request_id.encode("utf-8", "replace")).decode()
     text = _AMBIGUOUS.sub("%2E", text)
@@ -191,12 +194,12 @@ def file_stem(request_id: str) -> str:
 
 
 def parse_file_stem(stem: str) -> str:
-    """The id whose file has this stem."""
+    """Return the id whose file has this stem."""
     return unquote(stem)
 
 
 def _belongs_to(path: Path, id: object) -> bool:
-    """Whether the file is the request of this id, its answer, or a late one."""
+    """Return True when the file is the request of this id, its answer, or a late one."""
     try:
         stem = file_stem(id) if isinstance(id, str) else ""
     except InvalidName:
@@ -221,7 +224,9 @@ def _opened_at(body: Mapping[str, Any]) -> float:
 
 
 def _load_or_skip(path: Path) -> dict[str, Any] | None:
-    """The object in the file, among others: what a stranger put there, and nobody can read, hides none of these."""
+    """Return the object in the file; skip an unreadable file of another program, so that it does not hide the
+    others.
+    """
     try:
         return _load(path)
     except StorageError:
@@ -229,9 +234,10 @@ def _load_or_skip(path: Path) -> dict[str, Any] | None:
 
 
 def _load(path: Path) -> dict[str, Any] | None:
-    """The object in the file. One that is none is copied aside and removed: nobody could ever answer it.
+    """Return the object in the file. Other content is copied aside and removed: it could never be answered.
 
-    So is one that has not the id that its name says. Raises StorageError, also for what is no plain file.
+    The same happens to an object whose id differs from the file's name. Raises StorageError, also for a path that is no
+    plain file.
     """
     try:
         content = read_plain(path, MAX_BYTES)

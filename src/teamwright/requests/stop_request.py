@@ -1,7 +1,7 @@
-"""A stop request as files: what one process of the user asks of the process that leads a team.
+"""Stop requests as files: a process of the user asks the process that leads a team to stop a member or the team.
 
-Bound to one life of the lead's process: another life of the same session answers it without doing anything. Knows
-request boxes and leases; does not know how anybody is ended.
+A stop request is bound to one process of the lead: a later process of the same session answers it without stopping
+anything. Depends on request stores and leases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PREFIX = "stop-"
 
 @dataclass(frozen=True, slots=True)
 class LeadProcess:
-    """One life of a lead: its session, its process, and since when that holds the session's lease."""
+    """One process of a lead: its session, its pid, and since when it holds the session's lease."""
 
     session: str
     pid: int
@@ -34,7 +34,7 @@ class LeadProcess:
 
     @classmethod
     def from_lease(cls, session: str, lease: Path) -> LeadProcess:
-        """The life of whoever wrote the note in the lease file; pid 0 when there is none."""
+        """Return the process that wrote the note in the lease file; pid 0 when there is none."""
         try:
             note = cast("dict[str, Any]", json.loads(lease.read_bytes()))
             return cls(session, int(note["pid"]), str(note.get("since", "")))
@@ -44,9 +44,9 @@ class LeadProcess:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """`target` is a member's name, or the lead's: then the whole team. `now`: nobody is asked.
+    """A request to stop `target`, a member's name, or the lead's for the whole team. `now`: do not ask the members.
 
-    `incarnation` is the life of the member that is meant; None where it is not known.
+    `incarnation` is the incarnation of the member; None where it is unknown.
     """
 
     id: str
@@ -57,12 +57,12 @@ class StopRequest:
 
     @classmethod
     def new(cls, target: str, *, now: bool, lead: LeadProcess, incarnation: int | None = None) -> StopRequest:
-        """A request with an id of its own."""
+        """Return a request with a new id."""
         return cls(f"{_PREFIX}{now_ms()}-{secrets.token_hex(4)}@{target}", target, now, lead, incarnation)
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> StopRequest | None:
-        """The request in a file; None for another kind, and for what is damaged."""
+        """Return the request in a file; None for another kind, and for damaged content."""
         if body.get("kind") != KIND:
             return None
         try:
@@ -79,11 +79,13 @@ class StopRequest:
 
     @property
     def whole_team(self) -> bool:
-        """Whether everybody is meant, the lead too."""
+        """True when the whole team is to stop, the lead too."""
         return self.target == LEAD
 
     def open_in(self, box: RequestStore, within_s: float) -> None:
-        """Ask. `within_s` is how long whoever asks will wait until somebody takes it. Raises StorageError."""
+        """Open the request. `within_s`: seconds that the requester waits for an acknowledgement. Raises
+        StorageError.
+        """
         lead = {"session": self.lead.session, "pid": self.lead.pid, "since": self.lead.since}
         box.open(
             self.id,
@@ -101,25 +103,25 @@ class StopRequest:
 
 
 def open_stops(box: RequestStore) -> list[StopRequest]:
-    """The stop requests that nobody has answered, the oldest first. Raises StorageError."""
+    """Return the stop requests without an answer, the oldest first. Raises StorageError."""
     return [one for body in box.open_requests() if (one := StopRequest.parse(body)) is not None]
 
 
 def stop_answer(
     approve: bool, reason: str, *, ended: Sequence[str] = (), handed_back: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What the lead's process answers: who ended, and the numbers of the tasks that went back to the list."""
+    """Return the answer of the lead's process: the stopped members, and the ids of the tasks that were released."""
     facts = {"ended": list(ended), "handed_back": list(handed_back)}
     return {"approve": approve, "reason": reason, "by": LEAD, "at": now_ms(), **facts}
 
 
 def acknowledgement_path(box: RequestStore, request_id: str) -> Path:
-    """The file that says that the request is being dealt with, and until when that may take."""
+    """Return the file that acknowledges the request, and contains the time limit of its answer."""
     return box.directory / f"{file_stem(request_id)}.taken"
 
 
 def acknowledge(box: RequestStore, request_id: str, within_s: float) -> None:
-    """Say that the request is being dealt with: an answer comes within so many seconds. Raises StorageError."""
+    """Acknowledge the request: an answer follows within that many seconds. Raises StorageError."""
     path = acknowledgement_path(box, request_id)
     body = {"until": now_ms() + int(within_s * 1000), "pid": os.getpid()}
     try:
@@ -129,7 +131,7 @@ def acknowledge(box: RequestStore, request_id: str, within_s: float) -> None:
 
 
 def acknowledged_for_s(box: RequestStore, request_id: str) -> float | None:
-    """How many seconds an answer may still take; None while nobody has taken the request."""
+    """Return how many seconds an answer may still take; None before the acknowledgement."""
     try:
         until = int(cast("dict[str, Any]", json.loads(acknowledgement_path(box, request_id).read_bytes()))["until"])
     except (OSError, ValueError, KeyError, TypeError):

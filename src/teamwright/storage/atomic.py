@@ -1,6 +1,7 @@
-"""Whole files: written beside their place and renamed into it, so that a reader sees the old or the new, never half.
+"""Atomic writes of whole files: a temporary file is renamed into place, so readers see the old or the new content,
+never half.
 
-Below it: the operating system. Refuses to know formats and locks; who may write is the caller's business.
+Depends on the operating system alone. Leaves file formats and locks to the callers.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def storage_error(problem: OSError, path: Path | str) -> StorageError:
-    """The operating system's refusal as an error of ours: `disk-full` for no space, quota and size, else `io-failed`.
+    """Convert an error of the operating system to a StorageError: `disk-full` for no space, quota and size, else
+    `io-failed`.
 
-    An error that is already ours is returned as it is.
+    A StorageError is returned unchanged.
     """
     if isinstance(problem, StorageError):
         return problem
@@ -39,10 +41,10 @@ def storage_error(problem: OSError, path: Path | str) -> StorageError:
 
 
 def write_atomic(path: Path, content: bytes, *, fsync: bool = False) -> None:
-    """Write the whole file, 0600, by rename; missing parents are made, 0700.
+    """Write the whole file, 0600, by rename; create missing parents, 0700.
 
-    With `fsync` the content and the name are on the disk before this returns. Raises StorageError; then the
-    old file stands and nothing is left beside it.
+    With `fsync` the content and the name are on the disk before this returns. Raises StorageError; then the old file is
+    unchanged and no temporary file remains.
     """
     draft = PendingFile(path, content, fsync=fsync)
     try:
@@ -52,7 +54,7 @@ def write_atomic(path: Path, content: bytes, *, fsync: bool = False) -> None:
 
 
 def write_new(path: Path, content: bytes) -> bool:
-    """Write the whole file if there is none of that name. Returns False, and changes nothing, when there is one.
+    """Write the whole file if no file has that name. Return False, and change nothing, when one exists.
 
     Of several writers exactly one gets True. Raises StorageError.
     """
@@ -70,10 +72,10 @@ def write_new(path: Path, content: bytes) -> bool:
 
 
 class PendingFile:
-    """The next content of a file, complete under a name beside it: `<file>.tmp.<8 hex>`.
+    """The next content of a file, written completely to a temporary file `<file>.tmp.<8 hex>` in the same directory.
 
-    Between making it and `commit` the caller may look once more whether it still may. `fd` stays open and is the
-    new file after the commit. Raises StorageError.
+    The caller may check its lock once more between construction and `commit`. `fd` stays open and is the new file after
+    the commit. Raises StorageError.
     """
 
     __slots__ = ("_fsync", "fd", "path", "temporary_path")
@@ -96,7 +98,7 @@ class PendingFile:
             raise storage_error(problem, path) from problem
 
     def commit(self) -> None:
-        """Rename it into its place."""
+        """Rename the temporary file into place."""
         try:
             os.rename(self.temporary_path, self.path)
             if self._fsync:
@@ -106,32 +108,33 @@ class PendingFile:
             raise storage_error(problem, self.path) from problem
 
     def discard(self) -> None:
-        """Remove the name beside; harmless after a commit."""
+        """Remove the temporary file; harmless after a commit."""
         try:
             os.unlink(self.temporary_path)
         except FileNotFoundError:
             return
 
     def close(self) -> None:
-        """Close the descriptor; harmless when done already."""
+        """Close the descriptor; harmless when already closed."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def detach(self) -> int:
-        """The open descriptor, now the caller's to close."""
+        """Return the open descriptor; the caller closes it."""
         fd, self.fd = self.fd, -1
         return fd
 
 
 PENDING_MAX_AGE_S = 60.0
-"""A draft that is older was left by a process that was killed: a write takes a moment."""
+"""Age in seconds from which a temporary file belongs to a killed process: a write takes a moment."""
 
 _PENDING_NAME = re.compile(r".+\.tmp\.[0-9a-f]{8}")
 
 
 def keep_damaged_copy(path: Path) -> Path:
-    """Keep the bytes of a damaged file as `<file>.bad.<ms since 1970>`. Returns the copy. Raises StorageError."""
+    """Copy the bytes of a damaged file to `<file>.bad.<ms since 1970>`. Return the path of the copy. Raises
+    StorageError."""
     try:
         content = path.read_bytes()
     except OSError as problem:
@@ -143,7 +146,7 @@ def keep_damaged_copy(path: Path) -> Path:
 
 
 def remove_old_pending_files(*directories: Path) -> None:
-    """Remove what writes that were cut off left in these directories. What cannot be removed stays."""
+    """Remove temporary files that interrupted writes left in these directories. Files that cannot be removed stay."""
     limit = time.time() - PENDING_MAX_AGE_S
     drafts = [
         entry for directory in directories for entry in _entries(directory) if _PENDING_NAME.fullmatch(entry.name)

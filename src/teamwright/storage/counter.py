@@ -1,7 +1,6 @@
-"""A number that several processes count up together: each value is given once, also over restarts.
+"""A counter that several processes share: each value is given once, also across restarts.
 
-Eight bytes in a file, under `flock`: a few microseconds a value. Below it: the operating system. Refuses to know what
-is counted.
+The file has eight bytes under `flock`; a value takes a few microseconds. Depends on the operating system alone.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _Changing: TypeAlias = Callable[[int], int]
 
 
 class Counter:
-    """The counter in that file, made when it is missing. Closed with its object. Raises StorageError."""
+    """The counter in a file, which is created when it is missing. Closed with its object. Raises StorageError."""
 
     __slots__ = ("_fd", "path")
 
     def __init__(self, path: Path, at_least: int = 0) -> None:
-        """`at_least`: so many values were given before there was a file."""
+        """Open the counter. `at_least` is the number of values that were given before the file existed."""
         self.path = path
         try:
             make_private(path.parent)
@@ -36,7 +35,7 @@ class Counter:
         self._raise_to_minimum(at_least)
 
     def next(self) -> int:
-        """The next value, from 1. Raises StorageError."""
+        """Return the next value, from 1. Raises StorageError."""
         return self._change(lambda before: before + 1)
 
     def _raise_to_minimum(self, least: int) -> None:
@@ -55,7 +54,7 @@ class Counter:
         return value
 
     def close(self) -> None:
-        """Let go of the file; harmless when done already."""
+        """Close the file; harmless when already closed."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

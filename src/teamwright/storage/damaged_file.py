@@ -1,6 +1,6 @@
-"""What to do with a damaged inbox: keep a copy of all its bytes, and save every whole entry from them.
+"""Repair of a damaged inbox: a copy of all its bytes, and the whole entries among them.
 
-Below it: `storage`. Refuses to judge whether a file is damaged: that takes its lock.
+Leaves the decision that a file is damaged to the holder of its lock.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def keep_damaged_copy(path: Path, content: bytes) -> Path:
 
 
 def salvage_entries(content: bytes) -> list[dict[str, Any]]:
-    """Every whole entry in the bytes, in order: an object with a `text` or a `from`, at a place where one may begin.
+    """Return every whole entry in the bytes, in order: an object with a `text` or a `from`, at a place where one may
+    begin.
 
-    Only places outside of other whole objects are tried, and at most 500 that turn out to be torn.
+    Tries only places outside other whole objects, and at most 500 places that turn out to be incomplete.
     """
     text = content.decode("utf-8", "replace")
     decoder = json.JSONDecoder()

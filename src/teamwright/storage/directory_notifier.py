@@ -1,6 +1,6 @@
-"""Changes of directories where the system has no inotify: a thread of `watchfiles`, imported when it is needed.
+"""Notifiers of directory changes: inotify, or a thread of `watchfiles` where the system has no inotify.
 
-Depends on that library, which looks for news at intervals. Leaves to `watch` which changes matter.
+`watchfiles` is imported on demand and polls at intervals. Leaves to `watcher` which changes matter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 OnChanged = Callable[[set[str] | None], None]
-"""Receives the paths that were made, changed or removed; None when some are not known."""
+"""Receives the paths that were created, changed or removed; None when some are unknown."""
 
 _EVENT = struct.Struct("iIII")
 _ATTRIB, _MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = (
@@ -25,7 +25,8 @@ _MOST_BYTES = 1 << 16
 
 
 class InotifyNotifier:
-    """Watched directories. `step_s`: how long changes are gathered. Raises OSError where the system refuses."""
+    """Directories watched by inotify. `step_s`: seconds during which changes are collected. Raises OSError where the
+    system refuses."""
 
     def __init__(self, changed: OnChanged, step_s: float) -> None:
         import ctypes
@@ -38,21 +39,21 @@ class InotifyNotifier:
         self._names: dict[int, set[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.reads = 0
-        """How often the descriptor was read."""
+        """The number of reads from the descriptor."""
         self._fd: int = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._fd < 0:
             raise self._refused("inotify")
         self._loop.add_reader(self._fd, self._ready)
 
     def add(self, directory: str) -> None:
-        """Watch this directory from now on. Raises OSError, FileNotFoundError when it is not there."""
+        """Watch this directory. Raises OSError, FileNotFoundError when it does not exist."""
         number: int = self._library.inotify_add_watch(self._fd, os.fsencode(directory), _WANTED | _ONLY_DIRECTORIES)
         if number < 0:
             raise self._refused(directory)
         self._names.setdefault(number, set()).add(directory)
 
     def remove(self, directory: str) -> None:
-        """Watch it no longer; harmless when it is not watched, or was removed."""
+        """Stop watching the directory; harmless when it is not watched, or was removed."""
         for number, names in list(self._names.items()):
             names.discard(directory)
             if not names:
@@ -60,7 +61,7 @@ class InotifyNotifier:
                 self._library.inotify_rm_watch(self._fd, number)
 
     async def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all directories."""
         if self._timer is not None:
             self._timer.cancel()
         if self._fd >= 0:
@@ -73,7 +74,7 @@ class InotifyNotifier:
         return OSError(number, os.strerror(number), name)
 
     def _ready(self) -> None:
-        """Something changed: what follows within the step is read with it."""
+        """Schedule one read for all changes of the next `step_s`."""
         self._loop.remove_reader(self._fd)
         self._timer = self._loop.call_later(self._step_s, self._read)
 
@@ -92,7 +93,7 @@ class InotifyNotifier:
             self._changed(found if complete else None)
 
     def _take(self, content: bytes, found: set[str]) -> bool:
-        """Put the paths of these events into `found`. False when the system lost some."""
+        """Add the paths of these events to `found`. Return False when the system lost some."""
         at, complete = 0, True
         while at < len(content):
             number, mask, _, length = _EVENT.unpack_from(content, at)
@@ -107,18 +108,20 @@ class InotifyNotifier:
 
 
 def is_inotify_available() -> bool:
-    """Whether this system has it."""
+    """Return True when this system has inotify."""
     return Path("/proc/sys/fs/inotify").is_dir()
 
 
 _Awatch = Callable[..., AsyncIterator[set[tuple[int, str]]]]
 
 STEP_MS = 250
-"""How often the library's thread looks for news: each look is a wake-up of a process that rests."""
+"""Milliseconds between two polls of the library's thread: each poll wakes an idle process."""
 
 
 class WatchfilesNotifier:
-    """Watched directories. `failed` is called when the library cannot watch them. Raises ImportError."""
+    """Directories watched by `watchfiles`. `failed` is called when the library cannot watch them. Raises
+    ImportError.
+    """
 
     def __init__(self, changed: Callable[[set[str] | None], None], failed: Callable[[], None]) -> None:
         self._awatch: _Awatch = importlib.import_module("watchfiles").awatch
@@ -129,17 +132,17 @@ class WatchfilesNotifier:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, directory: str) -> None:
-        """Watch this directory from now on."""
+        """Watch this directory."""
         self._requested_paths[os.path.realpath(directory)] = directory  # some systems report the real path
         self._restart()
 
     def remove(self, directory: str) -> None:
-        """Watch it no longer."""
+        """Stop watching the directory."""
         self._requested_paths = {real: asked for real, asked in self._requested_paths.items() if asked != directory}
         self._restart()
 
     async def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all directories."""
         self._requested_paths.clear()
         self._stop.set()
         if self._task is not None:
@@ -159,7 +162,7 @@ class WatchfilesNotifier:
                 continue
             await self._watch_once()
             if not self._stop.is_set():
-                await self._stop.wait()  # the library failed: it is asked again for other directories
+                await self._stop.wait()  # the library failed: retry with other directories
 
     async def _watch_once(self) -> None:
         asked = dict(self._requested_paths)

@@ -1,8 +1,8 @@
-"""Doorbells: a process of ours tells another to look at its files.
+"""Doorbells: sockets by which one Teamwright process wakes another to look at its files.
 
-A bell is a datagram socket at a path; a ring is empty and means "look", so rings may be lost in a full queue
-without harm. One that calls back costs a descriptor and no task, so that a process may own hundreds. Below it:
-the operating system. Refuses to know what there is to look at.
+A doorbell is a datagram socket at a path. A ring is empty and means "look", so losing rings in a full queue does no
+harm. A doorbell with a callback costs a descriptor and no task, so that a process may own hundreds. Depends on the
+operating system alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from teamwright.storage.socket_address import bind, short_address, unbind
 
 
 class Doorbell:
-    """A bell that this process owns. Only the owner of a name binds it (see Lease); not inherited by children."""
+    """A doorbell that this process owns. Only the owner of a name binds it (see Lease); children do not inherit it."""
 
     def __init__(self, path: Path, listening: socket.socket, private: Path | None) -> None:
         self.path = path
@@ -35,7 +35,7 @@ class Doorbell:
 
     @classmethod
     def bind(cls, path: Path) -> Doorbell:
-        """Hang up the bell at this path, 0600, in place of one that a dead owner left. Raises StorageError."""
+        """Bind a doorbell at this path, 0600, in place of one that a dead owner left. Raises StorageError."""
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             listening.setblocking(False)
@@ -46,7 +46,9 @@ class Doorbell:
             raise storage_error(problem, path) from problem
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Until somebody rings; False after `timeout_s`. Rings before the call count; look at the files afterwards."""
+        """Wait for a ring; return False after `timeout_s`. Rings before the call count; look at the files
+        afterwards.
+        """
         self._listen()
         try:
             async with asyncio.timeout(timeout_s):
@@ -57,7 +59,7 @@ class Doorbell:
         return True
 
     def set_callback(self, callback: Callable[[], None]) -> None:
-        """Call this in the running loop after rings from now on, those before it included: no task waits then."""
+        """Call `callback` in the running loop after each ring, earlier rings included, without a waiting task."""
         self._callback = callback
         self._listen()
 
@@ -67,7 +69,7 @@ class Doorbell:
         self._read_all()
 
     def close(self) -> None:
-        """Take the bell down; harmless when done already."""
+        """Close and remove the socket; harmless when already closed."""
         if self._socket.fileno() < 0:
             return
         if self._loop is not None and not self._loop.is_closed():
@@ -99,10 +101,10 @@ class Doorbell:
 
 
 def listen(path: Path, callback: Callable[[], None]) -> Callable[[], None]:
-    """Hang up a bell that calls back in the running loop; returns how to take it down.
+    """Bind a doorbell with a callback in the running loop; return the function that closes it.
 
-    Where none can be hung (a file system without sockets, too few descriptors left) nobody hears a ring: the slow
-    look of whoever watches the files is what is left then.
+    Where no socket can be bound (a file system without sockets, too few descriptors), no ring arrives: changes are then
+    noticed by polling.
     """
     if len(_open_doorbells) >= _max_callbacks():
         return _no_doorbell
@@ -116,21 +118,22 @@ def listen(path: Path, callback: Callable[[], None]) -> Callable[[], None]:
 
 
 _open_doorbells: set[Doorbell] = set()
-"""The bells of this process that call back: each holds a descriptor."""
+"""The doorbells of this process with a callback: each uses a descriptor."""
 
 
 def _max_callbacks() -> int:
-    """How many bells may call back: a quarter of the descriptors that this process may have."""
+    """Return how many doorbells may have a callback: a quarter of the descriptors that this process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 4096 if soft == resource.RLIM_INFINITY else max(1, soft // 4)
 
 
 def _no_doorbell() -> None:
-    """There is no bell to take down."""
+    """Close nothing: no doorbell was bound."""
 
 
 def ring(path: Path) -> bool:
-    """Ring the bell at this path. False when nobody listens. Never waits: a full queue has rung already."""
+    """Ring the doorbell at this path. Return False when no process listens. Never waits: a full queue means that the
+    process will wake anyway."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as calling:
         calling.setblocking(False)
         try:
@@ -151,7 +154,7 @@ def remove_unused(path: Path) -> None:
 
 
 def remove_unused_in(directory: Path) -> None:
-    """Take down the bells in a directory at which nobody listens: their owners died. Raises StorageError."""
+    """Remove the doorbells in a directory on which no process listens: their owners died. Raises StorageError."""
     try:
         for bell in sorted(directory.iterdir()) if directory.is_dir() else ():
             if not ring(bell):

@@ -1,7 +1,7 @@
-"""The event log: what happened in a session, numbered, for surfaces that are attached and for those that come later.
+"""The event log of a session: numbered events, for attached clients and for clients that attach later.
 
-One process writes it, any may read it (`log_reader`). Below it: `jsonl` and the words of `protocol.events`. The log
-tells what changed; the files are the truth, so a log that cannot be written never stops a team.
+One process writes it, any process may read it (`event_log_reader`). Depends on `jsonl` and `protocol.events`. The state
+files, not the log, are authoritative, so a log that cannot be written never stops a team.
 """
 
 from __future__ import annotations
@@ -25,27 +25,29 @@ from teamwright.storage.jsonl import Journal
 Subscriber = Callable[[int, TeamEvent], None]
 
 MAX_WAITING = 1_000
-"""Events that wait in memory for one slow reader; beyond them it reads the file, and live ones are dropped."""
+"""Events that wait in memory for one slow reader. Beyond them the reader reads the file, and live events are dropped.
+"""
 
 SNAPSHOT_EVERY = 500
-"""Logged events from one snapshot to the next: so many are read backward at most to know the present."""
+"""Logged events between two snapshots: the most that a reader of the current state reads backward."""
 
 _LARGE_EVENTS = (ToolCalled, RequestOpened)
-"""Events that hold objects of others (a tool's input), which may be changed later: they are encoded at once."""
+"""Events that contain objects of other modules (a tool's input), which may change later: they are encoded immediately.
+"""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _logger = logging.getLogger(__name__)
 
 
 class SnapshotState(Protocol):
-    """What the events add up to, as snapshots show it."""
+    """The state that results from the events, as snapshots contain it."""
 
     def apply(self, number: int, event: TeamEvent, /) -> None:
-        """Take a logged event in."""
+        """Apply a logged event."""
         ...
 
     def as_json(self) -> Mapping[str, Any]:
-        """The state, as the snapshot holds it."""
+        """Return the state as the snapshot contains it."""
         ...
 
 
@@ -55,7 +57,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.state: SnapshotState | None = None
-        """Is told each logged event before any surface is; without one there are no snapshots."""
+        """Receives each logged event before any subscriber does; without a state no snapshots are written."""
         self.lost_lines = set_aside_lost_events(path)
         """Damaged lines that were set aside when the log was opened."""
         self._journal: Journal | None = Journal.open(path)
@@ -65,7 +67,7 @@ class EventLog:
         self._subscribers: tuple[Subscriber, ...] = ()
         self._live: tuple[Subscriber, ...] = ()
         self.on_listeners_change: Callable[[bool], None] = _ignore_listeners
-        """Told when somebody wants live events from now on, and when nobody does any more."""
+        """Called with True when the first subscriber wants live events, and with False after the last one."""
         self._feeds: list[_Feed] = []
         self._warned = False
         if self.lost_lines is not None:
@@ -77,14 +79,15 @@ class EventLog:
         return self._n
 
     def emit(self, event: TeamEvent) -> None:
-        """Number the event, log it and show it to all who are attached; never blocks, never raises.
+        """Number the event, log it and pass it to all subscribers; never blocks, never raises.
 
-        Live events are shown only, under the number of the last logged one.
+        Live events are only passed on, under the number of the last logged event.
         """
         if not isinstance(event, LIVE):
             self._n += 1
             first = not self._lines
-            # Others are encoded when they are written: nobody who acts on an event waits for that (8 µs each).
+            # Other events are encoded when they are written, so that emitting an event does not wait for the encoder (8
+            # µs each).
             self._lines.append(_line(self._n, event) if isinstance(event, _LARGE_EVENTS) else (self._n, event))
             if self.state is not None:
                 self._update_state(self.state, event)
@@ -105,13 +108,13 @@ class EventLog:
             self._lines += _snapshot_lines(self._n, state, closed=False)
 
     def has_listeners(self) -> bool:
-        """Whether anybody would be shown a live event."""
+        """Return True when a subscriber wants live events."""
         return bool(self._live)
 
     def subscribe(self, callback: Subscriber, *, live: bool = True) -> Callable[[], None]:
-        """Call `callback(number, event)` at each event from now on, until the returned function is called.
+        """Call `callback(number, event)` at each later event, until the returned function is called.
 
-        Without `live` only at logged events: live ones are not even made while nobody wants them.
+        Without `live` only at logged events: live events are not constructed while no subscriber wants them.
         """
         self._subscribers = (*self._subscribers, callback)
         if live:
@@ -129,9 +132,9 @@ class EventLog:
             self.on_listeners_change(not before)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, TeamEvent], None]:
-        """All logged events behind number `after`, then every event as it comes, until the log is closed.
+        """Yield all logged events after number `after`, then every new event, until the log is closed.
 
-        A reader that is slow never holds up the team: it is served from the file.
+        A slow reader never blocks the team: it reads from the file.
         """
         feed = _Feed()
         unsubscribe = self.subscribe(feed.put)
@@ -158,7 +161,8 @@ class EventLog:
             await asyncio.sleep(0)
 
     def flush(self) -> None:
-        """Write what waits. A disk that refuses is told once, as a notice; the events of that moment are lost."""
+        """Write the waiting events. The first refusal of the disk is reported as a notice; the events of that moment
+        are lost."""
         waiting, self._lines = self._lines, []
         if not waiting or self._journal is None:
             return
@@ -174,7 +178,7 @@ class EventLog:
                     _call_subscriber(subscriber, self._n, notice)
 
     def close(self) -> None:
-        """Write what waits and a last snapshot, and let the readers end; harmless when closed."""
+        """Write the waiting events and a last snapshot, and end the readers; harmless when closed."""
         if self._journal is not None and self.state is not None:
             self._lines += _snapshot_lines(self._n, self.state, closed=True)
         self.flush()
@@ -192,7 +196,7 @@ class EventLog:
 
 
 class _Feed:
-    """What waits for one reader."""
+    """The events that wait for one reader."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, TeamEvent]] = deque()
@@ -210,7 +214,7 @@ class _Feed:
         self._has_events.set()
 
     def restart(self) -> None:
-        """Begin anew: what waits is in the file, but for the newest."""
+        """Start again: the waiting events are in the file, except the newest."""
         self._waiting.clear()
         self.overflowed = False
 
@@ -219,7 +223,7 @@ class _Feed:
         self._has_events.set()
 
     async def events(self, tail: LogTail, *, closed: bool) -> AsyncIterator[tuple[int, TeamEvent]]:
-        """What waits and what comes, until the log is closed or the reader was too slow."""
+        """Yield waiting and new events, until the log is closed or the reader was too slow."""
         while True:
             while self._waiting:
                 n, event = self._waiting.popleft()
@@ -235,22 +239,22 @@ class _Feed:
 
 
 def _ignore_listeners(_attended: bool) -> None:
-    """Nobody wants to know."""
+    """Ignore the change: no listener was set."""
 
 
 def _call_subscriber(subscriber: Subscriber, n: int, event: TeamEvent) -> None:
     try:
         subscriber(n, event)
-    except Exception:  # one bad surface is no reason to stop the others, or the team
+    except Exception:  # a subscriber that fails must not stop the others, or the team
         _logger.exception("a subscriber of the event log failed")
 
 
 def _snapshot_lines(n: int, state: SnapshotState, *, closed: bool) -> list[bytes]:
-    """The line of a snapshot, behind the event whose number it bears; nothing when it cannot be made."""
+    """Return the line of a snapshot, which follows the event with its number; empty when it cannot be encoded."""
     head = b'{"n":%d,"v":%d,"type":"snapshot",' % (n, SCHEMA)
     try:
         return [head + encode({"at": round(time.time(), 3), "closed": closed, "state": dict(state.as_json())})[1:]]
-    except Exception:  # a mistake here is no reason to stop the team: the events are there all the same
+    except Exception:  # a bug here must not stop the team: the events are logged anyway
         _logger.exception("no snapshot could be made of the event log")
         return []
 
@@ -260,14 +264,14 @@ def _line(n: int, event: TeamEvent) -> bytes:
     body = to_json(event)
     try:
         return head + encode(body)[1:]
-    except (TypeError, ValueError, RecursionError):  # something in a tool's input that is no JSON
+    except (TypeError, ValueError, RecursionError):  # a tool's input contains an object that is no JSON
         return head + _as_text(body, event)
 
 
 def _as_text(body: dict[str, Any], event: TeamEvent) -> bytes:
-    """The line with what is no JSON as its text; or, when that cannot be, a line that says so."""
+    """Return the line with objects that are no JSON as text; when that fails too, a line that reports it."""
     try:
         return _encode(body)[1:].encode("utf-8", "replace")
-    except (TypeError, ValueError, RecursionError):  # an object that holds itself, for one
+    except (TypeError, ValueError, RecursionError):  # for example an object that contains itself
         rest = {"type": event.KIND, "at": event.at, "member": event.member, "unwritable": True}
         return _encode(rest)[1:].encode("utf-8", "replace")

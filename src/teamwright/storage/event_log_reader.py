@@ -1,7 +1,7 @@
-"""Reading an event log, in the process that writes it and in any other: forward, on from a place, from the end.
+"""Reading an event log, in the writing process or in any other: forward, from a position, or from the end.
 
-Every 500 events the log holds a snapshot, so that whoever wants the present state reads a bounded piece of it
-backward. Below it: `jsonl` and the words of `protocol.events`. Refuses to know what a snapshot means.
+A log contains a snapshot every 500 events, so that a reader of the current state reads a bounded part of it backward.
+Depends on `jsonl` and `protocol.events`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from teamwright.storage.jsonl import read_backward, read_backward_with_offsets, 
 from teamwright.storage.lost_lines import LostLines, set_aside_damaged_lines
 
 MAX_SEARCHED = 20_000
-"""Events that are read backward at most: logs of an older version hold no snapshot."""
+"""Maximum number of events that are read backward: logs of an older version contain no snapshot."""
 
 _BATCH = 64
 _BLOCK = 1 << 16
@@ -33,7 +33,7 @@ _SNAPSHOT_AT = re.compile(rb'"at":([0-9]{1,12}(?:\.[0-9]{1,9})?)')
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """The state after event number `n`, as its writer saw it. `closed`: the writer ended in order, right here."""
+    """The state after event number `n`, as its writer saw it. `closed`: the writer ended in order after this event."""
 
     number: int
     state: Mapping[str, Any]
@@ -42,9 +42,9 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RecentEvents:
-    """The end of a log: the newest snapshot (None: there is none) and the events behind it, oldest first.
+    """The end of a log: the newest snapshot (None: there is none) and the events after it, oldest first.
 
-    `whole` is false when older events were left out: then what they told is not known.
+    `whole` is False when older events were left out: the state that they would give is then unknown.
     """
 
     snapshot: LogSnapshot | None = None
@@ -53,9 +53,9 @@ class RecentEvents:
 
 
 def read_events(path: Path, after: int = 0) -> Iterator[tuple[int, TeamEvent]]:
-    """The logged events behind number `after`, for other processes; kinds of newer versions are left out.
+    """Yield the logged events after number `after`, for other processes; kinds of newer versions are left out.
 
-    Of the events up to `after` nothing is read.
+    The events up to `after` are not read.
     """
     for line in read_lines(path, find_event_end(path, after)):
         if (n := parse_number(line)) > after and (event := parse_event(line)) is not None:
@@ -63,7 +63,7 @@ def read_events(path: Path, after: int = 0) -> Iterator[tuple[int, TeamEvent]]:
 
 
 def read_newest(path: Path, *, since: float = 0.0, marks: tuple[bytes, ...] = ()) -> Iterator[tuple[int, TeamEvent]]:
-    """The logged events from the newest back, as far as any may be of `since` (seconds since 1970) or later.
+    """Yield the logged events, newest first, back to `since` (seconds since 1970).
 
     With `marks` only lines that contain all of these bytes.
     """
@@ -80,7 +80,7 @@ def read_newest(path: Path, *, since: float = 0.0, marks: tuple[bytes, ...] = ()
 
 
 def find_event_end(path: Path, number: int) -> int:
-    """The byte behind the event of that number, looked for from the end; 0 where it is not found."""
+    """Return the byte offset after the event of that number, searched from the end; 0 when it is not found."""
     found = 0
     if number > 0:
         found = next((end for end, line in read_backward_with_offsets(path) if 0 < parse_number(line) <= number), 0)
@@ -91,7 +91,7 @@ def find_event_end(path: Path, number: int) -> int:
 
 
 def read_recent(path: Path, most: int = MAX_SEARCHED) -> RecentEvents:
-    """The newest snapshot and what came behind it; at most so many events."""
+    """Return the newest snapshot and the events after it; at most `most` events."""
     events: list[tuple[int, TeamEvent]] = []
     snapshot: LogSnapshot | None = None
     whole = True
@@ -108,7 +108,8 @@ def read_recent(path: Path, most: int = MAX_SEARCHED) -> RecentEvents:
 
 
 def set_aside_lost_events(path: Path) -> LostLines | None:
-    """Replace damaged lines among the newest MOST_UNREAD ones; None when all are whole. Only for the log's writer."""
+    """Replace damaged lines among the newest MAX_SEARCHED ones; return None when all are whole. Only for the log's
+    writer."""
     return set_aside_damaged_lines(path, _is_whole, lambda _line: False, MAX_SEARCHED)
 
 
@@ -121,12 +122,12 @@ def _is_whole(line: bytes) -> bool:
 
 
 def last_number(path: Path) -> int:
-    """The number of the newest event, 0 when there is none."""
+    """Return the number of the newest event, 0 when there is none."""
     return next((n for line in read_backward(path) if (n := parse_number(line))), 0) if os.path.exists(path) else 0
 
 
 def find_call_number(path: Path, use: str) -> str:
-    """The number (`c7`) of the call that a model gave this id, the newest of several; empty when the log has none."""
+    """Return the number (`c7`) of the newest call to which a model gave this id; empty when the log has none."""
     wanted = b'"use":%s' % json.dumps(use).encode()
     lines = (line for line in read_backward(path) if wanted in line and b'"tool_called"' in line[:80])
     events = (event for line in lines if isinstance(event := parse_event(line), ToolCalled) and event.use == use)
@@ -134,9 +135,10 @@ def find_call_number(path: Path, use: str) -> str:
 
 
 def last_call_number(path: Path) -> int:
-    """The highest N among the tool calls `cN` of the log, 0 when there is none: a session that goes on counts on.
+    """Return the highest N among the tool calls `cN` of the log, 0 when there is none: a resumed session continues from
+    it.
 
-    Calls are logged as they end, so the highest is near the end: the newest 256 are looked at, backward.
+    Calls are logged when they end, so the highest is near the end: the newest 256 are searched, backward.
     """
     calls = (event for line in read_backward(path) if b'"tool_called"' in line[:80] and (event := parse_event(line)))
     numbers = (event.call.removeprefix("c") for event in islice(calls, 256) if isinstance(event, ToolCalled))
@@ -144,20 +146,20 @@ def last_call_number(path: Path) -> int:
 
 
 class LogTail:
-    """Reads a log on from where it stopped, some events at a time. The file need not be there yet."""
+    """A reader that continues where it stopped, some events at a time. The file may be missing at first."""
 
     def __init__(self, path: Path, after: int) -> None:
         self.after = after
         """The number of the last event that was read."""
         self.closed = False
-        """Whether the last line that was read says that its writer ended in order."""
+        """True when the last line that was read reports that its writer ended in order."""
         self._path = path
         self._offset: int = 0
         self._inode: int = 0
 
     @classmethod
     def at_end(cls, path: Path) -> LogTail:
-        """One that begins behind the last whole line that is there now; set `after` to what is known already."""
+        """Return a reader that begins after the last whole line of the file; set `after` to the last known number."""
         made = cls(path, 0)
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             stat = os.fstat(file.fileno())
@@ -170,7 +172,7 @@ class LogTail:
 
     @classmethod
     def after_event(cls, path: Path, after: int) -> LogTail:
-        """One that begins behind the event of that number, of which nothing before is read."""
+        """Return a reader that begins after the event of that number and reads nothing before it."""
         made = cls(path, after)
         with contextlib.suppress(OSError):
             made._inode = os.stat(path).st_ino
@@ -178,7 +180,7 @@ class LogTail:
         return made
 
     def read(self) -> list[tuple[int, TeamEvent]]:
-        """The next logged events behind `after`, at most a batch; empty at the end of the file."""
+        """Return the next logged events after `after`, at most a batch; empty at the end of the file."""
         found: list[tuple[int, TeamEvent]] = []
         with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
             inode = os.fstat(file.fileno()).st_ino
@@ -202,7 +204,7 @@ class LogTail:
 
 
 def parse_number(line: bytes) -> int:
-    """The number of a log line without parsing it all; 0 for what is no line of ours."""
+    """Return the event number of a log line without parsing all of it; 0 for any other line."""
     if not line.startswith(b'{"n":'):
         return 0
     digits = line[5 : line.find(b",", 5, 25)]
@@ -210,7 +212,7 @@ def parse_number(line: bytes) -> int:
 
 
 def parse_event(line: bytes) -> TeamEvent | None:
-    """The event of a line; None for a snapshot, a kind that this version does not know, and what is no line."""
+    """Return the event of a line; None for a snapshot, an unknown kind, and a line that is no event."""
     try:
         value: object = json.loads(line)
         return from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else None
@@ -219,13 +221,13 @@ def parse_event(line: bytes) -> TeamEvent | None:
 
 
 def parse_snapshot_time(line: bytes) -> float | None:
-    """When a snapshot was written, in seconds since 1970, without parsing it all; None for any other line."""
+    """Return when a snapshot was written, in seconds since 1970, without parsing all of it; None for any other line."""
     found = _SNAPSHOT_AT.search(line, 0, 96) if _SNAPSHOT in line[:64] else None
     return float(found[1]) if found is not None else None
 
 
 def parse_snapshot(line: bytes) -> LogSnapshot | None:
-    """The snapshot of a line; None for any other line, and for one that is damaged."""
+    """Return the snapshot of a line; None for any other line, and for a damaged one."""
     if _SNAPSHOT not in line[:64]:
         return None
     try:

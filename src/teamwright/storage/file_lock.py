@@ -1,9 +1,9 @@
-"""Locks in two storeys: a guard among our processes, and the lock directory that other products understand.
+"""File locks in two levels: a guard among Teamwright processes, and the lock directory that other products understand.
 
-The guard is an `flock` on a file that stays as long as what it protects; it dies with its process and carries a
-record of the lock directory made under it, so that a killed owner is known at once. The directory is `<file>.lock`,
-made by mkdir, always empty, stale by its mtime (the convention of the npm package proper-lockfile). Refuses to know
-what is protected. The body of a hold is plain synchronous code: nothing awaits under a lock.
+The guard is an `flock` on a file that exists as long as the file that it protects. It ends with its process and
+contains a record of the lock directory created under it, so that a killed owner is recognised at once. The directory is
+`<file>.lock`, created by mkdir, always empty, stale by its mtime (the convention of the npm package proper-lockfile).
+The body of a hold is plain synchronous code: nothing awaits under a lock.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from teamwright.storage.loop_cache import LoopCache
 from teamwright.storage.paths import make_private
 
 MAX_HOLD_S = 5.0
-"""A hold that finds itself older than this commits nothing: strangers take a lock over after 10 s."""
+"""Seconds after which a hold commits nothing: other products take a lock over after 10 s."""
 
 _FIRST_DELAY_S = 0.0005
 _LAST_DELAY_S = 0.02
 _LAST_OWN_DELAY_S = 0.002
-"""How seldom a waiter looks. Ours hold for moments and may come one after another: who looks seldom never gets in."""
+"""Seconds between two attempts of a waiter. Teamwright holds are short and frequent: a waiter that polls slowly never
+gets the lock."""
 _MOMENT_S = 0.001
 _MAX_LOCKS = 256
 
 
 class FileLock:
-    """The lock of one file in one event loop. `wait_s`: how long a hold waits for others before LockTimeout."""
+    """The lock of one file in one event loop. `wait_s`: seconds that a hold waits for others before LockTimeout."""
 
     __slots__ = ("__weakref__", "_local", "directory", "guard", "target", "wait_s")
 
@@ -55,7 +56,9 @@ class FileLock:
         return LockHold(self)
 
     async def acquire_local(self, deadline: float) -> None:
-        """The storey inside this process: first come, first served, until `deadline` (of time.monotonic)."""
+        """Acquire the lock among the tasks of this process, in order of arrival, until `deadline` (of
+        time.monotonic).
+        """
         if not self._local.locked():
             await self._local.acquire()
             return
@@ -66,11 +69,11 @@ class FileLock:
             raise self.timeout_error() from None
 
     def release_local(self) -> None:
-        """Let the next of this process in."""
+        """Let the next task of this process acquire the lock."""
         self._local.release()
 
     def timeout_error(self) -> LockTimeout:
-        """What to tell when the deadline is over: which lock, how old, and the way out."""
+        """Return the error for a missed deadline: which lock, how old, and the way out."""
         age = lock_dir.directory_age_s(self.directory)
         if age is None:
             return LockTimeout(
@@ -93,12 +96,12 @@ _LOCKS: LoopCache[FileLock] = LoopCache(_MAX_LOCKS)
 
 
 def lock_for(target: Path, guard: Path) -> FileLock:
-    """The one lock of this file in the running loop. Raises RuntimeError when no loop runs."""
+    """Return the one lock of this file in the running loop. Raises RuntimeError when no loop runs."""
     return _LOCKS.get(str(target), lambda: FileLock(target, guard))
 
 
 def lock_at(target: str, guard_of: Callable[[Path], Path]) -> FileLock:
-    """`lock_for` for who has the path as text; its guard is asked for only when the lock is made."""
+    """Return `lock_for` a path that is a string; `guard_of` is called only when the lock is constructed."""
 
     def made() -> FileLock:
         path = Path(target)
@@ -108,7 +111,7 @@ def lock_at(target: str, guard_of: Callable[[Path], Path]) -> FileLock:
 
 
 class LockHold:
-    """One hold. `recovered` says that its last owner was killed inside: check what the lock protects."""
+    """One hold of a lock. `recovered`: its last owner was killed while holding it, so check the protected file."""
 
     __slots__ = ("_checked", "_fd", "_last", "_lock", "_mark", "_since", "recovered")
 
@@ -150,7 +153,7 @@ class LockHold:
             self._release()
 
     def check(self) -> None:
-        """Prove, right before a commit, that the lock is still ours and young. Raises LockLost."""
+        """Prove, right before a commit, that the lock is still held and young enough. Raises LockLost."""
         self._checked = time.monotonic()
         age = self._checked - self._since
         if age > MAX_HOLD_S:
@@ -169,14 +172,14 @@ class LockHold:
             )
 
     def remove_guard(self) -> None:
-        """At the end of this hold remove the guard too: the file that it protects is gone, and its name not used again.
+        """Remove the guard too at the end of this hold: the protected file is gone, and its name is not used again.
 
-        Others who wait with the removed guard open notice it, and open the one that is there then.
+        Processes that wait with the removed guard open notice it, and open the current one.
         """
         self._last = True
 
     def _take_guard(self) -> bool:
-        """Lock the guard that is there now: the one that was opened may have been removed since."""
+        """Lock the current guard: the one that was opened may have been removed since."""
         while _flock(self._fd):
             if os.fstat(self._fd).st_nlink:
                 return True
@@ -186,13 +189,15 @@ class LockHold:
         return False
 
     def _is_still_held(self, mark: lock_dir.DirectoryMark) -> bool:
-        """Release only what is ours; a look from a moment ago is as good as a new one."""
+        """Return True when the lock directory is the one of this hold, so that only it is removed."""
         if time.monotonic() - self._checked < _MOMENT_S:
             return True
         return lock_dir.directory_mark(self._lock.directory) == mark
 
     def _make_directory(self) -> bool:
-        """With the guard held: make the directory, or remove a dead one. False: somebody is inside."""
+        """Create the directory while the guard is held, or remove a dead one. Return False when another owner holds
+        it.
+        """
         for _ in range(3):
             self._mark = lock_dir.make_lock_dir(self._fd, self._lock.directory)
             if self._mark is not None:
@@ -219,14 +224,14 @@ class LockHold:
 
     def _release(self) -> None:
         if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)  # at once, also while a child stands between fork and exec
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # at once, also while a child is between fork and exec
             os.close(self._fd)
             self._fd = -1
         self._lock.release_local()
 
 
 def remove_unused_guard(path: Path) -> None:
-    """Remove a guard of what is gone, unless a process has it at this moment. Raises OSError."""
+    """Remove the guard of a file that is gone, unless a process holds it. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         if _flock(fd) and os.fstat(fd).st_nlink:
@@ -239,7 +244,7 @@ def remove_dead_locks(directory: Path, guard_of: Callable[[Path], Path]) -> list
     """Remove the lock directories in a directory whose owner, a Teamwright process, was killed. Return the files.
 
     Other products wait for such a lock, or lose what they write, until it is 10 s old. A lock whose owner may live is
-    left: its guard is held, or it is another product's and younger than that. Raises nothing.
+    left: its guard is held, or it belongs to another product and is younger than that. Raises nothing.
     """
     try:
         names = [entry.name for entry in os.scandir(directory) if entry.name.endswith(".lock") and entry.is_dir()]
@@ -255,7 +260,7 @@ def _remove_dead(target: Path, guard: Path) -> bool:
     except OSError:
         return False
     try:
-        held = _flock(fd) and os.fstat(fd).st_nlink > 0  # a guard that was removed guards nothing
+        held = _flock(fd) and os.fstat(fd).st_nlink > 0  # a removed guard protects nothing
         return held and lock_dir.judge_lock_dir(fd, f"{target}.lock") is lock_dir.LockVerdict.REMOVED
     except OSError:
         return False

@@ -1,6 +1,6 @@
-"""The state in which an event left a file: how others notice that they have missed something.
+"""File marks: the state in which an event left a file, by which readers notice that they missed a change.
 
-Knows the state root; refuses to know what is in the file.
+Depends on the state root.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from teamwright.storage.paths import Home
 
 
 def file_mark(home: Home, path: str) -> FileMark | None:
-    """The file as it is now, by its path under the state root; None when it is not there, or not under the root."""
+    """Return the mark of the file as it is now, by its path under the state root; None when it is missing or not under
+    the root."""
     root = str(home.shared)
     try:
         stat = os.stat(path)

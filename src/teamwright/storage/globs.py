@@ -1,7 +1,7 @@
 """File patterns as regular expressions.
 
 `*` and `?` stay in one directory, `**` crosses them, `{a,b}` is either, `[ab]` one character. A pattern without `/`
-is meant for the name, at any depth. Knows text only.
+matches the file name, at any depth.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ MOST_BRACES = 200
 
 
 def compiled(patterns: Sequence[str]) -> re.Pattern[str]:
-    """One expression that matches a relative path with `/` when one of the patterns does. Raises re.error."""
+    """Return one expression that matches a relative path with `/` when one of the patterns does. Raises re.error."""
     return re.compile("|".join(f"(?:{_expression(one)})" for pattern in patterns for one in alternatives(pattern)))
 
 
 def alternatives(pattern: str) -> list[str]:
-    """The pattern with its braces multiplied out, at most 200 of them."""
+    """Return the patterns that result from expanding the braces, at most 200."""
     done: list[str] = []
     waiting = [pattern]
     while waiting and len(done) + len(waiting) <= MOST_BRACES:

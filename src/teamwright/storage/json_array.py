@@ -1,7 +1,7 @@
-"""Files that are one JSON array, changed under their lock: appended to within one page, else renamed whole.
+"""Files that contain one JSON array, changed under their lock: appended to within one page, else replaced by rename.
 
-A write inside one 4,096-byte page is all there or not there after any kill; everything larger goes through a
-rename. Layout of ours: `[`, one element a line, `]`. Knows the array's outside and nothing of its elements.
+A write inside one 4,096-byte page is either complete or absent after any kill; larger changes use a rename. Layout of
+Teamwright: `[`, one element a line, `]`. Leaves the content of the elements to the callers.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from teamwright.storage.atomic import PendingFile, storage_error
 from teamwright.storage.file_lock import LockHold
 
 PAGE_BYTES = 4096
-"""Bytes that a kill cannot part, when they lie between two multiples of it."""
+"""Bytes that a kill cannot split when they are between two multiples of it."""
 
 TAIL_BYTES = 64
-"""Bytes before the end that a snapshot remembers, to know the array again after others appended."""
+"""Bytes before the end that a snapshot remembers, to recognise the array after other writers appended."""
 
 _END = b"}\n]"
 
 
 class NotAnArray(Exception):
-    """What is in the file does not end like an array: being written by a stranger this moment, or damaged."""
+    """The content does not end like an array: another program is writing it, or the file is damaged."""
 
 
 class FileStamp(NamedTuple):
-    """What tells one state of a file from another."""
+    """The fields that distinguish one state of a file from another."""
 
     inode: int
     size: int
@@ -40,7 +40,7 @@ class FileStamp(NamedTuple):
 
 
 def file_stamp(path: Path | str) -> FileStamp | None:
-    """The file's state now, None when there is no file."""
+    """Return the file's current state, None when the file is missing."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -49,7 +49,8 @@ def file_stamp(path: Path | str) -> FileStamp | None:
 
 
 def read_with_stamp(path: Path) -> tuple[FileStamp, bytes] | None:
-    """Content and the state it was read in (or an older one, never a newer); None when there is no file."""
+    """Return the content and the state in which it was read (or an older one, never a newer); None when the file is
+    missing."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -62,15 +63,15 @@ def read_with_stamp(path: Path) -> tuple[FileStamp, bytes] | None:
 
 
 def encode_array(elements: Sequence[bytes]) -> bytes:
-    """The whole file of these elements, each on its line."""
+    """Return the whole file of these elements, each on its line."""
     return b"[\n" + b",\n".join(elements) + b"\n]" if elements else b"[]"
 
 
 class ArrayFile:
-    """The array, opened by path for one hold of its lock; a missing file is an empty array that will be made.
+    """The array, opened by path for one hold of its lock; a missing file is an empty array that will be created.
 
-    Every change looks at the lock before it commits; `settle` proves afterwards that it went where the path leads.
-    Raises StorageError for the disk's refusals.
+    Every change checks the lock before it commits; `final_stamp` proves afterwards that the path leads to the changed
+    file. Raises StorageError for the disk's refusals.
     """
 
     __slots__ = ("_expected", "_fd", "_held", "_name", "path", "stamp")
@@ -82,7 +83,7 @@ class ArrayFile:
         self._fd = -1
         self._expected = 0
         self.stamp: FileStamp | None = None
-        """The state the file was in when it was opened or replaced; None when there is none."""
+        """The state of the file when it was opened or replaced; None when the file is missing."""
 
     def __enter__(self) -> ArrayFile:
         try:
@@ -102,19 +103,19 @@ class ArrayFile:
             self._fd = -1
 
     def read(self, start: int = 0) -> bytes:
-        """The bytes from `start` to the end."""
+        """Return the bytes from `start` to the end."""
         return _read(self._fd, os.fstat(self._fd).st_size - start, start) if self._fd >= 0 else b""
 
     def tail(self) -> bytes:
-        """The last bytes, at most TAIL."""
+        """Return the last bytes, at most TAIL_BYTES."""
         if self.stamp is None:
             return b""
         return os.pread(self._fd, TAIL_BYTES, max(0, self.stamp.size - TAIL_BYTES))
 
     def append(self, elements: Sequence[bytes], tail: bytes | None = None) -> None:
-        """Put elements behind the last. `tail` is what `tail()` gave, when the caller looked already.
+        """Append elements. `tail` is the result of an earlier `tail()`, if the caller has one.
 
-        Raises NotAnArray when the file does not end like one; nothing was written then. Raises LockLost.
+        Raises NotAnArray when the file does not end like an array; then nothing was written. Raises LockLost.
         """
         if self.stamp is None:
             self.replace(encode_array(elements))
@@ -130,7 +131,9 @@ class ArrayFile:
         self.replace(_append_elements(self.read(), elements))
 
     def patch(self, changes: Sequence[tuple[int, bytes]]) -> bool:
-        """Overwrite bytes in place. False, and nothing is written, when one of the changes leaves its page."""
+        """Overwrite bytes in place. Return False, and write nothing, when one of the changes crosses a page
+        boundary.
+        """
         if any(start // PAGE_BYTES != (start + len(content) - 1) // PAGE_BYTES for start, content in changes):
             return False
         self._held.check()
@@ -139,7 +142,7 @@ class ArrayFile:
         return True
 
     def replace(self, content: bytes) -> None:
-        """Put a whole new file in the place of this one. Raises LockLost."""
+        """Replace the whole file. Raises LockLost."""
         draft = PendingFile(self.path, content)
         try:
             self._held.check()
@@ -155,7 +158,7 @@ class ArrayFile:
             draft.close()
 
     def final_stamp(self) -> FileStamp:
-        """The state after the changes. Raises LockLost when it is unknown whether they reached the path."""
+        """Return the state after the changes. Raises LockLost when it is unknown whether they reached the path."""
         self._held.check()
         now = file_stamp(self._name)
         if now is None or self.stamp is None or (now.inode, now.size) != (self.stamp.inode, self._expected):
@@ -171,7 +174,7 @@ class ArrayFile:
         try:
             self._write_at(start, addition)
         except StorageError:
-            with contextlib.suppress(OSError):  # a full disk may have taken a part: put the old end back
+            with contextlib.suppress(OSError):  # a full disk may have stored a part: restore the old end
                 os.ftruncate(self._fd, start + 2)
                 os.pwrite(self._fd, b"\n]", start)
             raise
@@ -186,7 +189,7 @@ class ArrayFile:
 
 
 def _append_elements(content: bytes, elements: Sequence[bytes]) -> bytes:
-    """The array with elements behind its last, whatever its layout; its own bytes are kept."""
+    """Return the array with the elements appended, in any layout; its own bytes are kept."""
     addition = b",\n" + b",\n".join(elements) + b"\n]"
     if content.startswith(b"[") and content.endswith(_END):
         return b"".join((memoryview(content)[:-2], addition))
@@ -202,7 +205,7 @@ def _append_elements(content: bytes, elements: Sequence[bytes]) -> bytes:
 
 
 def _read(fd: int, size: int, start: int = 0) -> bytes:
-    """Up to `size` bytes; a file that shrinks meanwhile gives fewer."""
+    """Read up to `size` bytes; a file that shrinks during the read gives fewer."""
     pieces: list[bytes] = []
     while size > 0:
         piece = os.pread(fd, size, start)

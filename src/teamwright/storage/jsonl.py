@@ -1,6 +1,6 @@
 """Append-only files of one JSON object a line: one writer, many readers, loadable after any kill.
 
-A line counts when its newline is there. Below it: the operating system. Refuses to know what a line says.
+A line counts once its newline is written. Depends on the operating system alone.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
 
 MAX_OPEN = 1_000
-"""Files that the journals of a process hold open at once, and never more than a quarter of what it may open."""
+"""Files that the journals of a process keep open at once, and never more than a quarter of its descriptor limit."""
 
 _BLOCK = 1 << 16
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class Journal:
-    """The one writer of a file of lines. Another writer at the same time is the caller's mistake (see Lease).
+    """The one writer of a file of lines. A second writer at the same time is an error of the caller (see Lease).
 
     There may be thousands: the files that were written least recently are closed, and opened again when needed.
     """
@@ -36,14 +36,14 @@ class Journal:
     def __init__(self, path: Path, fd: int, size: int) -> None:
         self.path = path
         self.size = size
-        """Bytes in the file, all of them whole lines."""
+        """The number of bytes in the file, all of them whole lines."""
         self._fd = fd
         self._torn = False
         self._closed = False
 
     @classmethod
     def open(cls, path: Path) -> Journal:
-        """Open or make the file, 0600, and cut what stands behind its last newline. Raises StorageError."""
+        """Open or create the file, 0600, and remove the bytes after its last newline. Raises StorageError."""
         try:
             fd = _open(path)
         except OSError as problem:
@@ -62,10 +62,10 @@ class Journal:
         return made
 
     def append(self, *lines: bytes) -> None:
-        """Write the lines with one call; each gets its newline here (one it brings is accepted).
+        """Write the lines with one call, each with a newline (one that it has already is accepted).
 
-        When the disk takes only a part, the file goes back to what it was. Raises StorageError (`disk-full`) then,
-        and ValueError for a line that has a newline inside, or when the journal is closed.
+        When the disk takes only a part, the file goes back to what it was. Raises StorageError (`disk-full`) then, and
+        ValueError for a line with a newline inside, or when the journal is closed.
         """
         content = b"".join([line if line[-1:] == b"\n" else line + b"\n" for line in lines])
         if content.count(b"\n") != len(lines):
@@ -104,21 +104,22 @@ class Journal:
         self._torn = False
 
     def _mark_used(self) -> None:
-        """This one was used last; what was used longest ago rests when there are too many."""
+        """Mark this journal as the last used; close the file of the least recently used one when too many are open."""
         _in_use[self] = None
         _in_use.move_to_end(self)
         if len(_in_use) > _max_open():
             _in_use.popitem(last=False)[0]._release_file()
 
     def _release_file(self) -> None:
-        """Give the file back to the system until the next line."""
+        """Close the descriptor until the next line is written."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def read_lines(path: Path, start: int = 0) -> Iterator[bytes]:
-    """The whole lines from the byte `start` on, without their newline; blank ones are left out. No file, no lines."""
+    """Yield the whole lines from the byte `start`, without their newline and without blank ones; none when the file is
+    missing."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=_BLOCK) as file:
         file.seek(start)
         for line in file:
@@ -127,15 +128,15 @@ def read_lines(path: Path, start: int = 0) -> Iterator[bytes]:
 
 
 def read_backward(path: Path, upto: int | None = None) -> Iterator[bytes]:
-    """The whole lines from the last to the first, without their newline; blank ones are left out.
+    """Yield the whole lines from the last to the first, without their newline; blank ones are left out.
 
-    Reads in blocks from the end: looking at the last lines of a file costs the same whatever its size. `upto` is how
-    many bytes of the file are looked at; None: all.
+    Reads in blocks from the end, so the last lines cost the same whatever the size of the file. `upto` is the number of
+    bytes of the file that are read; None: all.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         position = _end_of_last_line(file.fileno(), size if upto is None else min(size, upto))
-        pieces: list[bytes] = []  # of the line that began before `position`, the last piece first
+        pieces: list[bytes] = []  # parts of the line that began before `position`, the last part first
         while position > 0:
             start = max(0, position - _BLOCK)
             block = os.pread(file.fileno(), position - start, start)
@@ -151,7 +152,7 @@ def read_backward(path: Path, upto: int | None = None) -> Iterator[bytes]:
 
 
 def read_backward_with_offsets(path: Path) -> Iterator[tuple[int, bytes]]:
-    """As `read_backward`, each line with the byte behind its newline. The file must have no blank lines."""
+    """Yield lines as `read_backward`, each with the offset after its newline. The file must have no blank lines."""
     end = 0
     with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
         end = _end_of_last_line(file.fileno(), os.fstat(file.fileno()).st_size)
@@ -167,14 +168,14 @@ def _join_pieces(pieces: list[bytes]) -> Iterator[bytes]:
 
 
 _lock = Lock()
-"""Held while a file is written: a file must not be put to rest by another thread at that moment."""
+"""Held while a file is written: another thread must not close the file at that moment."""
 _in_use: OrderedDict[Journal, None] = OrderedDict()
-"""The journals whose files are open, the one that was used last at the end."""
+"""The journals whose files are open, the last used one at the end."""
 
 
 @cache
 def _max_open() -> int:
-    """How many files all journals of this process may hold open."""
+    """Return how many files all journals of this process may keep open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_OPEN if soft == resource.RLIM_INFINITY else max(1, min(MAX_OPEN, soft // 4))
 
@@ -188,7 +189,7 @@ def _open(path: Path) -> int:
 
 
 def _end_of_last_line(fd: int, size: int) -> int:
-    """Where the last newline ends: everything behind it is the tail of a line that was never finished."""
+    """Return the offset after the last newline: the bytes after it are an unfinished line."""
     position = size
     while position > 0:
         start = max(0, position - _BLOCK)

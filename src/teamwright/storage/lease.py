@@ -1,7 +1,7 @@
-"""Leases: one process drives a session's files, for life.
+"""Leases: one process at a time drives a session's files.
 
-An exclusive `flock` on one file, which the operating system lets go when the process ends, however it ends.
-Below it: the operating system. Refuses to know what a session is.
+A lease is an exclusive `flock` on one file, which the operating system releases when the process ends in any way.
+Depends on the operating system alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from teamwright.storage.paths import make_private
 
 
 class Lease:
-    """A lease that is held. Children started with exec do not inherit it."""
+    """A lease that this process holds. Children started with exec do not inherit it."""
 
     __slots__ = ("_fd", "path")
 
@@ -29,7 +29,7 @@ class Lease:
 
     @classmethod
     def take(cls, path: Path, owner: str) -> Lease:
-        """Take the lease at once or not at all; `who` tells a person what holds it.
+        """Take the lease at once or fail; `owner` tells a person which program holds it.
 
         Raises CannotStart (`session-busy`) naming the process that has it, StorageError for the disk's refusals.
         """
@@ -45,16 +45,17 @@ class Lease:
         return cls(path, fd)
 
     def release(self) -> None:
-        """Give it back; harmless when done already. The file stays: deleting it would let two in."""
+        """Release the lease; harmless when already released. The file stays: deleting it would let two processes in."""
         if self._fd >= 0:
             os.ftruncate(self._fd, 0)
-            fcntl.flock(self._fd, fcntl.LOCK_UN)  # at once, also while a child stands between fork and exec
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # at once, also while a child is between fork and exec
             os.close(self._fd)
             self._fd = -1
 
 
 def lease_held(path: Path) -> bool:
-    """Whether some process holds the lease now. One that was given back is empty and is not even asked for."""
+    """Return True when a process holds the lease. The file of a released lease is empty, so it is not locked to find
+    out."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -71,7 +72,7 @@ def lease_held(path: Path) -> bool:
 
 
 def lease_holder(path: Path) -> int:
-    """The number of the process that holds the lease file; 0 when none does, or it does not say."""
+    """Return the pid of the process that holds the lease file; 0 when none does, or the file does not name it."""
     if not lease_held(path):
         return 0
     try:
@@ -94,7 +95,7 @@ def _open_locked(path: Path) -> int | None:
         except OSError:
             os.close(fd)
             raise
-        os.close(fd)  # the file was replaced between open and flock: what we locked is not what others will
+        os.close(fd)  # the file was replaced between open and flock: other processes will lock the new one
 
 
 def _open(path: Path) -> int:

@@ -1,7 +1,8 @@
-"""The lock directory that other products understand, and the record in the guard file that says who made it.
+"""The lock directory that other products understand, and the record in the guard file that names its creator.
 
-All functions but `mark_of` and `age_s` are called with the guard held. The record is an *intent* (the time) before
-the directory is made and its inode and mtime after; an inode number alone proves nothing, it is reused at once.
+All functions but `directory_mark` and `directory_age_s` are called with the guard held. The record is an *intent* (the
+time) before the directory is created, and its inode and mtime after; an inode number alone proves nothing, it is reused
+at once.
 """
 
 from __future__ import annotations
@@ -15,28 +16,29 @@ import time
 from typing import NamedTuple
 
 STALE_S = 10.0
-"""Age from which a stranger's lock directory counts as left behind (the convention of proper-lockfile)."""
+"""Age in seconds from which the lock directory of another product is stale (the convention of proper-lockfile)."""
 
 _RECORD = 64
-"""The guard file holds two records of that many bytes: the last directory made, and an intent while one is made."""
+"""Bytes of a record. The guard file has two records: the last directory created, and an intent during creation."""
 
 _NO_INTENT = b" " * _RECORD
 _INTENT_WINDOW_NS = (-20_000_000, 50_000_000)
-"""A directory made by the process of an intent is that much younger; file clocks may lag by a tick."""
+"""Age in ns, relative to an intent, of a directory that its process created; file clocks may lag by a tick."""
 _INTENT_STOOD_S = 1.0
 _AHEAD_S = 2.0
-"""A directory that is younger than now by more than this (strangers set up to 1 s): the clock was set back."""
+"""Seconds by which a directory may be newer than now (other products set up to 1 s). Beyond it the clock was set back.
+"""
 
 
 class DirectoryMark(NamedTuple):
-    """What makes a directory ours: inode and mtime."""
+    """The inode and mtime by which a process recognises its own directory."""
 
     inode: int
     mtime_ns: int
 
 
 class LockVerdict(enum.Enum):
-    """What became of a directory that was in the way."""
+    """The outcome for a lock directory that already existed."""
 
     LIVE = "live"
     GONE = "gone"
@@ -44,7 +46,7 @@ class LockVerdict(enum.Enum):
 
 
 def directory_mark(directory: str) -> DirectoryMark | None:
-    """Inode and mtime of what stands there; None when nothing does."""
+    """Return inode and mtime of the entry at this path; None when there is none."""
     try:
         found = os.stat(directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -53,35 +55,35 @@ def directory_mark(directory: str) -> DirectoryMark | None:
 
 
 def directory_age_s(directory: str) -> float | None:
-    """Seconds since the directory's owner last touched it; None when there is none."""
+    """Return the seconds since the directory's owner last touched it; None when there is none."""
     mark = directory_mark(directory)
     return None if mark is None else time.time() - mark.mtime_ns / 1e9
 
 
 def make_lock_dir(guard: int, directory: str) -> DirectoryMark | None:
-    """Make the directory and record it; None when something stands there already.
+    """Create the directory and record it; return None when the path exists already.
 
-    Raises FileNotFoundError where the protected file has no directory: whoever locks makes nothing anew.
+    Raises FileNotFoundError where the protected file has no directory: locking creates no parents.
     """
     before = os.pread(guard, _RECORD, _RECORD)
     if before.strip() and directory_mark(directory) is not None:
-        return None  # that intent may be all that explains what stands there: it is not written over
+        return None  # that intent may be the only record of the existing directory: do not overwrite it
     now = time.time_ns()
     os.pwrite(guard, (b"intent %d" % now).ljust(_RECORD), _RECORD)
     try:
         os.mkdir(directory, 0o700)
     except FileExistsError:
-        os.pwrite(guard, before.ljust(_RECORD), _RECORD)  # it may be the one that explains what stands there
+        os.pwrite(guard, before.ljust(_RECORD), _RECORD)  # it may be the record of the existing directory
         return None
     except OSError:
         os.pwrite(guard, before.ljust(_RECORD), _RECORD)
         raise
-    # Random digits below the millisecond, which is all that strangers compare, make the mtime unique.
+    # Other products compare milliseconds only. Random digits below the millisecond make the mtime unique.
     touched = now - now % 1_000_000 + int(random.random() * 999_999) + 1
     with contextlib.suppress(FileNotFoundError):
         os.utime(directory, ns=(touched, touched))
     mark = directory_mark(directory)
-    if mark is None:  # a stranger removed it, taking it for the stale one that stood there before
+    if mark is None:  # another product removed it, taking it for the stale one before it
         os.pwrite(guard, before.ljust(_RECORD), _RECORD)
         return None
     os.pwrite(guard, (b"made %d %d by %d" % (*mark, os.getpid())).ljust(_RECORD) + _NO_INTENT, 0)
@@ -89,7 +91,9 @@ def make_lock_dir(guard: int, directory: str) -> DirectoryMark | None:
 
 
 def judge_lock_dir(guard: int, directory: str) -> LockVerdict:
-    """What is in the way: a dead owner of ours is removed at once, a stranger's only when it is stale."""
+    """Judge an existing directory: remove a dead owner of Teamwright at once, another product's only when it is
+    stale.
+    """
     mark = directory_mark(directory)
     if mark is None:
         return LockVerdict.GONE
@@ -100,17 +104,18 @@ def judge_lock_dir(guard: int, directory: str) -> LockVerdict:
 
 
 def remove_lock_dir(directory: str, mark: DirectoryMark) -> None:
-    """End a hold: remove the directory that was just proved ours."""
+    """End a hold: remove the directory that was just proved to be its own."""
     try:
         os.rmdir(directory)
     except FileNotFoundError:
         return
-    except OSError:  # somebody put something inside, which would bar strangers for ever
+    except OSError:  # another program put a file inside, which would lock out other products for ever
         _remove_judged(directory, mark)
 
 
 def _has_dead_owner(record: bytes, mark: DirectoryMark, age: float) -> bool:
-    """Whoever reads this has the guard, so the process that wrote the record is no longer inside."""
+    """Return True when the recorded process left the directory. The caller has the guard, so that process no longer has
+    it."""
     made, intent = _numbers(record[:_RECORD], b"made"), _numbers(record[_RECORD:], b"intent")
     if made and tuple(made[:2]) == mark:
         return True
@@ -120,15 +125,15 @@ def _has_dead_owner(record: bytes, mark: DirectoryMark, age: float) -> bool:
 
 
 def _numbers(record: bytes, kind: bytes) -> list[int]:
-    """The numbers of a record of this kind; none when it is another, blank, or never written."""
+    """Return the numbers of a record of this kind; none when it is another, blank, or never written."""
     word, *rest = record.split() or [b""]
     return [int(text) for text in rest if text.isdigit()] if word == kind else []
 
 
 def _remove_judged(directory: str, mark: DirectoryMark) -> bool:
-    """Rename it to a name of its own, look whether it is the one that was judged, then remove it.
+    """Rename the directory to a unique name, check that it is the judged one, then remove it.
 
-    A stranger may have freed and taken the lock between look and rename: then its directory is put back.
+    Another product may have released and taken the lock between check and rename: then its directory is put back.
     """
     aside = f"{directory}.stale.{secrets.token_hex(4)}"
     try:
@@ -139,6 +144,6 @@ def _remove_judged(directory: str, mark: DirectoryMark) -> bool:
         with contextlib.suppress(OSError):
             os.rename(aside, directory)
         return False
-    with contextlib.suppress(OSError):  # what is not an empty directory stays beside, for a person to look at
+    with contextlib.suppress(OSError):  # a path that is no empty directory stays for a person to look at
         os.rmdir(aside)
     return True

@@ -1,7 +1,7 @@
-"""One object for a key in one event loop: what shares an `asyncio.Lock` must be the same object for everybody.
+"""A cache of one object for each key in one event loop: users of an `asyncio.Lock` must share one object.
 
-The last used ones are kept alive; older ones live as long as somebody holds them, so none is ever made twice
-while it is in use. Refuses to know what the objects are.
+The most recently used objects are kept alive; older ones live as long as they are referenced, so that no key has two
+objects.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ T = TypeVar("T")
 
 
 class LoopCache(Generic[T]):
-    """Objects by key, for each running loop apart; `keep` of them are kept though nobody holds them."""
+    """Objects by key, separate for each running loop; `keep` of them are kept without other references."""
 
     def __init__(self, keep: int) -> None:
         self._keep = keep
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopObjects[T]] = WeakKeyDictionary()
 
     def get(self, key: str, make: Callable[[], T]) -> T:
-        """The object of this key, made when there is none. Raises RuntimeError when no loop runs."""
+        """Return the object of this key; `make` creates it when there is none. Raises RuntimeError when no loop
+        runs.
+        """
         loop = asyncio.get_running_loop()
         shelf = self._loops.get(loop)
         if shelf is None:

@@ -1,6 +1,6 @@
-"""Lines of a journal that cannot be read: found, copied, and replaced where they are, so that the file is valid again.
+"""Repair of journals: unreadable lines are found, copied, and replaced in place, so that the file is valid again.
 
-The caller says what makes a line readable. Only the one writer of a file may call it.
+The caller defines which lines are readable. Only the one writer of a file may call it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_new
 
 LOST = b'{"type":"lost"'
-"""How a line begins that replaces one that could not be read."""
+"""The beginning of a line that replaces an unreadable one."""
 
 _SHORTEST = LOST + b"}"
 
 
 @dataclass(frozen=True, slots=True)
 class LostLines:
-    """Lines of a file that could not be read; `copy` has their bytes."""
+    """Unreadable lines of a file; `copy` has their bytes."""
 
     path: Path
     count: int
@@ -41,10 +41,10 @@ class LostLines:
 def set_aside_damaged_lines(
     path: Path, is_whole: Callable[[bytes], bool], is_last: Callable[[bytes], bool], most: int
 ) -> LostLines | None:
-    """Replace damaged lines by lines of the same length that say so; None when there are none.
+    """Replace damaged lines by lines of the same length that report the damage; return None when there are none.
 
-    Looks backward from the end, at most at `most` lines and not beyond a whole line for which `is_last` holds. A line
-    that was not finished is not looked at. The bytes are copied first, to `<file>.bad.<ms>`. Raises StorageError.
+    Searches backward from the end, at most `most` lines and not beyond a whole line for which `is_last` holds. An
+    unfinished last line is ignored. The bytes are copied first, to `<file>.bad.<ms>`. Raises StorageError.
     """
     try:
         found = _find_damaged(path, is_whole, is_last, most)
@@ -65,7 +65,7 @@ def set_aside_damaged_lines(
 def _find_damaged(
     path: Path, is_whole: Callable[[bytes], bool], is_last: Callable[[bytes], bool], most: int
 ) -> list[tuple[int, bytes]]:
-    """Offsets and bytes of damaged lines, the last line first."""
+    """Return offsets and bytes of damaged lines, the last line first."""
     found: list[tuple[int, bytes]] = []
     for start, line in islice(_lines_backward(path), most):
         if line and not is_whole(line):
@@ -76,7 +76,7 @@ def _find_damaged(
 
 
 def _lines_backward(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The finished lines with their offsets, the last first; none when there is no file."""
+    """Yield the finished lines with their offsets, the last first; none when the file is missing."""
     with ExitStack() as stack:
         try:
             file = stack.enter_context(open(path, "rb"))

@@ -1,8 +1,7 @@
-"""Where everything lies: the only place that knows folders.
+"""Paths of all files and directories: the only module that knows the directory layout.
 
-One `Home` for a state root. Pointing it at the other product's root joins its teams: then `teams`, `tasks` and
-`plans` are shared and all that is only ours lies under `teamwright/` inside it. Knows names; opens no file but
-to make a directory.
+One `Home` for each state root. A root of the other product joins its teams: `teams`, `tasks` and `plans` are then
+shared, and the files of Teamwright alone are under `teamwright/` inside it. Opens no file; creates directories only.
 """
 
 from __future__ import annotations
@@ -20,19 +19,20 @@ from teamwright.protocol.ids import directory_name, inbox_stem
 from teamwright.protocol.values import dataclass
 
 FOREIGN_ROOT = ".claude"
-"""Name of the other product's root: found by name, never guessed from content."""
+"""The name of the other product's root: recognised by name, never by content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A state root. `shared` holds what both products read; `ours` all else (the same unless the root is foreign)."""
+    """A state root. `shared` contains the files that both products read; `ours` all others (equal unless the root is
+    foreign)."""
 
     shared: Path
     own: Path
 
     @classmethod
     def at(cls, root: Path) -> Home:
-        """The home at this root; `.claude` is recognised as foreign by its name.
+        """Return the home at this root; the name `.claude` marks a foreign root.
 
         Raises CannotStart (`read-only-home`) for a root below `~` of a user that has no home.
         """
@@ -50,67 +50,68 @@ class Home:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the root belongs to the other product: its modes are left alone."""
+        """True when the root belongs to the other product: its file modes are not changed."""
         return self.shared != self.own
 
     # teams
     def team(self, directory: str) -> Path:
-        """`teams/<dir>`."""
+        """Return `teams/<dir>`."""
         return self._inside(self.shared / "teams", directory)
 
     def config(self, directory: str) -> Path:
-        """`teams/<dir>/config.json`: the roster."""
+        """Return `teams/<dir>/config.json`: the roster."""
         return self.team(directory) / "config.json"
 
     def team_file(self, directory: str) -> Path:
-        """`teams/<dir>/team.json`: uuid, lease, incarnations."""
+        """Return `teams/<dir>/team.json`: uuid, lease, incarnations."""
         return self.team(directory) / "team.json"
 
     def inbox(self, directory: str, name: str) -> Path:
-        """`teams/<dir>/inboxes/<name>.json`."""
+        """Return `teams/<dir>/inboxes/<name>.json`."""
         return self.team(directory) / "inboxes" / f"{inbox_stem(name)}.json"
 
     def inbox_archive(self, directory: str, name: str) -> Path:
-        """`teams/<dir>/inboxes/archive/<name>.jsonl`: consumed entries beyond the newest 50."""
+        """Return `teams/<dir>/inboxes/archive/<name>.jsonl`: consumed entries beyond the newest 50."""
         return self.team(directory) / "inboxes" / "archive" / f"{inbox_stem(name)}.jsonl"
 
     def requests(self, directory: str) -> Path:
-        """The directory of open requests and their answers."""
+        """Return the directory of open requests and their answers."""
         return (
             self.own / "teamwork" / directory_name(directory) if self.is_foreign else self.team(directory)
         ) / "requests"
 
     def doorbell(self, directory: str, name: str) -> Path:
-        """The doorbell socket of a member."""
+        """Return the doorbell socket of a member."""
         base = self.own / "teamwork" / directory_name(directory) if self.is_foreign else self.team(directory)
         return base / "bells" / inbox_stem(name)
 
     # tasks
     def tasks(self, directory: str) -> Path:
-        """`tasks/<dir>`: one file a task."""
+        """Return `tasks/<dir>`: one file a task."""
         return self._inside(self.shared / "tasks", directory)
 
     # guards: outside everything that TeamDelete removes
     def guard(self, protected: Path) -> Path:
-        """The guard file that our processes lock before they touch `protected` (a path under teams or tasks)."""
+        """Return the guard file that Teamwright processes lock before they change `protected` (a path under teams or
+        tasks)."""
         relative = protected.relative_to(self.shared)
         return self.own / "guards" / relative
 
     # sessions
     def project(self, cwd: Path) -> Path:
-        """`projects/<slug>`: all sessions of a working directory."""
+        """Return `projects/<slug>`: all sessions of a working directory."""
         return self.own / "projects" / project_slug(cwd)
 
     def transcript(self, cwd: Path, session: str) -> Path:
-        """`projects/<slug>/<session>.jsonl`: the lead's conversation."""
+        """Return `projects/<slug>/<session>.jsonl`: the lead's conversation."""
         return _transcript_path(self.own, cwd, session)
 
     def session(self, cwd: Path, session: str) -> Path:
-        """`projects/<slug>/<session>/`: event log, prefixes, members' transcripts, outputs, file history."""
+        """Return `projects/<slug>/<session>/`: event log, prefixes, members' transcripts, outputs, file history."""
         return _session_path(self.own, cwd, session)
 
     def agent_transcript(self, cwd: Path, session: str, agent: str) -> Path:
-        """`projects/<slug>/<session>/agents/<name or id>.jsonl`."""
+        """Return `projects/<slug>/<session>/agents/<name or id>.jsonl`."""
         return _agent_transcript_path(self.own, cwd, session, agent)
 
     # others
@@ -126,17 +127,17 @@ class Home:
 
     @property
     def rate_limits(self) -> Path:
-        """`governors/`: what processes with the same key know of its rate limit."""
+        """`governors/`: the rate-limit state that processes with the same key share."""
         return self.own / "governors"
 
     @property
     def mcp_listings(self) -> Path:
-        """`mcp/`: what MCP servers listed last, by what their configuration says."""
+        """`mcp/`: the last tool listings of MCP servers, one file for each configuration."""
         return self.own / "mcp"
 
     @property
     def shell_snapshots(self) -> Path:
-        """`shell-snapshots/`: what the startup of the user's shell made, one file a session."""
+        """`shell-snapshots/`: the environment after the startup files of the user's shell, one file a session."""
         return self.own / "shell-snapshots"
 
     @property
@@ -156,15 +157,15 @@ class Home:
 
     @property
     def prompt_history(self) -> Path:
-        """`history`: what was typed at the prompt."""
+        """`history`: the prompts that were typed."""
         return self.own / "history"
 
     def require_readable(self) -> Home:
-        """Return the home. Raises CannotStart (`read-only-home`) when it, or a directory of it, cannot be read."""
+        """Return the home. Raises CannotStart (`read-only-home`) when it, or one of its directories, cannot be read."""
         for path in dict.fromkeys((self.shared, self.own, *(self.shared / name for name in ("teams", "tasks")))):
             try:
                 os.scandir(path).close()
-                os.stat(path / "x")  # names alone can be read without the right to enter
+                os.stat(path / "x")  # names can be read without the permission to enter
             except FileNotFoundError:
                 continue
             except OSError as problem:
@@ -172,7 +173,7 @@ class Home:
         return self
 
     def prepare(self) -> None:
-        """Make the root, 0700. Raises CannotStart (`read-only-home`), or StorageError when the disk is full."""
+        """Create the root, 0700. Raises CannotStart (`read-only-home`), or StorageError when the disk is full."""
         try:
             make_private(self.own)
             probe = self.own / f".probe.{os.getpid()}"
@@ -198,7 +199,7 @@ class Home:
 
 
 def _unreadable(root: Path, path: Path, problem: OSError) -> CannotStart:
-    """The error about a directory of a home that this user cannot read, with what to type about it."""
+    """Return the error about a directory of a home that this user cannot read, with what to type about it."""
     elsewhere = ["teamwright --home DIR …", "export TEAMWRIGHT_HOME=DIR"]
     found = [("reason", _reason(problem))]
     if isinstance(problem, PermissionError):
@@ -219,19 +220,19 @@ def _reason(problem: OSError) -> str:
 
 
 def find_home(root: str | None = None) -> Home:
-    """The home that was named, else `TEAMWRIGHT_HOME`, else `~/.teamwright`. It may be unreadable."""
+    """Return the home at `root`, else at `TEAMWRIGHT_HOME`, else `~/.teamwright`. It may be unreadable."""
     return Home.at(Path(root or os.environ.get("TEAMWRIGHT_HOME") or "~/.teamwright"))
 
 
 @lru_cache(maxsize=64)
 def _session_path(ours: Path, cwd: Path, session: str) -> Path:
-    """Asked for with every agent that is made."""
+    """Return the session's directory; cached, because every new agent needs it."""
     return ours / "projects" / project_slug(cwd) / directory_name(session)
 
 
 @lru_cache(maxsize=64)
 def _agent_transcript_path(ours: Path, cwd: Path, session: str, agent: str) -> Path:
-    """Asked for twice with every agent that is made, and with every look at it."""
+    """Return an agent's transcript; cached, because every new agent and every status needs it."""
     return _session_path(ours, cwd, session) / f"agents/{inbox_stem(agent)}.jsonl"
 
 
@@ -246,12 +247,12 @@ def _transcript_path(ours: Path, cwd: Path, session: str) -> Path:
 
 
 def project_slug(cwd: Path) -> str:
-    """A working directory as one name: everything but letters and digits becomes `-` (as observed)."""
+    """Return a working directory as one name: all characters but letters and digits become `-` (as observed)."""
     return re.sub(r"[^a-zA-Z0-9]", "-", str(cwd))[-200:]
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory and its missing parents, each 0700 whatever the umask."""
+    """Create a directory and its missing parents, each 0700 regardless of the umask."""
     if directory.is_dir():
         return
     make_private(directory.parent)

@@ -1,7 +1,6 @@
-"""Plan files: `plans/<three words>.md`, one a plan, readable by its owner alone.
+"""Plan files: `plans/<three words>.md`, one for each plan, readable by its owner alone.
 
-A name is reserved by making the file, so that no two plans meet in one. Below it: the operating system. Refuses to
-know who plans, and what becomes of a plan.
+Creating the file reserves its name, so that two plans never share one. Depends on the operating system alone.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from teamwright.storage.paths import make_private
 from teamwright.storage.read_bounded import read_plain
 
 MAX_BYTES = 100_000
-"""Bytes of the longest plan: whoever approves it has to read it."""
+"""Bytes of the longest plan: the approver has to read it."""
 
 _TRIES = 64
 
@@ -49,16 +48,18 @@ turtle vole wagtail walrus weasel whale wolf wombat wren yak zebra
 """)
 
 COMBINATIONS = len(_QUALITIES) * len(_KINDS) * len(_BEINGS)
-"""How many names there are."""
+"""The number of possible names."""
 
 
 def plan_name() -> str:
-    """Three random words, such as `brave-cedar-otter`."""
+    """Return three random words, such as `brave-cedar-otter`."""
     return "-".join(secrets.choice(words) for words in (_QUALITIES, _KINDS, _BEINGS))
 
 
 def reserve_plan(directory: Path) -> Path:
-    """A new, empty plan file in this directory, 0600, under a name that no other plan has. Raises StorageError."""
+    """Create a new, empty plan file in this directory, 0600, under an unused name, and return it. Raises
+    StorageError.
+    """
     for _ in range(_TRIES):
         path = directory / f"{plan_name()}.md"
         if create_plan_file(path):
@@ -69,7 +70,7 @@ def reserve_plan(directory: Path) -> Path:
 
 
 def create_plan_file(path: Path) -> bool:
-    """Make the empty file, 0600; False when there is one already. Raises StorageError."""
+    """Create the empty file, 0600; return False when it exists already. Raises StorageError."""
     try:
         make_private(path.parent)
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -82,7 +83,8 @@ def create_plan_file(path: Path) -> bool:
 
 
 def read_plan(path: Path) -> str | None:
-    """The plan; None when there is no file. Raises StorageError, also for one that is too long (`io-failed`)."""
+    """Return the plan; None when the file is missing. Raises StorageError, also for a plan that is too long
+    (`io-failed`)."""
     try:
         return read_plain(path, MAX_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -97,7 +99,7 @@ def write_plan(path: Path, text: str) -> None:
 
 
 def remove_if_empty(path: Path) -> None:
-    """Remove a name that was reserved and never used; what cannot be removed stays."""
+    """Remove a reserved file that is still empty; one that cannot be removed stays."""
     try:
         if os.lstat(path).st_size == 0:
             os.unlink(path)

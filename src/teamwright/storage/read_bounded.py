@@ -1,6 +1,6 @@
-"""Reading a file that somebody else put there: a plain one, and not without end.
+"""Bounded reading of files of other programs: plain files only, up to a maximum size.
 
-A pipe would be waited for, a device never ends, and a repository may hold links to both. Knows the operating
+Reading a pipe would block, a device never ends, and a repository may contain links to both. Depends on the operating
 system alone.
 """
 
@@ -12,13 +12,14 @@ import stat
 from pathlib import Path
 
 MAX_BYTES = 16_000_000
-"""Bytes that are read unless the caller says otherwise."""
+"""The default maximum of bytes that are read."""
 
 _BLOCK_BYTES = 1 << 20
 
 
 def read_plain(path: str | Path, most: int = MAX_BYTES) -> bytes:
-    """The content of a plain file, links followed. Raises OSError, also for a longer file and for what is no file."""
+    """Return the content of a plain file, links followed. Raises OSError, also for a longer file and for a path that is
+    no plain file."""
     fd = open_plain(path)
     try:
         if os.fstat(fd).st_size > most:
@@ -36,7 +37,7 @@ def read_plain(path: str | Path, most: int = MAX_BYTES) -> bytes:
 
 
 def read_beginning(path: str | Path, length: int) -> bytes:
-    """The first bytes of a plain file of any length, links followed. Raises OSError as `read_plain` does."""
+    """Return the first bytes of a plain file of any length, links followed. Raises OSError as `read_plain` does."""
     fd = open_plain(path)
     try:
         return os.read(fd, length)
@@ -45,7 +46,8 @@ def read_beginning(path: str | Path, length: int) -> bytes:
 
 
 def open_plain(path: str | Path) -> int:
-    """A descriptor to read a plain file, links followed; the caller closes it. Raises OSError for what is no file."""
+    """Open a plain file for reading, links followed; the caller closes the descriptor. Raises OSError for other kinds
+    of files."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd

@@ -1,6 +1,6 @@
-"""Where a socket lies: a path of any length, and the short form that the operating system takes for it.
+"""Socket addresses: a path of any length, and the short form of it that the operating system accepts.
 
-Below it: the operating system. Refuses to know what is said over a socket.
+Depends on the operating system alone.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Generator
 from pathlib import Path
 
 MAX_ADDRESS = 100
-"""Bytes that a socket's path may have everywhere (the limit is 104 on macOS and 108 on Linux)."""
+"""Bytes that a socket's path may have on every system (the limit is 104 on macOS and 108 on Linux)."""
 
 DESCRIPTORS = Path("/proc/self/fd")
-"""Where an open directory has a short path, on systems that have it."""
+"""The directory in which an open directory has a short path, on systems that have it."""
 
 
 def bind(listening: socket.socket, path: Path) -> Path | None:
-    """Bind under a name beside and rename, 0600, so that a caller always meets the old socket or the new.
+    """Bind under a temporary name and rename, 0600, so that a client always meets the old socket or the new.
 
-    Where a long path has no short form the socket lies in a private temporary directory, which is returned, and
-    a link to it at the path. Raises OSError.
+    A socket whose long path has no short form is created in a private temporary directory, which is returned, with a
+    link to it at the path. Raises OSError.
     """
     beside = path.with_name(f".{secrets.token_hex(4)}")
     if _fits(beside) or DESCRIPTORS.is_dir():
@@ -41,7 +41,7 @@ def bind(listening: socket.socket, path: Path) -> Path | None:
 
 
 def unbind(path: Path, inode: int, private: Path | None) -> None:
-    """Take the socket away, if it is still the one of that inode, and the private directory that it may lie in."""
+    """Remove the socket, if it is still the one of that inode, and its private directory."""
     with contextlib.suppress(OSError):
         if os.stat(path).st_ino == inode:
             os.unlink(path)
@@ -53,7 +53,8 @@ def unbind(path: Path, inode: int, private: Path | None) -> None:
 
 @contextlib.contextmanager
 def short_address(path: Path) -> Generator[str]:
-    """The path as the operating system takes it for a socket: as it is, by directory descriptor, or by the link."""
+    """Yield the path in the form that the operating system accepts for a socket: unchanged, by directory descriptor, or
+    by the link."""
     if _fits(path):
         yield str(path)
     elif DESCRIPTORS.is_dir():

@@ -1,7 +1,7 @@
-"""Server-sent events, read from bytes: https://html.spec.whatwg.org/multipage/server-sent-events.html.
+"""A parser of server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
-Lines end at LF, CR LF or CR and nowhere else, so that U+2028 inside JSON breaks nothing. Knows no JSON and no
-model; holds no more than the event that is being read.
+Lines end at LF, CR LF or CR only, so that U+2028 inside JSON breaks nothing. Keeps no more than the current event in
+memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 
 class EventDataReader:
-    """Reads a stream piece by piece. `held` is how many bytes wait for the rest of their event."""
+    """A reader of event data, chunk by chunk. `held` is the number of bytes that wait for the rest of their event."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
@@ -19,12 +19,12 @@ class EventDataReader:
         self.held_bytes = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of the events that this piece completes."""
+        """Return the data of the events that this chunk completes."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         if chunk:
             self._after_cr = chunk.endswith(b"\r")
-        if b"\n" not in chunk and b"\r" not in chunk:  # a long line is put together once, at its end
+        if b"\n" not in chunk and b"\r" not in chunk:  # a long line is joined once, at its end
             self._rest.append(chunk)
             self.held_bytes += len(chunk)
             return []
@@ -52,7 +52,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class SseReader:
-    """Bytes in, in any cuts; whole events out as (name, data). An event that was not ended is never given."""
+    """A reader of whole events as (name, data), from chunks of any size. An unfinished event is never returned."""
 
     __slots__ = ("_begun", "_data", "_name", "_skip_lf", "_tail")
 
@@ -64,11 +64,11 @@ class SseReader:
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
-        """The events that these bytes complete, in order."""
+        """Return the events that these bytes complete, in order."""
         if not chunk:
             return []
         if self._skip_lf:
-            # The last chunk ended in CR, which ended a line; an LF that follows belongs to it.
+            # The last chunk ended in CR, which ended a line; a following LF belongs to it.
             self._skip_lf = False
             chunk = chunk.removeprefix(b"\n")
         self._skip_lf = chunk.endswith(b"\r")

@@ -1,7 +1,7 @@
 """Tasks whose coroutine always runs its first step, so that its clean-up runs however early the task is cancelled.
 
-Depends on asyncio alone. A plain task that is cancelled before its first step never enters its `try`, and whoever
-waits for its clean-up waits for ever. Leaves to the coroutine what a cancellation means.
+Depends on asyncio alone. A plain task that is cancelled before its first step never enters its `try`, so its clean-up
+would never run. Leaves to the coroutine what a cancellation means.
 """
 
 from __future__ import annotations

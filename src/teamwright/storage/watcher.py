@@ -1,8 +1,7 @@
-"""Noticing what strangers do to files: one watcher a process, with a slow look as the net below it.
+"""A watcher of files and directories that other programs change: one for each process, with slow polling as a fallback.
 
-Below it: `inotify`, or where the system has none `watch_library`, started when the first file is followed. Refuses to
-know what is in the files: a callback says that inode, size or mtime of one changed, or which entries of a directory
-did, and nothing more.
+Depends on `directory_notifier`, started with the first followed file. A callback reports only that inode, size or mtime
+of a file changed, or which entries of a directory did.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from teamwright.storage.directory_notifier import InotifyNotifier, WatchfilesNot
 from teamwright.storage.json_array import FileStamp, file_stamp
 
 Names = frozenset[str] | None
-"""Entries of a directory that changed; None: any of them may have."""
+"""Entries of a directory that changed; None: any of them may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings:
-    """How a process watches."""
+    """Settings of a process's watcher."""
 
     step_ms: int = 30
-    """How long changes are gathered before they are told."""
+    """Milliseconds during which changes are collected before the callbacks."""
     poll_s: float = 2.0
-    """How often all followed files are looked at, though the watcher said nothing."""
+    """Seconds between two checks of all followed files, even without a report of the system."""
     blind_poll_s: float = 0.5
-    """The same when the watcher cannot start (too many of them, a network file system)."""
+    """The same interval when the notifier cannot start (too many watches, a network file system)."""
 
 
 @dataclass(slots=True)
 class _FollowedFile:
-    """A file, the state that was told last, and whom to tell."""
+    """A file, the state at the last callback, and its callbacks."""
 
     stamp: FileStamp | None
     callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
@@ -48,7 +47,7 @@ class _FollowedFile:
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """Whom to tell of a directory's entries, and of which."""
+    """A callback for a directory's entries, and the names that concern it."""
 
     concerns: Callable[[str], bool]
     callback: Callable[[Names], None]
@@ -56,14 +55,14 @@ class _Listener:
 
 @dataclass(slots=True)
 class _FollowedDirectory:
-    """A directory whose entries are followed, and its state when they were told last."""
+    """A directory whose entries are followed, and its state at the last callback."""
 
     stamp: tuple[int, int] | None
     listeners: list[_Listener] = field(default_factory=list[_Listener])
 
 
 class _Notifier(Protocol):
-    """What reports changes of directories."""
+    """A reporter of directory changes."""
 
     def add(self, directory: str) -> None: ...
 
@@ -73,19 +72,19 @@ class _Notifier(Protocol):
 
 
 class Watcher:
-    """`async with Watcher() as watcher:`, then `follow`; leaving the block ends all of it."""
+    """A watcher: `async with Watcher() as watcher:`, then `follow`; leaving the block ends all of it."""
 
     def __init__(self, settings: WatchSettings | None = None) -> None:
         self._settings = settings or WatchSettings()
         self._files: dict[str, _FollowedFile] = {}
         self._followed_directories: dict[str, _FollowedDirectory] = {}
-        self._wanted: Counter[str] = Counter()  # directories and how many files, or listeners, of them are followed
+        self._wanted: Counter[str] = Counter()  # directories and the number of followed files, or listeners, in them
         self._directories: dict[str, int] = {}  # watched ones and their inodes
-        self._missing_directories: set[str] = set()  # directories that are not there yet: their parents are watched
+        self._missing_directories: set[str] = set()  # missing directories: their parents are watched
         self._notifier: _Notifier | None = None
         self._task: asyncio.Task[None] | None = None
         self.is_polling = False
-        """Whether the watcher could not start, so that only the slow look is left."""
+        """True when the notifier could not start, so that only polling is left."""
 
     async def __aenter__(self) -> Watcher:
         return self
@@ -102,9 +101,9 @@ class Watcher:
             self._notifier = None
 
     def follow(self, path: Path, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after each change of the file from now on, until the returned function is called.
+        """Call `callback` after each later change of the file, until the returned function is called.
 
-        The file, and its directory, need not be there yet.
+        The file, and its directory, may be missing at first.
         """
         name = str(path)
         followed = self._files.get(name)
@@ -125,10 +124,10 @@ class Watcher:
     def follow_directory(
         self, directory: Path, callback: Callable[[Names], None], concerns: Callable[[str], bool]
     ) -> Callable[[], None]:
-        """Call `callback` with the names that were made, changed or removed in the directory, many at a time.
+        """Call `callback` with the names that were created, changed or removed in the directory, many at a time.
 
-        Only names that `concerns` accepts are told; None says that any may have changed. The directory need not be
-        there yet. Ends when the returned function is called.
+        Only names that `concerns` accepts are reported; None means that any may have changed. The directory may be
+        missing at first. Ends when the returned function is called.
         """
         name, listener = str(directory), _Listener(concerns, callback)
         place = self._followed_directories.get(name)
@@ -147,7 +146,7 @@ class Watcher:
         return unfollow
 
     def _add_wanted(self, directory: str) -> None:
-        """Watch one more; costs nothing when it is watched already."""
+        """Watch one more directory; costs nothing when it is watched already."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._poll())
         self._wanted[directory] += 1
@@ -161,11 +160,11 @@ class Watcher:
             self._rewatch()
 
     def check_now(self) -> None:
-        """Look at all followed files now and tell what changed."""
+        """Check all followed files now and call the callbacks of changed ones."""
         self._check_files(list(self._files))
 
     def _check_files(self, names: Iterable[str]) -> None:
-        """Look at those of these files that are followed."""
+        """Check the files of these names that are followed."""
         for name in names:
             followed = self._files.get(name)
             if followed is not None and (now := _state(name)) != followed.stamp:
@@ -174,7 +173,7 @@ class Watcher:
                     self._call(callback)
 
     def _check_directories(self, *, always: bool) -> None:
-        """Tell of the directories that changed since they were told; of all of them with `always`."""
+        """Call the callbacks of directories that changed since the last call; of all directories with `always`."""
         for name, place in list(self._followed_directories.items()):
             now = _directory_state(name)
             if always or now != place.stamp:
@@ -199,13 +198,13 @@ class Watcher:
     def _call(self, callback: Callable[[], None]) -> None:
         try:
             callback()
-        except Exception as problem:  # one bad listener does not end the watching for the others
+        except Exception as problem:  # a listener that fails does not end the watching for the others
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a callback of the file watcher failed", "exception": problem}
             )
 
     def _directories_to_watch(self) -> dict[str, int]:
-        """The directories to watch, with their inodes; in the place of one that is not there what is there above it."""
+        """Return the directories to watch, with their inodes; for a missing one its nearest existing parent."""
         found = {directory: _inode(directory) for directory in self._wanted}
         self._missing_directories = set()
         for directory in [directory for directory, inode in found.items() if inode is None]:
@@ -215,7 +214,7 @@ class Watcher:
         return {directory: inode for directory, inode in found.items() if inode is not None}
 
     def _rewatch(self) -> None:
-        """Watch what is wanted now. A directory that came in the place of another one is a new one."""
+        """Watch the wanted directories. A directory that replaced another one of the same path is a new one."""
         wanted, before, added = self._directories_to_watch(), self._directories, False
         self._directories = {name: inode for name, inode in before.items() if wanted.get(name) == inode}
         try:
@@ -232,7 +231,7 @@ class Watcher:
         except (OSError, ImportError):
             self.is_polling = True
         if added:
-            asyncio.get_running_loop().call_soon(self._take_changes, None)  # what happened before it was watched
+            asyncio.get_running_loop().call_soon(self._take_changes, None)  # report changes from before the watch began
 
     def _start(self) -> _Notifier:
         if is_inotify_available():
@@ -251,7 +250,7 @@ class Watcher:
                 self._rewatch()
 
     def _take_changes(self, paths: set[str] | None) -> None:
-        """These changed; None: anything may have."""
+        """Handle changes of these paths; None: any may have changed."""
         if paths is None:
             self.check_now()
             self._check_directories(always=True)
@@ -260,7 +259,7 @@ class Watcher:
         self._report_entries(paths)
         if gone := [path for path in paths if path in self._directories or path in self._missing_directories]:
             for path in gone:
-                self._directories[path] = 0  # it came or went: one that came in its place may have its inode
+                self._directories[path] = 0  # it appeared or disappeared: a replacement may have the same inode
             self._rewatch()
 
 

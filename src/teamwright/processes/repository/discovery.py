@@ -1,7 +1,6 @@
-"""The repository that git finds from a directory, found as git finds it but without running git.
+"""Discovery of the repository that git finds from a directory, without running git.
 
-Formats: gitrepository-layout(5); rules: `setup.c` of git. What a repository's configuration says is read in
-`config`. Knows nothing of trust.
+Formats: gitrepository-layout(5); rules: `setup.c` of git. `git_config` reads the configuration.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_beginning, read_plain
 
 _MAX_POINTER_BYTES = 8_192
-"""Bytes of a file that only names another path, or a branch."""
+"""Bytes of a file that contains only a path or a branch."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _HEAD = re.compile(rb"ref:[ \t\r\n]*refs/|[0-9a-fA-F]{40}")
@@ -27,7 +26,8 @@ _HEAD = re.compile(rb"ref:[ \t\r\n]*refs/|[0-9a-fA-F]{40}")
 class GitRepository:
     """A repository: its work tree, the git directory, and the directory that all its worktrees share.
 
-    `known`: the git directory is part of the work tree, or names it (a worktree, a submodule). All by real path.
+    `known`: the git directory is part of the work tree, or names it (a worktree, a submodule). All paths are real
+    paths.
     """
 
     tree: Path
@@ -38,14 +38,14 @@ class GitRepository:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What git finds from a directory, and the paths that could make it find another repository than this one."""
+    """The repository that git finds from a directory, and the paths that could make it find another one."""
 
     repository: GitRepository | None
     doubts: tuple[Path, ...] = ()
 
 
 def discover(start: Path) -> Discovery:
-    """Find the repository of a directory, with everything on the way up that git could take for another one."""
+    """Find the repository of a directory, with all parent entries that git could take for another one."""
     here = os.path.realpath(start)
     doubts: list[Path] = []
     for directory in _parents(here):
@@ -56,11 +56,11 @@ def discover(start: Path) -> Discovery:
             continue
         signs = [Path(directory, name) for name, mode in ((".git", dot), ("HEAD", head)) if mode]
         git_dir, plain = _git_dir_in(directory, dot)
-        if directory != here and _device(directory) != _device(here):  # git does not look further than one file system
+        if directory != here and _device(directory) != _device(here):  # git searches one file system only
             doubts.append(Path(directory))
         if git_dir is None:
             doubts += signs
-            if stat.S_ISREG(dot):  # git gives up here
+            if stat.S_ISREG(dot):  # git stops here
                 break
             continue
         repository = _repository(directory, git_dir)
@@ -70,7 +70,7 @@ def discover(start: Path) -> Discovery:
 
 
 def possible_trees(start: Path) -> list[Path]:
-    """The work trees that a git command in this directory may show: one, or none, where git leaves no doubt."""
+    """Return the work trees that a git command in this directory may show: at most one where git is certain."""
     found = discover(start)
     if not found.doubts:
         return [] if found.repository is None else [found.repository.tree]
@@ -79,13 +79,15 @@ def possible_trees(start: Path) -> list[Path]:
 
 
 def find_git_dir(start: Path) -> tuple[Path, Path] | None:
-    """The work tree that holds `start`, and its git directory (a `.git` file is followed); None outside git."""
+    """Return the work tree that contains `start`, and its git directory (a `.git` file is followed); None outside
+    git.
+    """
     found = discover(start).repository
     return None if found is None else (found.tree, found.git_dir)
 
 
 def common_dir(git_dir: Path) -> Path:
-    """The directory that all worktrees of the repository of a git directory share (`commondir`), by real path."""
+    """Return the real path of the directory that all worktrees of a repository share (`commondir`)."""
     try:
         text = _read_pointer(f"{git_dir}/commondir")
     except (OSError, ValueError):
@@ -94,9 +96,9 @@ def common_dir(git_dir: Path) -> Path:
 
 
 def names_common_dir(git_dir: Path) -> bool:
-    """Whether `common_dir` is what git takes: `commondir` does not exist, or names a path that can be read here.
+    """Return True when git uses `common_dir`: `commondir` does not exist, or names a path that can be read here.
 
-    git also takes a text that is longer than ours may be, or that ends in a NUL byte and more.
+    git also accepts a text that is longer than the limit here, or that ends in a NUL byte and more.
     """
     path = f"{git_dir}/commondir"
     if not _mode(path):
@@ -108,9 +110,10 @@ def names_common_dir(git_dir: Path) -> bool:
 
 
 def trust_root(start: Path) -> Path:
-    """What trust in a repository is bound to: its common directory, or outside git the directory itself.
+    """Return the path to which trust in a repository is bound: its common directory, or outside git the directory
+    itself.
 
-    A `.git` that only points to somebody else's repository, without being known there, does not share its trust.
+    A `.git` that only points to another person's repository, without being known there, does not share its trust.
     """
     found = discover(start).repository
     if found is None:
@@ -119,13 +122,13 @@ def trust_root(start: Path) -> Path:
 
 
 def work_tree(start: Path) -> Path | None:
-    """The root of the work tree that holds `start`, by real path; None outside git."""
+    """Return the real path of the root of the work tree that contains `start`; None outside git."""
     found = discover(start).repository
     return None if found is None else found.tree
 
 
 def current_branch(start: Path) -> str | None:
-    """The branch that is checked out; `(detached)`, `(unknown)` when HEAD does not say, None outside git."""
+    """Return the branch that is checked out; `(detached)`, `(unknown)` when HEAD does not say, None outside git."""
     found = discover(start).repository
     if found is None:
         return None
@@ -149,7 +152,7 @@ def _parents(here: str) -> Iterator[str]:
 
 
 def _mode(path: str) -> int:
-    """The mode of what is there, links not followed; 0 for nothing, 1 where that cannot be seen."""
+    """Return the mode of the entry, links not followed; 0 for none, 1 where it cannot be read."""
     try:
         return os.lstat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -159,7 +162,7 @@ def _mode(path: str) -> int:
 
 
 def _device(directory: str) -> int:
-    """The file system of a directory, or of where it would be; -1 where that cannot be seen."""
+    """Return the file system of a directory, or of its future place; -1 where it cannot be read."""
     for place in _parents(directory):
         try:
             return os.stat(place).st_dev
@@ -171,12 +174,13 @@ def _device(directory: str) -> int:
 
 
 def _git_dir_in(directory: str, mode: int) -> tuple[str | None, bool]:
-    """The git directory that git finds here, and whether it is found by a plain `.git`. `mode` is that entry's own."""
+    """Return the git directory that git finds here, and True if a plain `.git` leads to it. `mode` is that of the
+    entry."""
     dot = f"{directory}/.git"
     if stat.S_ISDIR(mode):
         if _is_git_dir(dot):
             return dot, True
-        if not _is_git_dir(directory):  # git looks further up; people take a broken repository for theirs
+        if not _is_git_dir(directory):  # git searches the parents; people take a broken repository for theirs
             return (dot if os.path.lexists(f"{dot}/HEAD") else None), False
     elif mode and os.path.isfile(dot):
         named = _named_git_dir(directory, dot)
@@ -187,7 +191,7 @@ def _git_dir_in(directory: str, mode: int) -> tuple[str | None, bool]:
 
 
 def _named_git_dir(directory: str, dot: str) -> str | None:
-    """The git directory that a file `.git` names."""
+    """Return the git directory that a file `.git` names."""
     try:
         text = _read_pointer(dot)
     except (OSError, ValueError):
@@ -196,7 +200,7 @@ def _named_git_dir(directory: str, dot: str) -> str | None:
 
 
 def _is_git_dir(directory: str) -> bool:
-    """Whether git takes this for a git directory: a HEAD that names something, objects and refs."""
+    """Return True when git accepts this as a git directory: a HEAD that names a branch or commit, objects and refs."""
     head = f"{directory}/HEAD"
     try:
         if stat.S_ISLNK(os.lstat(head).st_mode):
@@ -219,7 +223,8 @@ def _repository(directory: str, git_dir: str) -> GitRepository:
 
 
 def _belongs_to_tree(tree: Path, git_dir: Path, common: Path) -> bool:
-    """Whether the git directory is the work tree's own, or a worktree's or submodule's that names this work tree."""
+    """Return True when the git directory belongs to the work tree, as its own or as a worktree or submodule that names
+    it."""
     dot = tree / ".git"
     if dot.is_symlink():
         return False
@@ -235,7 +240,7 @@ def _belongs_to_tree(tree: Path, git_dir: Path, common: Path) -> bool:
 
 
 def _read_pointer(path: str) -> str:
-    """The path that a file of git names. Raises OSError, and ValueError for what cannot be a path."""
+    """Return the path that a file of git names. Raises OSError, and ValueError for an invalid path."""
     text = os.fsdecode(read_plain(path, _MAX_POINTER_BYTES)).rstrip("\r\n")
     if "\0" in text or not text:
         raise ValueError("it names no path")

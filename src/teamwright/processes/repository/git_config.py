@@ -1,7 +1,7 @@
-"""Which entries of a git configuration file could make a command that only reads run a program or leave the repository.
+"""Entries of a git configuration file that could make a reading command run a program or leave the repository.
 
-Only lines of one plain form are understood, and only keys listed here are harmless; everything else is an entry.
-Formats: git-config(1). Runs nothing, and knows nothing of trust.
+Only lines of one plain form are parsed, and only keys listed here are harmless; every other line is an entry. Formats:
+git-config(1). Runs nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLAIN_VALUE = re.compile(r"[A-Za-z0-9._/@+-]*")
 _OFF = frozenset({"false", "no", "off", "0", ""})
 
 _ANY_KEY = frozenset({"advice", "color", "gui", "branch.*", "url.*"})
-"""Sections of which git reads nothing that could name a program. `.*` stands for a subsection."""
+"""Sections without any key that could name a program. `.*` stands for a subsection."""
 
 _HARMLESS: dict[str, frozenset[str]] = {
     section: frozenset(keys.split())
@@ -96,7 +96,7 @@ _HARMLESS: dict[str, frozenset[str]] = {
         "worktree": "guessremote userelativepaths",
     }.items()
 }
-"""Keys that name no program which a reading command runs, whatever their value is. All in lower case."""
+"""Keys that name no program for a reading command, with any value. All in lower case."""
 
 _HARMLESS_VALUES: dict[str, frozenset[str]] = {
     "core.fsmonitor": _OFF,
@@ -108,12 +108,13 @@ _HARMLESS_VALUES: dict[str, frozenset[str]] = {
     "submodule.*.update": frozenset({"checkout", "merge", "none", "rebase"}),
     "submodule.recurse": _OFF,
 }
-"""Keys that name no program as long as they have one of these values."""
+"""Keys that name no program with one of these values."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitEntry:
-    """What could make git run a program, or read another repository: the file, what it is, a digest of what it says."""
+    """A risk: it could make git run a program, or read another repository. File, description, and digest of its
+    content."""
 
     file: Path
     name: str
@@ -124,7 +125,7 @@ class GitEntry:
 class ConfigLine:
     """One line of a configuration file: `key` is `section.key` or `section.*.key`, in lower case.
 
-    `name` is as it was written. `value` is None where it is not plain text; a key without a value is `true`.
+    `name` keeps the original case. `value` is None where the text is not plain; a key without a value is `true`.
     """
 
     key: str
@@ -133,7 +134,7 @@ class ConfigLine:
 
 
 class SeenFiles:
-    """Every file that a judgement depends on, as it was before it was read; also those that did not exist."""
+    """Every file that a judgement depends on, in its state before it was read; also missing files."""
 
     def __init__(self) -> None:
         self._states: dict[Path, FileState] = {}
@@ -144,7 +145,7 @@ class SeenFiles:
 
     @property
     def are_unchanged(self) -> bool:
-        """Whether no file was changed, replaced, created or removed since."""
+        """True when no file was changed, replaced, created or removed since."""
         return all(_file_state(path) == state for path, state in self._states.items())
 
 
@@ -157,7 +158,9 @@ def _file_state(path: Path) -> FileState:
 
 
 def config_entries(path: Path, git_dir: Path, tree: Path, seen: SeenFiles, depth: int = 0) -> Iterator[GitEntry]:
-    """What a configuration file of a repository, and every file that it includes, could make git run."""
+    """Yield the entries of a configuration file, and of every file that it includes, that could make git run a
+    program.
+    """
     seen.add(path)
     try:
         content = read_plain(path, MAX_CONFIG_BYTES)
@@ -179,7 +182,7 @@ def config_entries(path: Path, git_dir: Path, tree: Path, seen: SeenFiles, depth
 
 
 def named_work_tree(path: Path) -> str | None:
-    """The work tree that a configuration file names (`core.worktree`), by real path; None where that is unclear."""
+    """Return the real path of the work tree in a configuration file (`core.worktree`); None where that is unclear."""
     named: str | None = None
     try:
         for line, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)):
@@ -193,7 +196,7 @@ def named_work_tree(path: Path) -> str | None:
 
 
 def hash_size(path: Path) -> int:
-    """How many bytes a hash has in a repository with this configuration; 0 where that is unclear."""
+    """Return how many bytes a hash has in a repository with this configuration; 0 where that is unclear."""
     size = 20
     try:
         for line, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)):
@@ -207,17 +210,17 @@ def hash_size(path: Path) -> int:
 
 
 def text_digest(*parts: bytes) -> str:
-    """One digest of several texts."""
+    """Return one digest of several texts."""
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def unreadable_digest() -> str:
-    """The digest of what cannot be read: nobody can trust it for good."""
+    """Return a digest for an unreadable file: it never matches, so trust in it cannot be stored."""
     return os.urandom(16).hex()
 
 
 def _lines(content: bytes) -> Iterator[tuple[ConfigLine | None, bytes]]:
-    """Every line that says something, and its text; None for a line that git may read differently."""
+    """Yield every line that is not blank, with its text; None for a line that git may read differently."""
     section = shown = ""
     for raw in content.split(b"\n"):
         if _BLANK.fullmatch(raw):
@@ -257,5 +260,5 @@ def _is_include(line: ConfigLine) -> bool:
 
 
 def _included_path(path: Path, line: ConfigLine) -> Path | None:
-    """The file that a line includes, or None where only git would know."""
+    """Return the file that a line includes, or None where only git knows it."""
     return path.parent / line.value if line.value and line.value != "true" else None

@@ -1,7 +1,7 @@
-"""What of a repository could make a git command that only reads run a program, or read another repository.
+"""Parts of a repository that could make a reading git command run a program, or read another repository.
 
-Read from the files, without running git: a repository that nobody trusted yet must not run anything by being looked
-at. Every file is read within bounds; what cannot be judged is an entry. Knows nothing of trust.
+Read from the files, without running git: reading an untrusted repository must not run a program. Every file is read
+within bounds; a part that cannot be judged is an entry.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from teamwright.storage.read_bounded import read_plain
 __all__ = ["GitEntry", "GitSurvey", "git_entries", "survey_git"]
 
 _SHOWN_DIRECTORIES = ("", "info", "rebase-merge", "rebase-apply", "sequencer")
-"""Directories of a git directory with files of which git shows lines."""
+"""Directories of a git directory with files from which git prints lines."""
 
 _PART = 1 << 20
 _MAX_MODULES = 500
 _MAX_NAMES = 1_000
 _READING_HOOKS = ("post-index-change", "fsmonitor", "watchman")
-"""Parts of names of hooks that reading commands run: the last two where a person's own configuration names them so."""
+"""Parts of names of hooks that reading commands run: the last two where a person's own configuration uses them."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitSurvey:
-    """The entries of a repository, and the files whose change could change them."""
+    """The entries of a repository, and the files on which they depend."""
 
     entries: tuple[GitEntry, ...]
     files: SeenFiles
 
 
 def git_entries(start: Path) -> tuple[GitEntry, ...]:
-    """What could make a reading git command in this directory run something; empty where nothing can."""
+    """Return the parts that could make a reading git command in this directory run a program; empty where none can."""
     return survey_git(discover(start)).entries
 
 
 def survey_git(found: Discovery) -> GitSurvey:
-    """The entries of what git finds somewhere."""
+    """Return the entries of a discovered repository."""
     files = SeenFiles()
     entries = [_doubtful_entry(path, found.repository) for path in found.doubts]
     if found.repository is not None:
@@ -75,7 +75,7 @@ def _repository_entries(repository: GitRepository, files: SeenFiles) -> Iterator
 
 
 def _doubtful_entry(path: Path, repository: GitRepository | None) -> GitEntry:
-    """Something on the way up that git could take for another repository."""
+    """Return an entry for a parent directory that git could take for another repository."""
     try:
         says = os.fsencode(os.readlink(path)) if path.is_symlink() else read_plain(path, _PART)
     except (OSError, ValueError):
@@ -85,7 +85,7 @@ def _doubtful_entry(path: Path, repository: GitRepository | None) -> GitEntry:
 
 
 def _module_entries(modules: Path, files: SeenFiles) -> Iterator[GitEntry]:
-    """The configurations of submodules."""
+    """Yield the entries in the configurations of submodules."""
     waiting = [modules]
     looked_at = 0
     while waiting:
@@ -120,7 +120,7 @@ def _hook_entries(hooks: Path, files: SeenFiles) -> Iterator[GitEntry]:
 
 
 def _index_entries(git_dir: Path, common: Path, files: SeenFiles) -> Iterator[GitEntry]:
-    """Submodules, into which git looks with their own configuration, and files outside the working tree."""
+    """Yield submodules, which git reads with their own configuration, and files outside the working tree."""
     names = _names_in(git_dir)
     if names is None:
         yield GitEntry(git_dir, "a git directory that cannot be read", unreadable_digest())
@@ -138,7 +138,7 @@ def _index_entries(git_dir: Path, common: Path, files: SeenFiles) -> Iterator[Gi
 
 
 def _object_entries(objects: Path, files: SeenFiles) -> Iterator[GitEntry]:
-    """Objects that are stored elsewhere: another repository's content."""
+    """Yield object stores in other places: the content of another repository."""
     alternates = objects / "info" / "alternates"
     files.add(objects)
     files.add(alternates)
@@ -154,7 +154,8 @@ def _object_entries(objects: Path, files: SeenFiles) -> Iterator[GitEntry]:
 
 
 def _link_entries(place: Path, inside: tuple[Path, ...], files: SeenFiles) -> Iterator[GitEntry]:
-    """Links from the files of git to elsewhere: git shows lines of `packed-refs`, `shallow`, `rebase-merge/done`."""
+    """Yield links from the files of git to other places: git prints lines of `packed-refs`, `shallow`,
+    `rebase-merge/done`."""
     files.add(place)
     for name in _names_in(place) or ():
         path = place / name
@@ -164,12 +165,12 @@ def _link_entries(place: Path, inside: tuple[Path, ...], files: SeenFiles) -> It
 
 
 def _may_be_directory(path: Path) -> bool:
-    """Whether it is a directory and no link to one; also True where that cannot be seen."""
+    """Return True for a directory that is no link; also where that is unknown."""
     return (os.path.isdir(path) and not os.path.islink(path)) or not os.path.lexists(path)
 
 
 def _names_in(directory: Path) -> list[str] | None:
-    """The names in a directory in order, none where there is no directory; None for too many, or unreadable ones."""
+    """Return the sorted names in a directory, none for a missing one; None for too many, or unreadable ones."""
     try:
         with os.scandir(directory) as found:
             names = [entry.name for entry in islice(found, _MAX_NAMES + 1)]

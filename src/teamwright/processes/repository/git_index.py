@@ -1,7 +1,7 @@
-"""The paths in git's index, and whether one of them leads out of the working tree.
+"""The paths in git's index, with a check that they stay in the working tree.
 
 Format: gitformat-index(5). git checks a path before it writes an index, and opens each path that it reads from one.
-Runs nothing, and knows nothing of trust.
+Runs nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _GITLINK = 0xE0
 _EXTENDED = 0x40
 _LONG = 0xFFF
 _OUTSIDE_PATH = re.compile(rb"(?:\A|[/\0])(?:\.{0,2}|\.git)(?:[/\0]|\Z)", re.IGNORECASE)
-"""A part of a path that git itself would not write: an empty one, `.`, `..` and `.git`."""
+"""A part of a path that git never writes: an empty one, `.`, `..` and `.git`."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """The entries of an index. `readable`: all its entries are known, as git will read them."""
+    """The entries of an index. `readable`: all its entries were parsed as git will read them."""
 
     is_readable: bool = True
     has_submodules: bool = False
@@ -32,7 +32,7 @@ class IndexFacts:
 
 
 def read_index(path: Path, hash_size: int) -> IndexFacts:
-    """Return the entries of an index whose hashes have this many bytes; none where there is no index."""
+    """Return the entries of an index whose hashes have this many bytes; none for a missing index."""
     try:
         found = _Index(read_plain(path, MAX_INDEX_BYTES), hash_size)
     except FileNotFoundError:
@@ -50,17 +50,17 @@ class _Index:
         self.size = size
         self.end = len(content) - size
         self.names: list[bytes] = []
-        self.starts: dict[int, int] = {}  # where an entry begins that repeats nothing of the one before: its number
+        self.starts: dict[int, int] = {}  # offset of an entry that shares no prefix with the previous one: its number
         self.submodules = False
 
     @property
     def has_outside_paths(self) -> bool:
-        # a directory of a sparse index ends in a slash; an entry that is split off has no name
+        # a directory of a sparse index ends in a slash; a split-off entry has no name
         names = [name.removesuffix(b"/") for name in self.names if name]
         return bool(names) and _OUTSIDE_PATH.search(b"\0".join(names)) is not None
 
     def parse(self) -> bool:
-        """Read all entries; False when that is not exactly what git would read."""
+        """Read all entries; return False when git might read them differently."""
         content = self.content
         version = int.from_bytes(content[4:8], "big")
         if not self.size or content[:4] != b"DIRC" or version not in {2, 3, 4} or self.end < 12:
@@ -72,7 +72,7 @@ class _Index:
         return at is not None and self._extensions(at)
 
     def _entries(self, count: int, prefixed: bool) -> int | None:
-        """Read so many entries and return where they end, or None."""
+        """Read so many entries and return the offset after them, or None."""
         content, size, end = self.content, self.size, self.end
         at, previous = 12, b""
         for number in range(count):
@@ -94,7 +94,7 @@ class _Index:
         return at if at <= end else None
 
     def _extensions(self, at: int) -> bool:
-        """Return True when the extensions match the entries that were read: git may begin to read at their offsets."""
+        """Return True when the extensions match the entries that were read: git may start reading at their offsets."""
         content, first = self.content, at
         while at + 8 <= self.end:
             name, length = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "big")
@@ -118,7 +118,8 @@ class _Index:
 
 
 def _shared_prefix(content: bytes, at: int, length: int) -> tuple[int, int]:
-    """How many bytes of the path before are repeated, and where the rest begins. The number is git's `varint`."""
+    """Return how many bytes of the previous path are repeated, and the offset of the rest. The number is git's
+    `varint`."""
     dropped = content[at] & 0x7F
     while content[at] & 0x80:
         at += 1

@@ -1,7 +1,7 @@
-"""`demo --ask`: a sub-agent asks for a call that nobody has allowed, and a second terminal answers.
+"""`demo --ask`: a sub-agent makes a call that no rule allows, and a second terminal answers the request.
 
-The request is shown with the command that answers it, and waits so long as is said. Where no person can answer, a
-second process of this very program does, and that is said. Knows `app`; the team and what it does are ask_demo.toml.
+The request is shown with the command that answers it, and waits for a limited time. When no person can answer, a second
+process of this program answers, and the demo says so. The team is defined in ask_demo.toml.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from teamwright.ui.terminal.request_prompt import request_lines
 from teamwright.views.run_report import CallCollector
 
 ANSWER_TIMEOUT_S = 60.0
-"""How long the request waits unless something else is said, in seconds: then it is denied."""
+"""Seconds until the request is denied, by default."""
 
 PROMPT = "Show what happens when a sub-agent needs a call that is not allowed. The team is called {team}."
 
 
 @dataclass(slots=True)
 class AskDemo:
-    """What came of it: the request, how it was closed, and the processes of ours that answered."""
+    """The result of the demo: the request, its outcome, and the processes that the demo started to answer it."""
 
     home: str | None
     answers_itself: bool
@@ -55,7 +55,7 @@ class AskDemo:
     _answer_tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     def note(self, event: TeamEvent) -> None:
-        """Show an event; a request with all that is to be known of it."""
+        """Show an event; a request is shown in full."""
         if isinstance(event, RequestOpened):
             self.opened = event
             self._show(event)
@@ -83,13 +83,13 @@ class AskDemo:
         self.screen.show_line("")
 
     async def close(self) -> None:
-        """Nothing that we started is left."""
+        """End the processes that the demo started."""
         for task in self._answer_tasks:
             task.cancel()
         await asyncio.gather(*self._answer_tasks, return_exceptions=True)
 
     def lines(self) -> list[str]:
-        """What became of the request, for the end."""
+        """Return the lines about the request for the end of the demo."""
         if self.opened is None:
             return ["asked     no one: the policy of this run denies questions"]
         closed = self.closed
@@ -97,7 +97,7 @@ class AskDemo:
         return [cut(f"asked     {short_id(self.opened.request)} by {self.opened.member}", WIDTH), f"          {how}"]
 
     def as_json(self) -> dict[str, Any]:
-        """The same for a program."""
+        """Return the same facts as JSON."""
         opened, closed = self.opened, self.closed
         if opened is None:
             return {"asked": None}
@@ -106,7 +106,7 @@ class AskDemo:
 
 
 def answer_command_line(request: str, home: str | None) -> str:
-    """The command of a second terminal, as it works there."""
+    """Return the command for a second terminal, with all flags that it needs there."""
     program = "teamwright" if shutil.which("teamwright") else f"{shlex.quote(sys.executable)} -m teamwright"
     where = f" --home {shlex.quote(home)}" if home is not None else ""
     return f"{program} requests allow {shlex.quote(short_id(request))}{where}"
@@ -115,7 +115,7 @@ def answer_command_line(request: str, home: str | None) -> str:
 async def run_ask_demo(
     options: DemoOptions, repository: Repository, screen: DemoScreen, calls: CallCollector, pace_ms: int
 ) -> tuple[Result, AskDemo]:
-    """The team, until it is done: with the answer, or without. Nothing of it is left running."""
+    """Run the team until it is done, with or without an answer. No process of the demo is left running."""
     by_itself = options.yes or options.output_format == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())
     asked = AskDemo(options.home, by_itself, screen)
     try:
@@ -138,7 +138,7 @@ async def run_ask_demo(
 
 
 def _options(options: DemoOptions, repository: Repository, pace_ms: int) -> Options:
-    """The demo's, but that what no rule allows is asked."""
+    """Return the options of the demo, changed so that calls without a rule are asked."""
     script = resources.files("teamwright.ui.demo") / "ask_demo.toml"
     made = demo_options(repository, home=options.home, pace_ms=pace_ms, model=None)
     limit = ANSWER_TIMEOUT_S if options.within is None else options.within
@@ -148,7 +148,9 @@ def _options(options: DemoOptions, repository: Repository, pace_ms: int) -> Opti
 
 
 async def _answer_from_second_process(request: str, home: str | None) -> None:
-    """Another process of this program says yes; it ends with the task. -P: never a module of the repository."""
+    """Approve the request from another process of this program, which ends with the task. The flag -P keeps Python from
+    importing modules of the repository.
+    """
     where = ["--home", home] if home is not None else []
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-B", "-m", "teamwright", "requests", "allow", request, *where),
@@ -166,6 +168,6 @@ async def _answer_from_second_process(request: str, home: str | None) -> None:
 
 
 def _wrap(line: str) -> list[str]:
-    """A line in lines of at most 80 columns; nothing of a command is left out."""
+    """Break a line into lines of at most 80 columns, without leaving out any part of a command."""
     indent = " " * (len(line) - len(line.lstrip()) + 2)
     return textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [line]

@@ -1,7 +1,7 @@
 """`teamwright demo`: a team of four reads a repository and reports; every number has a receipt.
 
-Scripted unless `--model` is given: then the same job goes to a real model with reading tools only and a cap.
-The script is demo.toml; nothing here computes anything that is reported.
+The team is scripted by demo.toml unless `--model` is given. Then a real model gets the same prompt, with reading tools
+only and a cap. This module computes no number of the report.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: A
     place = run_location(ctx)
     directory = place.cwd if repo is None else place.resolve(repo)
     if Path(os.path.realpath(directory)) in Path(os.path.realpath(__file__)).parents:
-        _write_no_compiled_files()  # the repository that is shown holds this very package
+        _write_no_compiled_files()  # the demo may read the repository that contains this package
     from teamwright.ui.demo.runner import DemoOptions, run_demo
 
     target = None if report is None else place.resolve(report)
@@ -52,6 +52,6 @@ def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: A
 
 
 def _write_no_compiled_files() -> None:
-    """From here on; the processes that are killed, and members in panes, are told by the environment."""
+    """Keep this process from writing .pyc files; member processes and killed processes get a variable for it."""
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -1,7 +1,7 @@
-"""The process of a demo run, which may be killed at any moment: `python -m teamwright.ui.demo.demo_process`.
+"""The process of a demo run, which may be killed at any time: `python -m teamwright.ui.demo.demo_process`.
 
-Reads on stdin what to do (a JSON object), goes on with the session when it is there and begins it when not. Says
-nothing: whoever watches follows the session's log. Used by `kill`.
+It reads a JSON object from stdin, and resumes the session if it exists or starts it otherwise. It prints nothing:
+`kill_demo` follows the session's log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from teamwright.ui.printable import clean
 
 @dataclass(frozen=True, slots=True)
 class DemoSpec:
-    """What a life is told: the repository (its top, name and commit), the state root, the session's id, the pace."""
+    """The parameters of a process: the repository (top, name, commit), the state root, the session's id, the pace."""
 
     top: str
     name: str
@@ -37,12 +37,12 @@ class DemoSpec:
     pace_ms: int
 
     def encode(self) -> bytes:
-        """As it goes to the process."""
+        """Encode the parameters for stdin of the process."""
         return json.dumps(asdict(self)).encode()
 
 
 async def run_process(spec: DemoSpec) -> int:
-    """Begin the session, or go on with it, until the team is done; the exit code of its result."""
+    """Start or resume the session, run until the team is done, and return the exit code of its result."""
     place = Repository(Path(spec.top), spec.name, spec.commit)
     resumes = _session_exists(spec, place)
     options = demo_options(place, home=spec.home, pace_ms=spec.pace_ms, session=spec.session, resumes=resumes)

@@ -1,7 +1,7 @@
-"""Where the demo is shown: a line an event with its time, and on a terminal the panel below them.
+"""The output of the demo: one line for each event with its time, and on a terminal the panel below.
 
-A stream that fails is written to no more; whoever runs the demo is told once. Off a terminal, on a dumb one and in a
-window that is too small the same lines come without the panel.
+After a write error nothing more is written, and the caller is notified once. Without a terminal, on a dumb terminal and
+in a small window, the lines come without the panel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.event_text import display_name
 
 ABOUT_WIDTH = 20
-"""Columns for what a command is for."""
+"""The width of a command's description."""
 
 _MISHAPS = {"failed": "failed: ", "denied": "refused: "}
 _TASKS = {"created": "adds #{0} {1}", "claimed": "claims #{0}", "completed": "✓ #{0}", "released": "gives #{0} back"}
@@ -36,7 +36,7 @@ _ENDED_STATES = frozenset({"completed", "failed", "crashed", "killed"})
 
 
 def demo_line(event: TeamEvent, board: TeamPanel, *, new: bool = False) -> str | None:
-    """The line. `new`: the event is the first of its member."""
+    """Return the line for an event. `new` is True for the first event of its member."""
     match event:
         case ToolCalled():
             return _call(event)
@@ -55,7 +55,7 @@ def demo_line(event: TeamEvent, board: TeamPanel, *, new: bool = False) -> str |
 
 
 def lay_out(prefix: str, text: str) -> str:
-    """The line within 80 columns; a receipt at its end is never cut."""
+    """Return the line within 80 columns; a receipt at its end is never cut."""
     text = clean(text).replace("\n", " ")
     body, bracket, receipt = text.rpartition(" [c")
     if not (bracket and receipt.endswith("]")):
@@ -80,7 +80,7 @@ def _call(event: ToolCalled) -> str | None:
         case "TeamDelete" if not mishap:
             return "deletes the team"
         case "Agent" if event.input.get("name") and not mishap:
-            return None  # whoever joins says so
+            return None  # the member that joins reports this
         case "Read" | "Glob" | "Grep" | "Agent":
             return f"{event.tool} {fit(event.summary, ABOUT_WIDTH)} {mishap}{_first_line(event)} [{event.call}]"
         case _:
@@ -88,7 +88,7 @@ def _call(event: ToolCalled) -> str | None:
 
 
 def _command(event: ToolCalled, mishap: str) -> str:
-    """What a command was for, and the first line that it printed; the command itself is behind the receipt."""
+    """Return the description of a command and its first output line; the receipt shows the command."""
     first = _first_line(event)
     said = mishap + (first.partition(": ")[2] or first)
     return f"Bash {fit(str(event.input.get('description') or event.summary), ABOUT_WIDTH)} {said} [{event.call}]"
@@ -99,7 +99,7 @@ def _first_line(event: ToolCalled) -> str:
 
 
 def _message(event: ToolCalled) -> str | None:
-    """What somebody wrote, or asked, or answered; that somebody agrees to stop is told by the end itself."""
+    """Return the text of a message, question or answer. An agreement to stop is left out, since the end reports it."""
     to = one_line(str(event.input.get("to") or event.input.get("recipient") or ""))
     body = event.input.get("message")
     if not isinstance(body, dict):
@@ -132,17 +132,17 @@ def _member(event: MemberChanged, *, new: bool) -> str | None:
 
 
 _MIN_ROWS_ABOVE = 3
-"""Rows that must be left above the panel."""
+"""The minimum number of rows above the panel."""
 
 
 def can_redraw(out: TextIO) -> bool:
-    """Whether the stream is a terminal whose cursor can be moved."""
+    """Return True when the stream is a terminal with a movable cursor."""
     return out.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
 @dataclass(slots=True)
 class DemoScreen:
-    """Prints lines, and keeps the panel below them. `failed` is why the stream took no more, once it did not."""
+    """A screen that prints lines and keeps the panel below them. `failed` is the write error that stopped it."""
 
     out: TextIO
     panel: bool
@@ -164,16 +164,16 @@ class DemoScreen:
             self._redraw([])
 
     def show_mark(self, sign: str, text: str) -> None:
-        """A line of its own for what happened to the whole program."""
+        """Print a line about the program itself."""
         at = time.monotonic() - self.started
         self.show_line(lay_out(f"{at:5.1f}  {sign} ", text))
 
     def show_line(self, text: str) -> None:
-        """One line above the panel."""
+        """Print one line above the panel."""
         self._redraw([text])
 
     def close(self) -> None:
-        """Take the panel away; what comes now comes without it."""
+        """Remove the panel; later lines come without it."""
         if self._drawn:
             self._write(self._erase_sequence())
         self.panel, self._drawn = False, 0
@@ -185,7 +185,7 @@ class DemoScreen:
         self._write(erased + "".join(line.rstrip() + "\n" for line in [*lines, *below]))
 
     def _panel_lines(self) -> list[str]:
-        """The panel, if there is room for it now."""
+        """Return the lines of the panel when the window has enough rows."""
         if not self.panel:
             return []
         columns, rows = self._size()
@@ -193,7 +193,9 @@ class DemoScreen:
         return made if columns >= WIDTH and rows >= len(made) + _MIN_ROWS_ABOVE else []
 
     def _erase_sequence(self) -> str:
-        """What takes the panel away. In a window that is too narrow now it is not where it was drawn: it stays."""
+        """Return the escape sequence that erases the panel. A window that became too narrow has wrapped the panel; it
+        stays.
+        """
         if not self._drawn or self._size()[0] < WIDTH:
             return ""
         return f"\r\x1b[{self._drawn}A\x1b[J"

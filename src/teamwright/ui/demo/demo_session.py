@@ -1,7 +1,4 @@
-"""The session of the demo: which options make it read, and only read.
-
-Knows `app`; does not know how it is shown.
-"""
+"""The session of the demo: its options, which allow only reading."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ def demo_options(
     session: str | None = None,
     resumes: bool = False,
 ) -> Options:
-    """A session over this repository: scripted unless a model is named, with a session's id to begin or to resume."""
+    """Return the options for a session over this repository: scripted unless a model is named, new or resumed by id."""
     script = resources.files("teamwright.ui.demo") / "demo.toml"
     return Options(
         cwd=repository.top,
@@ -65,5 +62,5 @@ def demo_options(
 
 
 def demo_team_name(repository: Repository) -> str:
-    """A name that a team may have, whatever the directory is called."""
+    """Return a valid team name for any name of a directory."""
     return f"demo-{''.join(char if char.isprintable() else '-' for char in repository.name)[:80]}"

@@ -1,6 +1,6 @@
-"""What the demo says before and after a run: what is real, what was left as it was, how to check and go on.
+"""Texts of the demo before and after a run: how real it is, the result, the state of the tree, the next commands.
 
-Pure: the wish, the repository and the result in, lines of at most 80 columns out.
+Lines have at most 80 columns.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from teamwright.ui.display_text import clean, cut, one_line
 from teamwright.views.run_report import CallCollector, cited
 
 CAP_USD = 1.00
-"""What a demo with a real model may cost at most."""
+"""The cap for a demo with a real model, in USD."""
 
 KILL_LINE = "The whole program is killed with SIGKILL three times, and resumed."
-"""What --kill does."""
+"""The description of --kill."""
 
 ASK_LINE = "A sub-agent will need a call that is not allowed: it waits {0:g} s for a yes."
 ASK_DENY_LINE = "A sub-agent will need a call that is not allowed: the policy denies it."
-"""What --ask does."""
+"""The description of --ask."""
 
 _MAX_PATHS = 5
-"""Paths that are named when a tree is not what it was."""
+"""The number of changed paths that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What was asked for on the command line. `directory` is where the repository is looked for.
+    """The values of the flags. `directory` is the directory in which the repository is looked up.
 
-    `ask` is wait or deny; `within` how long a request waits then, in seconds.
+    `ask` is wait or deny; `within` is the time limit of the request in seconds.
     """
 
     directory: Path
@@ -52,7 +52,7 @@ class DemoOptions:
 
 
 def head_lines(options: DemoOptions, repository: Repository, pace_ms: int, *, sample: bool) -> list[str]:
-    """What this is. The first line says whether a script or a model speaks."""
+    """Return the title. The first line says if a script or a model answers."""
     if options.model:
         kind = f"the model {options.model}, for at most {CAP_USD:.2f} USD"
     else:
@@ -69,7 +69,7 @@ def head_lines(options: DemoOptions, repository: Repository, pace_ms: int, *, sa
 
 
 def tail_lines(result: Result, calls: CallCollector, changed: list[str] | None) -> list[str]:
-    """The report, what it took, and what became of the tree."""
+    """Return the report, its cost, and the state of the tree."""
     made = [call for call in calls.calls.values() if call.tool == "TaskCreate" and call.outcome == "done"]
     numbers = (
         count_text(len(result.members), "agent"),
@@ -82,12 +82,12 @@ def tail_lines(result: Result, calls: CallCollector, changed: list[str] | None) 
 
 
 def tree_lines(changed: list[str] | None) -> list[str]:
-    """What became of the tree, with the first paths that are not what they were."""
+    """Return the state of the tree, with the first changed paths."""
     return [_tree_text(changed), *(f"  {cut(one_line(path), WIDTH - 2)}" for path in (changed or [])[:_MAX_PATHS])]
 
 
 def next_lines(options: DemoOptions, team: str, result: Result, calls: CallCollector) -> list[str]:
-    """What to type next: a receipt, once more, with a real model."""
+    """Return the commands to type next: show a receipt, run again, run with a real model."""
     receipts = cited(result.text) or [call.call for call in calls.calls.values() if call.tool == "Bash"]
     made = any(call.tool == "TeamCreate" and call.outcome == "done" for call in calls.calls.values())
     log = f"teamwright log {shlex.quote(team) if made else result.session_id[:8]}"
@@ -101,12 +101,12 @@ def next_lines(options: DemoOptions, team: str, result: Result, calls: CallColle
 
 
 def count_text(number: int, word: str, more: str = "") -> str:
-    """`1 task`, `2 tasks`."""
+    """Return a count with its noun: `1 task`, `2 tasks`."""
     return f"{number:,} {word if number == 1 else more or word + 's'}"
 
 
 def _tree_text(changed: Sequence[str] | None) -> str:
-    """What the comparison of all files before and after found."""
+    """Return the result of the comparison of all files before and after."""
     if changed is None:
         return "the tree is too large to be compared with what it was"
     if not changed:

@@ -1,7 +1,7 @@
-"""`demo --kill`: the demo in processes that are killed with SIGKILL and resumed, and then an audit from the files.
+"""`demo --kill`: the demo in processes that are killed with SIGKILL and resumed, then an audit of its files.
 
-The lines come from the session's log, as any other terminal could show them; what is said at the end comes from the
-files alone, and from a run that nobody killed. Knows `app`; the processes are `life`.
+The lines come from the session's log, which any other terminal could follow. The final figures come only from the files
+and from a second run without kills. Depends on `demo_process` and the package `session`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from teamwright.views.follow import follow_log
 
 KILLS = 3
 FIRST_KILL_EVENT, LAST_KILL_EVENT, MIN_EVENTS_APART = 15, 45, 12
-"""A life is killed at random, so many events of the log after it began; a whole run has about 200."""
+"""The range of the random kill, in log events after the start of the process; a whole run has about 200."""
 
 _MID_WRITE_S = 0.03
-"""A kill comes up to so long after its event: in the middle of whatever is done then."""
+"""The maximum delay of a kill after its event, in seconds, so that it also hits unfinished writes."""
 
 _STOP_S = 10.0
 _NUMBER = re.compile(r"\d[\d,.]*")
@@ -47,7 +47,7 @@ _RECEIPT = re.compile(r"\[[cm]\d+\]|\bm\d+\b")
 
 @dataclass(slots=True)
 class KillDemoResult:
-    """What came of it: the report, the audit, and how many numbers it has; `same` as without a kill."""
+    """The result: the report, the audit, the count of numbers, and if they equal those of a run without kills."""
 
     text: str = ""
     kills: int = 0
@@ -57,13 +57,13 @@ class KillDemoResult:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was lost, doubled or left, and the report is the same."""
+        """True when no record was lost, duplicated or left behind, and the report is the same."""
         return self.same_numbers and self.audit is not None and self.audit.clean
 
 
 @dataclass(slots=True)
 class _Run:
-    """The run as it goes: where its log is, when it is killed next, what was seen last."""
+    """The state of the run: its log, the remaining kills, the last event seen."""
 
     spec: DemoSpec
     screen: DemoScreen
@@ -75,7 +75,7 @@ class _Run:
     change: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note(self, number: int, event: TeamEvent) -> None:
-        """Take an event of the log in, and show it."""
+        """Count an event of the log, and show it."""
         self.last_event = number
         self.last = _describe_event(event) or self.last
         if isinstance(event, RunEnded):
@@ -88,9 +88,9 @@ class _Run:
 
 
 async def run_kill_demo(repository: Repository, home: str | None, pace_ms: int, screen: DemoScreen) -> KillDemoResult:
-    """The demo, killed and resumed until it is done; then the audit and a run without a kill.
+    """Run the demo, with kills and resumes until it is done; then audit it and run it without kills.
 
-    Raises TeamwrightError when a life fails by itself.
+    Raises TeamwrightError when a process fails without being killed.
     """
     session = str(uuid.uuid4())
     life = DemoSpec(str(repository.top), repository.name, repository.commit, home, session, pace_ms)
@@ -114,12 +114,12 @@ async def run_kill_demo(repository: Repository, home: str | None, pace_ms: int, 
 
 
 def report_numbers(text: str) -> list[str]:
-    """The numbers of a report, in order; without those of receipts, which count the calls of a run."""
+    """Return the numbers of a report, in order, without receipts, which count the calls of a run."""
     return _NUMBER.findall(_RECEIPT.sub("", text))
 
 
 def audit_lines(done: KillDemoResult) -> list[str]:
-    """The audit and the comparison, for people."""
+    """Return the audit and the comparison as lines."""
     assert done.audit is not None
     same = f"the same {done.numbers} numbers" if done.same_numbers else "NOT the same numbers as without a kill"
     return [
@@ -137,7 +137,7 @@ async def _follow(run: _Run) -> None:
 
 
 async def _run_until_killed(run: _Run) -> bool:
-    """One process: until it is killed (False) or has seen the team through (True)."""
+    """Run one process. Returns False when it was killed, and True when the team was done."""
     async with _demo_process(run.spec) as process:
         ends, kills = asyncio.create_task(process.wait()), run.result.kills
         try:
@@ -166,7 +166,7 @@ async def _kill(run: _Run, process: asyncio.subprocess.Process) -> None:
 
 
 async def _wait_for_event(run: _Run, number: int, ends: asyncio.Task[int]) -> bool:
-    """Wait until the log has so many events. False: the process ended before that."""
+    """Wait until the log has `number` events. Returns False when the process ended first."""
     while run.last_event < number and not ends.done():
         run.change.clear()
         changing = asyncio.create_task(run.change.wait())
@@ -187,7 +187,7 @@ async def _raise_failure(process: asyncio.subprocess.Process) -> None:
 
 @asynccontextmanager
 async def _demo_process(spec: DemoSpec) -> AsyncGenerator[asyncio.subprocess.Process, None]:
-    """The process of a life, in a session of its own so that Ctrl-C reaches it through us; it ends with the block."""
+    """Start a process in a new process session, so that Ctrl-C does not reach it; end it with the block."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -221,7 +221,7 @@ async def _end_process(process: asyncio.subprocess.Process) -> None:
 
 
 async def _wait_for_last_events(run: _Run) -> None:
-    """The last process has ended: its last events are in the file, and shown in a moment."""
+    """Wait until the last events of the ended process were read from the log and shown."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_STOP_S):
             while not run.result.text:
@@ -230,7 +230,7 @@ async def _wait_for_last_events(run: _Run) -> None:
 
 
 async def _report_without_kill(repository: Repository) -> str:
-    """The report of the same demo that nobody kills, in a state root of its own."""
+    """Return the report of the same demo without kills, from a separate state root."""
     with tempfile.TemporaryDirectory(prefix="teamwright-") as home:
         async with open_session(demo_options(repository, home=home, pace_ms=0)) as session:
             prompt = SCRIPTED_PROMPT.replace("{team}", demo_team_name(repository))
@@ -238,7 +238,7 @@ async def _report_without_kill(repository: Repository) -> str:
 
 
 def _describe_event(event: TeamEvent) -> str:
-    """What was going on, for the line of a kill."""
+    """Return a description of the event for the line of a kill."""
     who = display_name(event.member)
     match event:
         case ToolCalled():

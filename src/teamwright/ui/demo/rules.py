@@ -1,7 +1,7 @@
-"""What the demo's script may run: git, read-only, with the repository's own settings switched off.
+"""Permission rules for the demo's script: git commands that only read, without the repository's settings.
 
-Git commands of this form run nothing of the repository, fetch nothing and take no lock, whatever its configuration
-says; that is why they may run where nobody trusted the repository yet. A test compares this file with demo.toml.
+Git commands of this form run no program of the repository, fetch nothing and take no lock, whatever its configuration
+contains. So they are safe before the repository is trusted. A test compares this file with demo.toml.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ GIT_COMMAND = (
     " -c protocol.ext.allow=never -c fetch.prune=refused -c core.quotePath=false -c color.ui=false"
     " -c grep.column=false"
 )
-"""How each git command of the script begins."""
+"""The start of each git command of the script."""
 
 _READING_COMMANDS = (
     "log -1 --no-show-signature",
@@ -25,4 +25,4 @@ _READING_COMMANDS = (
 )
 
 READING_RULES = tuple(f"Bash({GIT_COMMAND} {words} *)" for words in _READING_COMMANDS)
-"""Allow rules for a session that plays demo.toml; all else in it (awk, tr, printf) is proven read-only by itself."""
+"""Allow rules for a session that plays demo.toml; its other commands (awk, tr, printf) are known to be read-only."""

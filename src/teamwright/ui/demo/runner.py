@@ -1,6 +1,6 @@
-"""The demo as it runs: which repository, which model, the lines, the report, the footprint.
+"""The run of the demo: the repository, the model, the lines, the report, and the comparison of the tree.
 
-Everything real goes through an ordinary session. Knows `app`; reads no repository itself.
+The demo runs an ordinary session.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from teamwright.ui.printable import clean, json_text
 from teamwright.views.run_report import CallCollector, report
 
 PACE_MS = 150
-"""Before each reply on a terminal, so that a person can follow."""
+"""Milliseconds before each reply on a terminal, so that a person can follow."""
 
 _SIGNAL_SLUGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 def run_demo(options: DemoOptions) -> int:
-    """Run the demo; the exit code. Raises UsageError, CannotStart, StorageError."""
+    """Run the demo and return the exit code. Raises UsageError, CannotStart, StorageError."""
     _refuse_contradictions(options)
     if options.panes:
         options = replace(options, backend="tmux")
@@ -66,7 +66,7 @@ def run_demo(options: DemoOptions) -> int:
         stack.enter_context(_unwind_on_sigterm())
         place, sample = _open_repository(options, stack)
         quiet = options.output_format == "json"
-        # The panes show who works; and beside them there is no room for a panel.
+        # The panes show the members, and leave no rows for a panel.
         panel = not quiet and not options.panes and can_redraw(sys.stdout)
         screen = DemoScreen(sys.stderr if quiet else sys.stdout, panel=panel)
         work = _show_kill_demo if options.kill else _show_ask_demo if options.ask else _show_plain_demo
@@ -75,7 +75,7 @@ def run_demo(options: DemoOptions) -> int:
 
 @contextmanager
 def _unwind_on_sigterm() -> Generator[None]:
-    """SIGTERM unwinds as Ctrl-C does, so that the temporary sample goes; while a run goes on it has handlers."""
+    """Turn SIGTERM into an exception, so that the temporary sample is removed. A run installs separate handlers."""
 
     def unwind(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
@@ -88,7 +88,7 @@ def _unwind_on_sigterm() -> Generator[None]:
 
 
 def _open_repository(options: DemoOptions, stack: ExitStack) -> tuple[Repository, bool]:
-    """The repository that was named or that we stand in; outside git the shipped sample, unpacked for this run."""
+    """Return the named or current repository; outside git the shipped sample, unpacked for this run."""
     found = repository_at(options.directory)
     if found is not None:
         return found, False
@@ -118,7 +118,7 @@ def _confirm_cost(model: str) -> None:
 
 
 async def _run_with_signals(work: Coroutine[Any, Any, int], screen: DemoScreen) -> int:
-    """See it through. Raises TeamwrightError for a signal, the stream's OSError when nobody takes the lines."""
+    """Run until the end. Raises TeamwrightError for a signal, and OSError when the output stream fails."""
     task = asyncio.ensure_future(work)
     screen.on_failure = task.cancel
     caught: list[int] = []
@@ -138,7 +138,7 @@ async def _run_with_signals(work: Coroutine[Any, Any, int], screen: DemoScreen) 
 
 
 def _refuse_contradictions(options: DemoOptions) -> None:
-    """Raises UsageError for flags that do not go with an act."""
+    """Raise UsageError for flags that contradict each other."""
     act = "--kill" if options.kill else "--ask" if options.ask else "--panes" if options.panes else ""
     given = {
         "--ask": options.ask if options.kill else None,
@@ -158,7 +158,7 @@ def _refuse_contradictions(options: DemoOptions) -> None:
 
 
 async def _show_ask_demo(options: DemoOptions, repository: Repository, screen: DemoScreen, *, sample: bool) -> int:
-    """A request that a second terminal answers; 0 when the team ended well, whatever the answer was."""
+    """Run `--ask`. Returns 0 when the team ended well, for any answer."""
     quiet = options.output_format == "json"
     pace_ms = options.pace if options.pace is not None else (PACE_MS if not quiet and sys.stdout.isatty() else 0)
     limit = ANSWER_TIMEOUT_S if options.within is None else options.within
@@ -180,7 +180,7 @@ async def _show_ask_demo(options: DemoOptions, repository: Repository, screen: D
 
 
 def _code(result: Result, screen: DemoScreen) -> int:
-    """The exit code, once all is said. Raises the stream's OSError when nobody took the lines."""
+    """Return the exit code after all output. Raises OSError when the output stream failed."""
     if screen.failed is not None:
         raise screen.failed
     if result.error is not None:
@@ -189,7 +189,7 @@ def _code(result: Result, screen: DemoScreen) -> int:
 
 
 async def _show_kill_demo(options: DemoOptions, repository: Repository, screen: DemoScreen, *, sample: bool) -> int:
-    """The demo in processes that are killed; 0 when nothing was lost and the report is the same."""
+    """Run `--kill`. Returns 0 when no record was lost and the report is the same."""
     pace_ms = options.pace if options.pace is not None else PACE_MS
     for line in [*head_lines(options, repository, pace_ms, sample=sample)[:-1], KILL_LINE, ""]:
         screen.show_line(line)
@@ -237,7 +237,7 @@ async def _show_plain_demo(options: DemoOptions, repository: Repository, screen:
 
 @contextmanager
 def _handle_signals(on_signal: Callable[[int], object]) -> Generator[None]:
-    """SIGINT and SIGTERM go to this function while the block runs."""
+    """Call the function for SIGINT and SIGTERM while the block runs."""
     loop = asyncio.get_running_loop()
     for number in _SIGNAL_SLUGS:
         loop.add_signal_handler(number, on_signal, int(number))

@@ -1,6 +1,6 @@
-"""The state behind the demo's lines, and the panel that shows it: members, tasks, mail.
+"""The panel of the demo and its state: members, tasks and mail, from events.
 
-Fed by events alone; 80 columns, readable without colour. Knows no terminal.
+It has 80 columns and is readable without colours.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ WIDTH = 80
 _MARKS = {"pending": "·", "in_progress": "▸", "completed": "✓"}
 _RESTING_STATES = frozenset({"idle", "completed", "failed", "crashed", "killed"})
 _COLUMNS = (("members", 33), ("tasks", 27), ("mail", 11))
-"""Titles of the panel's columns and the width of their text."""
+"""The titles of the columns, and the width of their texts."""
 
 
 def fit(text: str, width: int) -> str:
-    """The text on one line, cut or filled up to exactly this many columns."""
+    """Return the text on one line, cut or padded to exactly `width` columns."""
     return pad(cut(one_line(text), width), width)
 
 
 def number_list(ids: Sequence[str]) -> str:
-    """`#2 and #3`."""
+    """Return task numbers as a text: `#2 and #3`."""
     shown_ids = [f"#{one}" for one in ids]
     return " and ".join([", ".join(shown_ids[:-1]), shown_ids[-1]] if len(shown_ids) > 1 else shown_ids)
 
 
 @dataclass(slots=True)
 class TeamPanel:
-    """What is known of a run so far."""
+    """The state of a run as far as its events show it."""
 
     members: dict[str, str] = field(default_factory=lambda: {LEAD: "working"})
     tasks: dict[str, TaskInfo] = field(default_factory=dict[str, TaskInfo])
     totals: RunCounts = field(default_factory=RunCounts)
 
     def note(self, event: TeamEvent) -> None:
-        """Take an event in."""
+        """Update the state with an event."""
         self.totals.count(event)
         match event:
             case MemberChanged():
@@ -56,16 +56,16 @@ class TeamPanel:
                 pass
 
     def open_blockers(self, task: TaskInfo) -> list[str]:
-        """The tasks that this one still waits for."""
+        """Return the open tasks that block this one."""
         return [one for one in task.blocked_by if one in self.tasks and self.tasks[one].status != "completed"]
 
     def tasks_freed_by(self, number: str) -> list[str]:
-        """The tasks that waited for this one, and wait for nothing now."""
+        """Return the tasks that this one blocked and that are not blocked any more."""
         waited = [task for task in self.tasks.values() if number in task.blocked_by and task.status == "pending"]
         return [task.id for task in waited if not self.open_blockers(task)]
 
     def lines(self) -> list[str]:
-        """The panel, top and bottom rule included."""
+        """Return the lines of the panel with its top and bottom rule."""
         marked = [f"{_MARKS[task.status]}{task.id}" for task in self.tasks.values() if task.status in _MARKS]
         tasks = [" ".join(marked[at : at + 7]) for at in range(0, len(marked), 7)]
         mail = [f"{self.totals.sent} sent", f"{self.totals.seen} seen", f"{len(self.totals.waiting)} waiting"]
@@ -89,5 +89,5 @@ def _rule(corners: str, titles: Sequence[str]) -> str:
 
 
 def is_contentless(event: MessageSent) -> bool:
-    """Whether the event is a notice of idleness without content, which is no message."""
+    """Return True for an idle notification without content, which does not count as a message."""
     return event.wire == "idle_notification" and event.summary == "idle"

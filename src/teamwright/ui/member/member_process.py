@@ -1,7 +1,6 @@
-"""Running a member's own process from its command line: the member at work, and its pane.
+"""The main function of a member process: it runs the member, with a screen on a terminal and plain lines otherwise.
 
-With a terminal a person sits there: what it does is shown, what they type reaches it. Without one there are plain
-lines. Knows `app` and the words of events; does not know who started it.
+Depends on the package `session` and on `event_text`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from teamwright.ui.printable import clean
 
 
 async def run_in_external_team(flags: MemberFlags) -> MemberEnd:
-    """Be that member to its end. Raises TeamwrightError."""
+    """Run the member of an external team to its end. Raises TeamwrightError."""
     print_line(f"{flags.agent_name} of {flags.team_name}, which another program leads")
     async with run_external_member(flags, os.environ) as guest:
         unsubscribe = guest.log.subscribe(lambda _number, event: show_event(event), live=False)
@@ -39,30 +38,31 @@ async def run_in_external_team(flags: MemberFlags) -> MemberEnd:
 
 
 def show_event(event: TeamEvent) -> None:
-    """What happened, if there is a line for it; of a turn that ended its last words."""
+    """Print the line of an event, if it has one; at the end of a turn, its final text."""
     line = event.text if isinstance(event, TurnEnded) else event_line(event)
     if line:
         print_line(line)
 
 
 def print_line(line: str) -> None:
-    """A line."""
+    """Print a cleaned line."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(clean(line) + "\n")
         sys.stdout.flush()
 
 
 EXIT_CODES = {"left": 0, "suspended": 0, "killed": 0, "failed": 1}
-"""The exit code of a member's process, by how it ended."""
+"""Exit codes of a member process, by the way it ended."""
 
 
 def run_member(argv: Sequence[str]) -> int:
-    """Be the member that these arguments name, to its end; the exit code. Raises TeamwrightError."""
+    """Run the member that the arguments name and return the exit code. Raises TeamwrightError."""
     return asyncio.run(_run(parse_argv(argv, foreign=not os.environ.get(VARIABLE))))
 
 
 async def _run(flags: MemberFlags) -> int:
-    if not os.environ.get(VARIABLE):  # our own lead gives a spawn file: this one is another program
+    # a lead of this program passes a spawn file; without one the lead is another program
+    if not os.environ.get(VARIABLE):
         from teamwright.ui.member.member_process import run_in_external_team
 
         return EXIT_CODES[(await run_in_external_team(flags)).how]
@@ -79,7 +79,7 @@ async def _run(flags: MemberFlags) -> int:
 
 
 class EventBuffer:
-    """Events from the first one on: kept until somebody shows them."""
+    """A buffer that keeps events until a screen is ready to show them."""
 
     def __init__(self) -> None:
         self._events: list[TeamEvent] = []
@@ -93,20 +93,20 @@ class EventBuffer:
             self._show(event)
 
     def replay_to(self, show: Callable[[TeamEvent], None]) -> None:
-        """Show what was kept, then each as it comes."""
+        """Show the buffered events, then each new one."""
         self._show = show
         while self._events:
             show(self._events.pop(0))
 
 
 async def _show_plain(member: RunningMember, feed: EventBuffer) -> MemberEnd:
-    """Show what happens in plain lines until the member is over."""
+    """Print events as plain lines until the member ends."""
     feed.replay_to(show_event)
     return await member.obeying.wait_until_ended()
 
 
 async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
-    """Have a person at it until the member is over. What its pane needs loads only here."""
+    """Run the screen until the member ends. Its modules load only here."""
     from teamwright.session.control.member_control import MemberControl
     from teamwright.ui.member.member_terminal import MemberTerminal
     from teamwright.ui.terminal.editor_choice import make_editor

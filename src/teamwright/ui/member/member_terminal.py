@@ -1,7 +1,6 @@
-"""One person at the terminal of one member: its conversation as it happens, and a line to write to it.
+"""The terminal of one member: its conversation as it happens, and a line to write to it.
 
-Whatever is typed becomes mail; keys end its turn, never its process. Built of the parts of the lead's terminal. Knows
-what may be done there through `app`, and an editor.
+A typed line becomes a message; keys end its turn, never its process. Uses the same parts as the lead's terminal.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ MIN_WIDTH = 20
 
 
 def greeting_lines(name: str, team: str, model: str, mode: str, known_messages: int, width: int) -> list[str]:
-    """Who this is, and how to write to it. `held`: messages of an earlier life of its process."""
+    """Return the greeting lines. `known_messages` is the number of messages of a resumed conversation."""
     who = clean(name)
     lines = [
         f"{who} · team {clean(team)} · {clean(model)} · {clean(mode)}",
@@ -58,7 +57,7 @@ def greeting_lines(name: str, team: str, model: str, mode: str, known_messages: 
 
 
 def lead_change_lines(name: str, is_back: bool, grace_s: float | None) -> list[str]:
-    """That its lead is gone and how long it stays, or that it is back."""
+    """Return the lines that the lead has ended, and how long the member waits, or that the lead is back."""
     if is_back:
         return [f"the lead of {name} is back"]
     stays = "until it is back" if grace_s is None else f"{grace_s:.0f} s for it to come back, and keeps its place"
@@ -76,7 +75,7 @@ COMMANDS = {
     "/bg": "move its foreground work to the background",
     "/stop": "end it for good; its open tasks go back to the list",
 }
-"""As /help lists them. `/stop` and `/requests` are the pane's own doing."""
+"""Commands as /help lists them. `/stop` and `/requests` are handled by this module."""
 
 COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 
@@ -91,20 +90,20 @@ CommandHandler: TypeAlias = Callable[[MemberControl, str], Awaitable[list[str]]]
 
 
 def parse_command(line: str) -> tuple[str, str] | None:
-    """The command that a line is, with its slash, and what follows; None for words."""
+    """Return a typed command with its slash and its arguments; None for other text."""
     called = parse_slash_command(line.strip())
     return None if called is None else (f"/{called[0].lower()}", called[1].strip())
 
 
 def complete(before: str) -> list[Candidate]:
-    """What Tab offers behind this text."""
+    """Return the completions for the text before the cursor."""
     if not before.startswith("/") or " " in before:
         return []
     return [Candidate(name, len(before), "command") for name in COMMAND_NAMES if name.startswith(before.lower())]
 
 
 def unknown_command_lines(name: str) -> list[str]:
-    """What to say of a command that there is not."""
+    """Return the lines for an unknown command."""
     close = nearest(name, COMMAND_NAMES)
     return [
         f"  there is no {clean(name)} at a member's terminal" + (f"; did you mean {close}?" if close else ""),
@@ -148,7 +147,7 @@ async def _background(seat: MemberControl, _rest: str) -> list[str]:
 
 
 def background_lines(seat: MemberControl) -> list[str]:
-    """Move what it waits for to the background, and say what went."""
+    """Move foreground work to the background, and return lines that name it."""
     moved = seat.move_to_background()
     if not moved:
         return ["  nothing runs in the foreground that could go on in the background"]
@@ -164,18 +163,18 @@ HANDLERS: dict[str, CommandHandler] = {
     "/mode": _mode,
     "/bg": _background,
 }
-"""What runs a command."""
+"""The function of each command."""
 
 
 @dataclass(slots=True)
 class MemberTerminal:
-    """Shows the member and hears its person, until it is over. `editor` is set before anything is shown."""
+    """The terminal of a member, until the member ends. `editor` is set before the first output."""
 
     seat: MemberControl
     narrator: Narrator
     team: str
     grace_s: float | None
-    """How long it stays without a lead, in seconds; None: for ever."""
+    """Seconds that the member waits without a lead; None: no limit."""
     line_input: LineInput = field(init=False)
     panel: Panel = field(init=False)
     running_calls: RunningCalls = field(default_factory=RunningCalls)
@@ -191,11 +190,11 @@ class MemberTerminal:
 
     @property
     def editor(self) -> Editor:
-        """Where the person types."""
+        """The editor in which the person types."""
         return self.line_input.editor
 
     def editor_callbacks(self, history: Path) -> EditorCallbacks:
-        """What an editor asks of this."""
+        """Return the callbacks for the editor."""
         return EditorCallbacks(
             on_interrupt=self.on_interrupt,
             complete=complete,
@@ -206,10 +205,10 @@ class MemberTerminal:
             status_area=self.panel,
         )
 
-    # ── what the editor asks ──────────────────────────────────────────────────────────────────────────────────
+    # ── callbacks of the editor ─────────────────────────────────────────────────────────────────────────────────
 
     def on_interrupt(self, line: bool) -> InterruptAction:
-        """What Ctrl-C does now: clears the line, ends the turn, or says how to end more; it never leaves."""
+        """Handle Ctrl-C: clear the line, end the turn, or show how to end the member. It never closes the terminal."""
         act = self.interrupts.press(line=line, is_working=self.seat.is_working, now=time.monotonic())
         if act is InterruptAction.CLEAR:
             return act
@@ -218,23 +217,23 @@ class MemberTerminal:
         return InterruptAction.END_TURN
 
     def on_escape(self) -> None:
-        """What Esc does on an empty line."""
+        """Handle Esc on an empty line."""
         if self.seat.is_working:
             self.seat.interrupt()
 
     def on_background(self) -> None:
-        """What Ctrl-B does on an empty line."""
+        """Handle Ctrl-B on an empty line."""
         self.show(background_lines(self.seat))
 
-    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def show(self, lines: Sequence[str]) -> None:
-        """Put lines above the prompt, without secrets."""
+        """Print lines above the prompt, with secrets masked."""
         if lines:
             self.editor.show(_mask("".join(f"{line}\n" for line in lines)))
 
     def greet(self) -> None:
-        """Say who this is."""
+        """Print the greeting."""
         seat = self.seat
         self.show(greeting_lines(seat.name, self.team, seat.model, seat.mode, seat.earlier_messages, self._width()))
         self.show([f"  {clean(warning)}" for warning in seat.member.warnings])
@@ -262,16 +261,16 @@ class MemberTerminal:
         self.editor.refresh()
 
     def on_lead_change(self, is_there: bool) -> None:
-        """The lead is gone, or back."""
+        """Show that the lead has ended or is back."""
         self.show(lead_change_lines(self.seat.name, is_there, self.grace_s))
         self.editor.refresh()
 
     def on_request(self, request: RequestOpened) -> None:
-        """The member asks its person something; any other terminal may answer it too."""
+        """Show a request of the member; any other terminal may answer it too."""
         self.line_input.add_request(request)
 
     def on_answer(self, event: RequestClosed) -> None:
-        """A request is over; what was not answered here was answered elsewhere."""
+        """Remove a closed request; an answer from another terminal is shown."""
         questions = self.line_input.requests
         if event.request in {one.request for one in (*questions.waiting, *questions.postponed)}:
             self.show(["  it was answered elsewhere, or is no longer open"])
@@ -280,7 +279,7 @@ class MemberTerminal:
     # ── lines ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def read_lines(self) -> None:
-        """Do what each line says, until the member is over."""
+        """Execute each typed line until the member ends."""
         self.panel.begin()
         try:
             while not self.seat.is_ended:
@@ -314,7 +313,7 @@ class MemberTerminal:
             self._show_folded([clean(line) for line in problem.render().split("\n")])
 
     async def _words(self, line: str) -> None:
-        """Write a line to the member, unless it is a word or a note that is not meant for a model."""
+        """Send a line to the member, unless it is a bare command or a note, which is not for a model."""
         bare = bare_command(line)
         if bare == "/quit":
             self._leave_on_second_press()
@@ -326,11 +325,11 @@ class MemberTerminal:
             await self.seat.send(line)
 
     def _show_folded(self, lines: Sequence[str]) -> None:
-        """Words without colours: in a narrow pane they are broken between words."""
+        """Print lines without colours, broken between words in a narrow window."""
         self.show(fold_lines(lines, self._width()))
 
     async def _stop(self) -> None:
-        """End the member for good, once the person has said so."""
+        """End the member for good after the person confirmed."""
         name = clean(self.seat.name)
         try:
             said = await self.editor.answer(f"end {name} for good? [y/n] ")
@@ -342,7 +341,7 @@ class MemberTerminal:
             self.show([f"  {name} stays"])
 
     def _leave_on_second_press(self) -> None:
-        """Ctrl-D, or a terminal that is gone: that says so again at once."""
+        """Leave on the second Ctrl-D within the window. A terminal that was closed sends the second one at once."""
         now, before = time.monotonic(), self._leave_hinted_at
         self._leave_hinted_at = now
         if now - before <= LEAVE_WINDOW_S:

@@ -1,6 +1,6 @@
-"""The commands of the terminal: what each shows, and the one that ends a member, a sub-agent or a command.
+"""Commands of the terminal that show the state of the session or change it; each returns lines.
 
-Knows sessions through `app`; gives lines back and writes nothing.
+Depends on the package `session`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from teamwright.views.log import LogView, find_call
 
 @dataclass(slots=True)
 class CommandCalls:
-    """The commands that are being prepared, or answered by a sub-agent."""
+    """Custom commands that are being prepared or that a sub-agent runs."""
 
     session: Session
     show: Callable[[Sequence[str]], None]
@@ -53,24 +53,24 @@ class CommandCalls:
 
     @property
     def is_running(self) -> bool:
-        """Whether one is."""
+        """True while a command runs."""
         return bool(self._tasks)
 
     def start(self, command: CustomCommand) -> None:
-        """Call it; what comes of it is shown when it is there."""
+        """Run the command; its result is shown when it is ready."""
         task = asyncio.create_task(self._run(command), name=f"command /{command.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def cancel(self) -> None:
-        """End those that run; nothing was told to the lead by them."""
+        """Cancel the running commands; they have sent no message to the lead."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def interrupt(self) -> None:
-        """End those that run, without waiting, and say so."""
+        """Cancel the running commands without waiting, and report it."""
         for task in self._tasks:
             task.cancel()
             self.show([f"{task.get_name().removeprefix('command ')} was ended; the lead was not notified."])
@@ -91,7 +91,7 @@ CommandHandler: TypeAlias = Callable[[Session, str], Awaitable[list[str]]]
 
 
 MAX_CUSTOM_COMMANDS = 40
-"""Commands that people wrote, as /help lists them; the rest is counted."""
+"""The number of custom commands that /help lists; the rest is counted."""
 
 
 async def _help(session: Session, _rest: str) -> list[str]:
@@ -134,7 +134,7 @@ async def _members(session: Session, _rest: str) -> list[str]:
 
 
 def _backend_reasons(session: Session) -> list[str]:
-    """Why members live where they do, each reason once, for those for whom `auto` chose."""
+    """Return each reason for the backend of a member that `auto` chose, once."""
     rows = dict.fromkeys((one.backend.backend, one.backend.why) for one in live_members(session)[1:])
     return [f"  {backend}: auto chose it, {one_line(why)}" for backend, why in rows if why]
 
@@ -201,7 +201,7 @@ async def _background(session: Session, rest: str) -> list[str]:
 
 
 async def background_lines(session: Session, name: str = "") -> list[str]:
-    """Move what is waited for to the background, and say what went."""
+    """Move foreground work to the background, and return lines that name it."""
     moved = await move_to_background(session, name)
     if not moved:
         return ["  nothing runs in the foreground that could go on in the background"]
@@ -209,7 +209,7 @@ async def background_lines(session: Session, name: str = "") -> list[str]:
 
 
 def _split_value_and_member(rest: str) -> tuple[str, str] | None:
-    """A value and the member that it is for, each may be empty; None for more than one of either."""
+    """Return a value and the member it is for, each possibly empty; None for several values or members."""
     words = rest.split()
     named = [word[1:] for word in words if word.startswith("@") and len(word) > 1]
     said = [word for word in words if not word.startswith("@")]
@@ -277,7 +277,7 @@ async def _clear(session: Session, rest: str) -> list[str]:
 
 
 def _member_count_text(session: Session) -> list[str]:
-    """How many members there are besides the lead, in words; nothing when there is none."""
+    """Return the number of teammates as a text, or nothing without teammates."""
     count = len(live_members(session)) - 1
     return [_count_text(count, "member")] if count else []
 
@@ -287,7 +287,7 @@ def _count_text(count: int, what: str) -> str:
 
 
 def mode_lines(session: Session) -> list[str]:
-    """The lead's mode and its members', then all modes with their meaning."""
+    """Return the modes of the lead and the members, then all modes with their meaning."""
     modes = [
         f"  {display_name(one.name):<18} {one.mode}{', its edits are not asked about' if one.edits_accepted else ''}"
         for one in live_members(session)
@@ -313,12 +313,13 @@ HANDLERS: dict[str, CommandHandler] = {
     "/compact": _compact,
     "/clear": _clear,
 }
-"""The function of each command. `/quit` is not here, since it ends the session; nor are `/view`,
-`/diff` and `/undo`, which need the screen."""
+"""The function of each command. `/quit` is not here, since it ends the session; nor are `/view`, `/diff` and `/undo`,
+which need the screen.
+"""
 
 
 def unknown_command_lines(unknown: UnknownCommand, custom_commands: Sequence[str] = ()) -> list[str]:
-    """What to say of a command that there is not; `written` are those that people wrote."""
+    """Return the lines for an unknown command; `custom_commands` are the names to list."""
     close = f"; did you mean {unknown.nearest}?" if unknown.nearest else ""
     names = clean(" ".join([*COMMAND_NAMES, *custom_commands[:MAX_CUSTOM_COMMANDS]]))
     return [f"  there is no {clean(unknown.name)}{close}", f"  there are  {names}"]

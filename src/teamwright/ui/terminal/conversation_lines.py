@@ -1,6 +1,6 @@
-"""A conversation as lines of a terminal: what a member was told, what it said, its calls, a line each.
+"""A conversation as lines of a terminal: messages to the member, its answers, and one line for each call.
 
-Pure; knows how mail looks to a model (`protocol.envelope`), which is how the member was told it.
+Depends on `protocol.envelope`, the form in which messages reach a model.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator, display_name
 from teamwright.views.conversation import Message, describe_input
 
 MAX_MESSAGE_LINES = 12
-"""Lines of a message to the member that are shown; the rest is counted."""
+"""The number of lines of a message to the member that are shown; the rest is counted."""
 
 MIN_WIDTH = 20
 
 _ENVELOPE = re.compile(MESSAGE_PATTERN, re.DOTALL)
 _REMINDER = re.compile(REMINDER_PATTERN, re.DOTALL)
 SENDERS_SHOWN_ELSEWHERE: Collection[str] = frozenset({"user", "task-list"})
-"""Senders whose mail another line shows already, as it happens."""
+"""Senders whose messages have another line when they are sent."""
 
 
 def history_lines(messages: Sequence[Message], name: str, narrator: Narrator) -> list[str]:
-    """What was told and said, oldest first; a call is one line, what it gave is left out but for that it failed."""
+    """Return received and written texts, oldest first. A call is one line, without its result unless it failed."""
     failed = {str(block["tool_use_id"]) for block in _blocks(messages, "tool_result") if block.get("is_error")}
     lines: list[str] = []
     for message in messages:
@@ -50,7 +50,7 @@ def history_lines(messages: Sequence[Message], name: str, narrator: Narrator) ->
 
 
 def answer_lines(messages: Sequence[Message]) -> list[str]:
-    """The words of answers."""
+    """Return the lines of the member's answers."""
     texts = [str(block.get("text", "")) for block in _blocks(messages, "text")]
     return [clean(line) for text in texts if text.strip() for line in text.strip("\n").split("\n")]
 
@@ -78,9 +78,10 @@ def received_lines(
     shown_elsewhere: Collection[str] = SENDERS_SHOWN_ELSEWHERE,
     with_prompts: bool = False,
 ) -> list[str]:
-    """Mail that the member was told, each with who wrote it, but for those of the senders `otherwise`.
+    """Return the lines of received messages with their senders, except those from `shown_elsewhere`.
 
-    With `words` also words that came without an envelope: those of whoever made the member, or of the user.
+    With `with_prompts` texts without an envelope are included: prompts of the user or of the agent that started the
+    member.
     """
     lines: list[str] = []
     for sender, body in _mail(content, words=with_prompts):
@@ -107,7 +108,7 @@ def _mail(content: Sequence[Block], *, words: bool) -> Iterator[tuple[str, str]]
 
 
 def _protocol_text(body: str) -> str:
-    """What a message of the protocol asks or says, for people; all else as it is."""
+    """Return a protocol message as a text for people; other text is returned unchanged."""
     match parse_protocol(body):
         case ShutdownRequest(reason=reason):
             return f"you may stop{f': {reason}' if reason else ''}"
@@ -126,7 +127,7 @@ def _protocol_text(body: str) -> str:
 
 
 def _wrap(text: str, room: int, first: int) -> list[str]:
-    """The text in lines that fit; the first one is shorter by what stands before it."""
+    """Wrap the text; the first line is shorter by the width of its label."""
     lines: list[str] = []
     for part in clean(text).split("\n"):
         indent = "" if lines else " " * max(room - first, 0)

@@ -1,9 +1,9 @@
-"""Whose conversation a person sees: the lead's, or that of one member, which is caught up with and then followed.
+"""The viewed conversation of a terminal: the lead's, or that of a member, with its history and then live.
 
-    lead ──open NAME──▶ NAME ──back, the member is gone──▶ lead
+    lead ──open NAME──▶ NAME ──back, the member has ended──▶ lead
 
-While a member is viewed its words come like the lead's, and the lead's come with its name before them: nothing that is
-said is lost. Knows sessions through `app`; gives lines to whoever shows them.
+While a member is viewed, its texts are shown as the lead's were, and the lead's texts get its name as a prefix. No text
+is lost. Depends on the package `session`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator, display_name
 from teamwright.views.conversation import ConversationReader, conversation_of
 
 MAX_HISTORY_LINES = 40
-"""Lines of a conversation that are shown when somebody begins to look at it."""
+"""The number of lines of a conversation that are shown when a member is opened."""
 
 ShowLines = Callable[[Sequence[str]], None]
 
 
 @dataclass(slots=True)
 class ConversationView:
-    """Whose it is: `name`, the lead's at first."""
+    """The view: `name` is the viewed agent, at first the lead."""
 
     session: Session
     narrator: Narrator
@@ -41,22 +41,22 @@ class ConversationView:
 
     @property
     def viewed_member(self) -> str:
-        """The member that is viewed; empty at the lead."""
+        """The member that is viewed; empty for the lead."""
         return "" if self.name == LEAD else self.name
 
     @property
     def is_working(self) -> bool:
-        """Whether the viewed member is at work."""
+        """True while the viewed member is working."""
         return self.viewed_member in members_at_work(self.session)
 
     def label(self) -> str:
-        """What stands before the line."""
+        """Return the label before the input line."""
         return f"@{display_name(self.name)}> " if self.viewed_member else "> "
 
-    # ── going there and back ──────────────────────────────────────────────────────────────────────────────────
+    # ── open and return ─────────────────────────────────────────────────────────────────────────────────────────
 
     def open(self, name: str) -> None:
-        """Show what this member was told and said last, and follow it. Raises UnknownMember, InvalidName."""
+        """Show the last messages and answers of a member, then its events. Raises UnknownMember, InvalidName."""
         told = conversation_of(self.session, name)
         if told is None:
             raise _unknown_member_error(self.session, name)
@@ -74,7 +74,7 @@ class ConversationView:
         )
 
     def return_to_lead(self) -> None:
-        """To the lead; nothing when that is what is viewed."""
+        """Return to the lead; no effect when the lead is viewed."""
         if not self.viewed_member:
             return
         self._end_stream(self.name)
@@ -83,17 +83,17 @@ class ConversationView:
         self.show([self._heading(LEAD_ALIAS)])
 
     def interrupt(self) -> None:
-        """End the turn of the viewed member, and no other one."""
+        """Interrupt the turn of the viewed member only."""
         name = display_name(self.name)
         if interrupt_member(self.session, self.name):
             self.show([f"{name}'s turn was ended; it waits for your words. All others go on."])
         else:
             self.show([f"{name}'s turn cannot be cut from here; /stop ends {name}"])
 
-    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def handle_before(self, event: TeamEvent) -> bool:
-        """Show what of an event is said, before other lines tell of it; whether there is nothing more to it."""
+        """Show the text of an event, before its other lines. Return True when it needs no other line."""
         if isinstance(event, TextDelta):
             if (stream := self._streams.get(event.member)) is not None:
                 self._say(event.member, stream.add(event.text))
@@ -111,7 +111,7 @@ class ConversationView:
         return False
 
     def handle_after(self, event: TeamEvent) -> None:
-        """Leave a member that is gone."""
+        """Return to the lead when the viewed member has ended."""
         if (
             self.viewed_member
             and isinstance(event, MemberChanged | TeamChanged)
@@ -120,7 +120,7 @@ class ConversationView:
             self.return_to_lead()
 
     def flush_lead(self) -> None:
-        """The lead's turn is over: what is left of its words is shown."""
+        """Show the rest of the lead's text at the end of its turn."""
         self._end_stream(LEAD)
 
     def _catch_up(self, delivery: ConversationReader) -> None:
@@ -134,7 +134,7 @@ class ConversationView:
         self._say(name, self._streams[name].end())
 
     def _say(self, name: str, lines: Sequence[str]) -> None:
-        """Words of whoever is viewed as they are; of the lead, while somebody else is, with its name."""
+        """Show texts of the viewed agent unchanged, and those of the lead, while a member is viewed, with its name."""
         gap = " " * max(1, NAME_WIDTH + 1 - cell_width(display_name(name)))
         head = "" if name == self.name else f"{self.narrator.name(name)}{gap}"
         self.show([head + clean(line) for line in lines])

@@ -1,7 +1,7 @@
-"""A keyboard at which nobody has typed yet: a prompt and what is shown above it, until the first key.
+"""An editor that shows a prompt and output until the first key, and then loads the line editor and passes the key.
 
-Only then the library behind line editing loads, with that key: most members' panes are only looked at. Until then keys
-are neither echoed nor read. Knows the editor that it becomes; knows no session.
+Most panes of members are only read, so the library for line editing loads on demand. Before that, keys are neither
+echoed nor read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ERASE_DOWN = "\r\x1b[J"
 
 
 class DeferredEditor:
-    """See editor.Editor. `make` makes the real one, for the terminal at `fd`."""
+    """An editor that is replaced by the real one at the first key. `make` creates that, for the terminal at `fd`."""
 
     def __init__(self, callbacks: EditorCallbacks, fd: int, make: Callable[[EditorCallbacks], Editor]) -> None:
         self._callbacks = callbacks
@@ -45,7 +45,7 @@ class DeferredEditor:
         return await editor.answer(label, draft)
 
     def defer_typed(self) -> None:
-        """See Editor. Keys that wait are the first ones."""
+        """See Editor. Waiting keys are the first ones typed."""
         if self._editor is None and select.select([self._fd], [], [], 0)[0]:
             self._editor = self._make(self._callbacks)
         if self._editor is not None:
@@ -59,7 +59,7 @@ class DeferredEditor:
             self._waiting.set_exception(ReadCancelled())
 
     def interrupt(self) -> None:
-        """See Editor. Nothing is typed, so there is no line to clear; a pane is not left by it."""
+        """See Editor. No line was typed that could be cleared, and Ctrl-C does not leave a pane."""
         if self._editor is not None:
             self._editor.interrupt()
         else:
@@ -83,11 +83,11 @@ class DeferredEditor:
         """See Editor."""
         if self._editor is not None:
             await self._editor.close()
-        with contextlib.suppress(OSError, termios.error):  # a terminal that is gone
+        with contextlib.suppress(OSError, termios.error):  # the terminal was closed
             termios.tcsetattr(self._fd, termios.TCSANOW, self._saved_mode)
 
     async def _wait_for_first_key(self, label: str, draft: LineDraft) -> Editor:
-        """The real editor, made when something is typed. Raises Withdrawn."""
+        """Wait for the first key and create the real editor. Raises ReadCancelled."""
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         self._draw("", label)
@@ -107,7 +107,7 @@ class DeferredEditor:
             self._waiting.set_result(None)
 
     def _draw(self, text: str, label: str | None = None) -> None:
-        """Put the text in the place of the label and what is below it, and behind it what they are now."""
+        """Replace the label and the rows below it by the text, and redraw them after it."""
         gone = _ERASE_DOWN if self._label else ""
         self._label = self._label if label is None else label
         self._status_rows = self._rows() if self._label else []

@@ -1,6 +1,6 @@
-"""`/diff` and `/undo`: what the session changed, by member, and the last prompt's edits taken back.
+"""`/diff` and `/undo`: the changes of the session by member, and taking back the edits of the last prompt.
 
-Knows sessions through `app`; gives lines back and writes nothing.
+Depends on the package `edit_history`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.paint import Paint
 
 MAX_LINES = 1_000
-"""Lines that /diff shows; the rest is for `teamwright diff` and a pager."""
+"""The number of lines that /diff shows; `teamwright diff` shows all of them."""
 
 PLAIN = Paint()
 DIFF_USAGE, UNDO_USAGE = "/diff [@NAME] [--stat] or /diff c7", "/undo [@NAME] [--except PATH] [--force]"
@@ -39,7 +39,7 @@ _CALL = re.compile(r"c\d+")
 
 @dataclass(frozen=True, slots=True)
 class _EditArguments:
-    """What follows one of the two commands."""
+    """The arguments of one of the two commands."""
 
     member: str = ""
     call: str = ""
@@ -48,7 +48,7 @@ class _EditArguments:
 
 
 async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[str]:
-    """What changed since the session began: by everybody, by one member, by one call; or a line a file."""
+    """Return the changes since the session began: all, of one member, of one call, or one line for each file."""
     said = _parse_arguments(rest, DIFF_USAGE, {"--stat"})
     place = history_of_session(session)
     if said.call:
@@ -69,11 +69,11 @@ async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[
 
 
 Asked: TypeAlias = Callable[[str], Awaitable[bool]]
-"""Ask the person yes or no."""
+"""A function that asks the person yes or no."""
 
 
 async def undo_lines(session: Session, rest: str, show: Callable[[list[str]], None], ask: Asked) -> list[str]:
-    """Show what would be taken back of the last prompt's edits, ask, do it, and say what became of each file."""
+    """Show the undo plan for the last prompt, ask for confirmation, apply it, and return one line for each file."""
     said = _parse_arguments(rest, UNDO_USAGE, {"--force"})
     if said.call:
         raise _usage_error(UNDO_USAGE)
@@ -92,7 +92,7 @@ def _paint_lines(lines: Iterable[StyledLine], paint: Paint) -> list[str]:
 
 
 def _parse_arguments(rest: str, usage: str, flags: set[str]) -> _EditArguments:
-    """What was typed. Raises UsageError."""
+    """Return the typed arguments. Raises UsageError."""
     try:
         words = shlex.split(rest)
     except ValueError:

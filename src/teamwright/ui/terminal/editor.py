@@ -1,6 +1,6 @@
-"""Where a person types: the contract of an editor, and how one is chosen for a terminal.
+"""The Editor protocol: one line of input at a time, while output is printed above it.
 
-An editor reads one line at a time while output goes above it. Knows no session.
+Also the value for its callbacks and the test for terminals without a movable cursor.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from teamwright.ui.terminal.paint import PLAIN_TERMINALS
 
 @dataclass(frozen=True, slots=True)
 class LineDraft:
-    """A line that is being typed, and where the cursor is in it."""
+    """A line that is being typed, and the position of the cursor in it."""
 
     text: str = ""
     cursor: int = 0
 
     def insert(self, more: str) -> LineDraft:
-        """With more text where the cursor was."""
+        """Return the draft with text inserted at the cursor."""
         return LineDraft(self.text[: self.cursor] + more + self.text[self.cursor :], self.cursor + len(more))
 
 
@@ -32,7 +32,7 @@ NO_DRAFT = LineDraft()
 
 
 class ReadCancelled(Exception):
-    """The line is no longer wanted now; `kept` is what was typed so far, to be put back."""
+    """The read was cancelled; `draft` is the text typed so far, to be put back later."""
 
     def __init__(self, kept: LineDraft = NO_DRAFT) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class ReadCancelled(Exception):
 
 
 def _do_nothing() -> None:
-    """No key for that."""
+    """Ignore a key without a function."""
 
 
 def _default_label() -> str:
@@ -48,39 +48,39 @@ def _default_label() -> str:
 
 
 class StatusArea(Protocol):
-    """What stands below the line, and the keys that go there."""
+    """The rows below the input line, and the keys that move there."""
 
     def lines(self) -> Sequence[str]:
-        """Its rows as they are now, each shorter than the window is wide."""
+        """Return the current rows, each narrower than the window."""
         ...
 
     def move(self, by: int) -> bool:
-        """Mark the next row (1) or the one before (-1); False: the key is the line's."""
+        """Mark the next row (1) or the previous one (-1). Returns False when the input line keeps the key."""
         ...
 
     def is_marked(self) -> bool:
-        """Whether a row is."""
+        """Return True when a row is marked."""
         ...
 
     def open_marked(self) -> bool:
-        """View what is marked; False: nothing is."""
+        """Open the marked member. Returns False when no row is marked."""
         ...
 
     def leave(self) -> bool:
-        """Give the keys back to the line; False: it had them."""
+        """Unmark the row, so that keys go to the input line. Returns False when no row was marked."""
         ...
 
     def toggle_tasks(self) -> None:
-        """Show the task list, or hide it."""
+        """Show or hide the task list."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EditorCallbacks:
-    """What an editor asks of whoever reads from it.
+    """The callbacks of an editor.
 
-    `interrupted(line)` says what Ctrl-C does, with something typed or nothing; `offered(text before the cursor)`
-    what Tab offers; `label` stands before the line. `history` is a file, made 0600.
+    `on_interrupt(has_text)` handles Ctrl-C; `complete(text before the cursor)` returns the completions of Tab. `label`
+    is printed before the line. `history` is a file, created with mode 0600.
     """
 
     on_interrupt: Callable[[bool], InterruptAction]
@@ -88,54 +88,54 @@ class EditorCallbacks:
     history: Path
     colors: bool = False
     on_background: Callable[[], None] = _do_nothing
-    """What Ctrl-B does on an empty line."""
+    """The callback for Ctrl-B on an empty line."""
     on_escape: Callable[[], None] | None = None
-    """What Esc does on an empty line; None: nothing of its own."""
+    """The callback for Esc on an empty line; None: the default of the library."""
     label: Callable[[], str] = _default_label
     status_area: StatusArea | None = None
-    """What stands below the line, where the cursor can be moved."""
+    """The rows below the input line, on a terminal with a movable cursor."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Editor(Protocol):
-    """One person's keyboard and screen."""
+    """The keyboard and screen of one person."""
 
     async def read(self, draft: LineDraft = NO_DRAFT) -> str:
-        """A line for the session. Raises Withdrawn, and EOFError when the person wants to leave."""
+        """Read a line for the session. Raises ReadCancelled, and EOFError when the person leaves."""
         ...
 
     async def answer(self, label: str, draft: LineDraft = NO_DRAFT) -> str:
-        """An answer to what was just shown; not kept in the history. Raises as `read`.
+        """Read an answer to a question, which the history does not keep. Raises the same errors as `read`.
 
-        `kept` stands there to be changed, where the line can be edited at all.
+        The line starts with the text of `draft` when the editor supports it.
         """
         ...
 
     def defer_typed(self) -> None:
-        """What was typed by now belongs to the next `read`: it answers nothing that is shown from here on."""
+        """Keep the text typed so far for the next `read`, so that it does not answer a question shown later."""
         ...
 
     def cancel_read(self) -> None:
-        """Let the present `read` or `answer` raise Withdrawn; nothing when there is none."""
+        """Raise ReadCancelled in the current `read` or `answer`, if there is one."""
         ...
 
     def interrupt(self) -> None:
-        """Ctrl-C came as a signal."""
+        """Handle Ctrl-C that arrived as a signal."""
         ...
 
     def show(self, text: str) -> None:
-        """Put whole lines above what is being typed."""
+        """Print whole lines above the input line."""
         ...
 
     def refresh(self) -> None:
-        """What stands below the line may be different now."""
+        """Redraw the rows below the input line when they changed."""
         ...
 
     async def close(self) -> None:
-        """Give the terminal back; everything shown is on it then."""
+        """Restore the terminal, after all output was written."""
         ...
 
 
 def is_plain_terminal(env: Mapping[str, str]) -> bool:
-    """Whether the terminal promises no cursor that can be moved."""
+    """Return True for a terminal without a movable cursor."""
     return env.get("TERM", "") in PLAIN_TERMINALS

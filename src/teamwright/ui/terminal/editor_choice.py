@@ -1,6 +1,6 @@
-"""Which editor a terminal gets: one that edits lines, where the cursor can be moved, else the kernel's own line.
+"""The choice of an editor: line editing on terminals with a movable cursor, else the lines of the kernel.
 
-The library behind the first loads only then. Knows editors; knows no session.
+The library for line editing loads only when it is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from teamwright.ui.terminal.plain_editor import PlainEditor
 
 
 def make_editor(callbacks: EditorCallbacks, *, deferred: bool = False) -> Editor:
-    """The editor for the terminal that this process has; `late`: what it loads waits for the first key."""
+    """Return the editor for this process's terminal. With `deferred`, its library loads at the first key."""
     if is_plain_terminal(os.environ) or not sys.stdin.isatty():
         return PlainEditor(callbacks, sys.stdin.fileno())
     return DeferredEditor(callbacks, sys.stdin.fileno(), _line_editor) if deferred else _line_editor(callbacks)

@@ -1,7 +1,7 @@
-"""A session on a terminal: trust first, then the session, then one line of what it cost and how to go on.
+"""An interactive session: the question of trust, the session on the screen, then its cost and how to resume it.
 
-Everything heavy loads when a person is really there. Signals save, end the members and say how to resume. Knows
-sessions through `app`; what happens in between is the host's.
+A signal saves the session, ends the members and prints the command to resume. Large modules load only on a terminal.
+Depends on the package `session` and on `session_screen`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def run_interactive(options: Options, prompt: str | None) -> int:
-    """Host a person until they leave; returns the exit code of docs/exit-codes.md.
+    """Run sessions until the person leaves; return the exit code of docs/exit-codes.md.
 
-    Raises TeamwrightError when it cannot start, KeyboardInterrupt for Ctrl-C at the question of trust.
+    Raises TeamwrightError when a session cannot start, and KeyboardInterrupt for Ctrl-C at the question of trust.
     """
     left = asyncio.run(_interactive(ask_for_trust(replace(options, interactive=True)), prompt))
     while left.next_options is not None:
@@ -50,14 +50,14 @@ def run_interactive(options: Options, prompt: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LeftSession:
-    """A session that was left: its exit code; and how to open the next one, and this one should that fail."""
+    """A session that was left: its exit code, and the options of the next session and of a return to this one."""
 
     code: int
     next_options: tuple[Options, Options] | None = None
 
 
 def _switch_session(to: Options, previous: Options) -> LeftSession:
-    """Open the next session; one that cannot be opened after all brings the person back to where they were."""
+    """Open the next session; when it cannot be opened, return to the previous one."""
     opened: list[Session] = []
     try:
         return asyncio.run(_interactive(ask_for_trust(to), None, opened))
@@ -74,7 +74,7 @@ async def _interactive(
     with _catch_end_signals() as (terminated, terminate):
         try:
             result, left = await _open_session(options, prompt, opened_sessions, (terminated, terminate))
-        except asyncio.CancelledError:  # before the person was hosted, or while all was ended
+        except asyncio.CancelledError:  # before the screen started, or during the shutdown
             if not terminated:
                 raise
             return LeftSession(TERMINATED)
@@ -115,7 +115,7 @@ async def _run_session(
 
 
 async def _run_screen(screen: SessionScreen, prompt: str | None, end_signals: Collection[int]) -> LeaveChoice:
-    """Host until the end, and give the terminal back. After a signal the members keep their places."""
+    """Run the screen to its end, and restore the terminal. After a signal the members can be resumed."""
     try:
         return await screen.run(prompt)
     except asyncio.CancelledError:
@@ -156,7 +156,7 @@ def _greeting(session: Session) -> list[str]:
 
 
 async def _end_session(session: Session, screen: SessionScreen, ending: LeaveChoice) -> Result:
-    """End what is to be ended, and make the result that the exit code comes from."""
+    """End the members that the choice ends, and return the result for the exit code."""
     if ending is LeaveChoice.ENDED and screen.last_result is not None:
         return screen.last_result
     await session.outside.wait_until_idle()
@@ -168,7 +168,7 @@ async def _end_session(session: Session, screen: SessionScreen, ending: LeaveCho
     if last is not None:
         result = await session.result(last.stop, last.text, error=last.error)
     else:
-        # Leaving cut the lead's turn: that is no end of its own.
+        # Leaving interrupted the lead's turn, which is not a reason of its end.
         stop = (
             "cancelled"
             if screen.working_at_leave and ending is not LeaveChoice.QUIT and not session.cut_off
@@ -190,7 +190,7 @@ def _print_summary(result: Result) -> None:
 
 @contextmanager
 def _handle_interrupt(on_interrupt: Callable[[], None]) -> Generator[None]:
-    """SIGINT is a key while the block runs."""
+    """Handle SIGINT as a key while the block runs."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, on_interrupt)
     try:
@@ -201,8 +201,9 @@ def _handle_interrupt(on_interrupt: Callable[[], None]) -> Generator[None]:
 
 @contextmanager
 def _catch_end_signals() -> Generator[tuple[list[int], Callable[[], None]]]:
-    """SIGTERM and a terminal that closes cancel the block. Gives the signals that did, and how to end it in the same
-    way without one."""
+    """Cancel the block for SIGTERM and a closed terminal. Yields the signals received, and a function that cancels the
+    block without a signal.
+    """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     caught: list[int] = []

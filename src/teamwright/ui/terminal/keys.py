@@ -1,11 +1,11 @@
-"""The keys: one table of them, for the editor that binds them and for /help; and what Ctrl-C means.
+"""The table of keys, for the editor that binds them and for /help, and the meaning of Ctrl-C.
 
-    line typed ──▶ clear the line
-    empty line, whoever is viewed works ──▶ end that turn, and no other one
+    text in the line ──▶ clear the line
+    empty line, the viewed agent is working ──▶ end its turn, and no other
     empty line, it is idle ──▶ first: say how to leave; again within the window: leave
 
-No key loses anything: a cleared line stays in the history, an ended turn leaves a conversation that goes on. Pure;
-names keys as prompt_toolkit does, and does not know it.
+No key loses data: the history keeps a cleared line, and a conversation continues after an interrupted turn. Keys have
+the names of prompt_toolkit, which this module does not import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from teamwright.protocol.values import dataclass
 
 
 class KeyAction(StrEnum):
-    """What a key of ours does."""
+    """The actions of keys."""
 
     SEND = "send"
     NEW_LINE = "new_line"
@@ -32,9 +32,9 @@ class KeyAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One row of the table. `binds` are the deeds with the keys that do them; none where the library's own do.
+    """A row of the table. `binds` maps actions to their keys; it is empty for keys that the library binds.
 
-    `shown` and `about` are for people; a row without them is one that another row tells of.
+    `shown` and `about` are for people; a row without them is described by another row.
     """
 
     name: str
@@ -79,15 +79,15 @@ KEY_TABLE: tuple[KeyRow, ...] = (
     ),
     KeyRow("Ctrl-D", "leave, like /quit"),
 )
-"""Every key there is, in the order of /help."""
+"""All keys, in the order of /help."""
 
 
 HELP_COLUMN = 20
-"""Columns of a key or a command in /help, one more than the longest has: two blanks make a column."""
+"""The width of the first column of /help, with two blanks after the longest entry."""
 
 
 def key_lines() -> list[str]:
-    """The table, a line each."""
+    """Return the lines of the table."""
     return [f"{key.name:<{HELP_COLUMN}} {key.about}" for key in KEY_TABLE]
 
 
@@ -96,7 +96,7 @@ LEAVE_WINDOW_S = 2.0
 
 
 class InterruptAction(StrEnum):
-    """What a press of Ctrl-C does."""
+    """The actions of Ctrl-C."""
 
     CLEAR = "clear"
     END_TURN = "end_turn"
@@ -106,12 +106,12 @@ class InterruptAction(StrEnum):
 
 @dataclass(slots=True)
 class InterruptState:
-    """Remembers the last press that did nothing but say how to leave."""
+    """The time of the last Ctrl-C that only showed how to leave."""
 
     hinted_at: float | None = None
 
     def press(self, *, line: bool, is_working: bool, now: float) -> InterruptAction:
-        """What this press does. `line`: something is typed; `now`: a monotonic time in seconds."""
+        """Return the action of Ctrl-C. `line`: the line contains text; `now`: a monotonic time in seconds."""
         if line or is_working:
             self.hinted_at = None
             return InterruptAction.CLEAR if line else InterruptAction.END_TURN
@@ -122,5 +122,5 @@ class InterruptState:
         return InterruptAction.HINT
 
     def reset(self) -> None:
-        """Something else was done: the next press is a first one again."""
+        """Forget the last press after any other action."""
         self.hinted_at = None

@@ -1,6 +1,6 @@
-"""Leaving while somebody is at work: what becomes of them is asked, never guessed.
+"""The question to the person that leaves while members are working.
 
-Knows an editor; does nothing to a session itself.
+Depends on an editor. The caller applies the choice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from teamwright.ui.terminal.editor import Editor, ReadCancelled
 
 
 class LeaveChoice(StrEnum):
-    """What a person chose. WAIT and STAY do not leave yet; OVER is the session's own end."""
+    """The ways to leave. WAIT and STAY do not leave yet; ENDED means that the session has ended."""
 
     QUIT = "quit"
     WAIT = "wait"
@@ -43,7 +43,7 @@ _ANSWERS = {
 async def ask_how_to_leave(
     editor: Editor, show: Callable[[Sequence[str]], None], working: Sequence[str]
 ) -> LeaveChoice:
-    """How to leave. Nobody at work is no question; a terminal that ends here leaves everything to be resumed."""
+    """Ask how to leave. Without working members no question is asked; a closed terminal keeps all for a resume."""
     if not working:
         return LeaveChoice.QUIT
     verb = "is" if len(working) == 1 else "are"

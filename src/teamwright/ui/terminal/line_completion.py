@@ -1,5 +1,6 @@
-"""What the Tab key offers: commands at the beginning of a line, members and files behind `@`. Pure but for listing
-one directory; knows nothing of the library that shows it.
+"""Completions of the Tab key: commands at the start of a line, members and files after `@`.
+
+Depends on the table of commands and lists one directory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.line_parser import COMMAND_NAMES
 
 MAX_CANDIDATES = 50
-"""Files that are offered at most."""
+"""The maximum number of suggested files."""
 
 _MAX_ENTRIES = 5_000
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
@@ -30,7 +31,7 @@ _MODE_ARGUMENT = re.compile(r"/mode\s+(?:\S+\s+)?(\S*)$")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A way to go on: `text` replaces the last `length` characters before the cursor."""
+    """A completion: `text` replaces the last `length` characters before the cursor."""
 
     text: str
     length: int
@@ -40,7 +41,7 @@ class Candidate:
 def candidates(
     text_before: str, members: Sequence[str], cwd: Path, custom_commands: Sequence[tuple[str, str]] = ()
 ) -> list[Candidate]:
-    """What may follow this text before the cursor. `written` are commands that people wrote, each with what it does."""
+    """Return the completions for the text before the cursor. `custom_commands` are names with their descriptions."""
     if text_before.startswith("/") and not text_before[1:].isspace() and " " not in text_before:
         own = [(name, "command") for name in COMMAND_NAMES]
         known = [*own, *((name, about) for name, about in custom_commands if name.lower() not in COMMAND_NAMES)]
@@ -59,7 +60,7 @@ def candidates(
         return _value_candidates(found[1], members, [(name, "model") for name in model_names()])
     if found := _MENTION.search(text_before):
         word = found[1]
-        # Only a line's first word can be an address.
+        # Only the first word of a line can be an address.
         named = _with_prefix([LEAD_ALIAS, *members], word) if found.start() == 0 else []
         people = [Candidate(f"@{one} ", len(word) + 1, "member") for one in named]
         return people + [Candidate(f"@{path}", len(word) + 1, "file") for path in _matching_paths(word, cwd)]
@@ -67,13 +68,13 @@ def candidates(
 
 
 def _matches_command(name: str, word: str) -> bool:
-    """Whether a command begins like this, with or without its namespace."""
+    """Return True when the command starts with `word`, with or without its namespace."""
     wanted, plain = word.lower(), name.lower()
     return plain.startswith(wanted) or f"/{plain.rpartition(':')[2]}".startswith(wanted)
 
 
 def _value_candidates(word: str, members: Sequence[str], values: Sequence[tuple[str, str]]) -> list[Candidate]:
-    """Values with what they mean, and behind `@` whom they may be for."""
+    """Return values with their meanings, and after `@` the members they can be for."""
     if word.startswith("@"):
         return [Candidate(f"@{one}", len(word), "member") for one in _with_prefix([LEAD_ALIAS, *members], word[1:])]
     return [Candidate(name, len(word), about) for name, about in values if name.lower().startswith(word.lower())]
@@ -84,7 +85,7 @@ def _with_prefix(names: Sequence[str], word: str) -> list[str]:
 
 
 def _matching_paths(word: str, cwd: Path) -> list[str]:
-    """Entries of the directory that the word has reached; hidden ones only when asked for."""
+    """Return the entries of the directory that the word names; hidden ones only after a dot."""
     head, _, start = word.rpartition("/")
     prefix = f"{head}/" if head or word.startswith("/") else ""
     directory = cwd / os.path.expanduser(prefix or ".")

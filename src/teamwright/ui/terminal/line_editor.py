@@ -1,8 +1,7 @@
-"""A keyboard with line editing, history and completion; output goes above the line that is being typed.
+"""The editor with line editing, history and completion, on prompt_toolkit; output is printed above the input line.
 
-The one module that knows prompt_toolkit, and imported only when a person sits at a terminal that can do it. Enter
-sends, Alt-Enter (or Esc, Enter) begins a new line, pasted line feeds are kept. Below the line stand rows that whoever
-reads hands in. Knows no session.
+Only this module imports prompt_toolkit, and only on a terminal that supports it. Enter sends, Alt-Enter (or Esc, Enter)
+starts a new line, and line feeds of pasted text are kept. The rows below the line come from a StatusArea.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ from teamwright.ui.terminal.editor import NO_DRAFT, EditorCallbacks, LineDraft, 
 from teamwright.ui.terminal.keys import KEY_TABLE, InterruptAction, KeyAction
 
 REDRAW_S = 0.03
-"""Redraws come no closer than this, in seconds: each costs bytes on the way to the terminal."""
+"""The minimum time between two redraws, in seconds; each redraw costs bytes."""
 
 GATHER_S = 0.1
-"""So long what happens is gathered before it is seen whether anything below the line is different."""
+"""Seconds for which changes are collected before the rows below the line are compared."""
 
 MAX_HISTORY_ENTRY = 100_000
-"""Bytes of an entry that the history keeps; a longer one can be gone back to in its own session only."""
+"""The maximum size of a history entry in the file, in bytes; a longer entry is available only in this session."""
 
 _SEND_KEYS = {Keys.ControlM, Keys.ControlJ}
 
 _ESCAPE_S = 0.3
-"""How long Esc waits for the Enter that belongs to it, in seconds."""
+"""Seconds that Esc waits for an Enter that belongs to it."""
 
 
 class LineEditor:
@@ -59,14 +58,14 @@ class LineEditor:
     def __init__(self, callbacks: EditorCallbacks) -> None:
         self._callbacks = callbacks
         self._stack = ExitStack()
-        # No question to the terminal about its cursor: slow and simple ones answer into the line.
+        # Do not query the cursor position: slow and simple terminals answer into the input line.
         self._output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
         self._keyboard = keyboard = create_input()
         self._deferred_keys: list[KeyPress] = []
-        # Raw from first to last: a key between two lines, or while something is printed, is never the kernel's.
+        # Keep raw mode between lines and during output, so that the kernel never gets a key.
         self._stack.enter_context(keyboard.raw_mode())
         self._stack.enter_context(create_app_session(input=keyboard, output=self._output))
-        # What others print goes above the line too; our own words take the shorter way of `show`.
+        # Output of other code is printed above the line too; this module prints directly with `show`.
         self._stack.enter_context(patch_stdout(raw=True))
         depth = None if callbacks.colors else ColorDepth.DEPTH_1_BIT
         history = _History(str(_private_file(callbacks.history)))
@@ -108,7 +107,7 @@ class LineEditor:
         return await self._prompt(self._answers, draft, lambda: label)
 
     def defer_typed(self) -> None:
-        """See Editor. Keys behind an answer were meant for one too: nothing of them is sent, they stand in the line."""
+        """See Editor. Keys typed after an answer may be meant for it too: they are not sent, but stay in the line."""
         keys = [*get_typeahead(self._keyboard), *self._keyboard.read_keys(), *self._keyboard.flush_keys()]
         self._deferred_keys += [one for one in keys if one.key not in _SEND_KEYS] if self._is_answering else keys
 
@@ -127,7 +126,7 @@ class LineEditor:
     def show(self, text: str) -> None:
         """See Editor."""
         app = self._reading.app if self._reading is not None and self._reading.app.is_running else None
-        with suppress(OSError):  # a terminal that is gone reads nothing
+        with suppress(OSError):  # the terminal was closed
             if app is not None:
                 app.renderer.erase()
             self._output.enable_autowrap()
@@ -137,7 +136,7 @@ class LineEditor:
             app.invalidate()
 
     def refresh(self) -> None:
-        """See Editor. Looked at once for all that happens within a moment, and redrawn if something is different."""
+        """See Editor. Changes within a short time cause one comparison, and a redraw only after a difference."""
         if self._reading is not None and self._redraw_timer is None:
             self._redraw_timer = asyncio.get_running_loop().call_later(GATHER_S, self._redraw_if_changed)
 
@@ -156,7 +155,7 @@ class LineEditor:
             self._reading.app.invalidate()
 
     def _rows(self) -> ANSI:
-        """What stands below, as the library draws it. Our rows are clean: they hold no sequence but our colours."""
+        """Return the rows below the line for prompt_toolkit. The rows are clean: their only sequences are colours."""
         self._shown_rows = [] if self._callbacks.status_area is None else list(self._callbacks.status_area.lines())
         return ANSI("\n".join(self._shown_rows))
 
@@ -187,7 +186,7 @@ class LineEditor:
         act = self._callbacks.on_interrupt(bool(typed.text))
         session = self._reading
         if act is InterruptAction.CLEAR:
-            # The line is cleared, not lost: the history has it.
+            # The history keeps the cleared line.
             typed.append_to_history()
             typed.reset()
         elif act is InterruptAction.LEAVE and session is not None and session.app.is_running:
@@ -196,7 +195,7 @@ class LineEditor:
     # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _keys(self) -> KeyBindings:
-        """What the table of keys binds, to what each of its deeds does here."""
+        """Return the key bindings of the table with their actions."""
         keys = KeyBindings()
         deeds: dict[KeyAction, Callable[[Buffer], object]] = {
             KeyAction.SEND: self._send,
@@ -216,7 +215,7 @@ class LineEditor:
             deeds[KeyAction.BACK] = self._on_escape
         for deed, names in (bind for key in KEY_TABLE for bind in key.bindings):
             if (do := deeds.get(deed)) is not None:
-                keys.add(*names, filter=~is_searching)(_key_handler(do))  # in a search the library's own keys hold
+                keys.add(*names, filter=~is_searching)(_key_handler(do))  # during a search the library's bindings apply
         return keys
 
     def _send(self, typed: Buffer) -> None:
@@ -231,7 +230,7 @@ class LineEditor:
             self._callbacks.on_background()
 
     def _move_from_line(self, by: int, typed: Buffer) -> bool:
-        """Whether the key goes to the rows below: from an empty line, or while one of them is marked."""
+        """Return True when the key moves in the rows below: from an empty line, or while a row is marked."""
         below = self._callbacks.status_area
         ours = below is not None and (below.is_marked() or not typed.text)
         return ours and self._move_selection(by)
@@ -244,7 +243,7 @@ class LineEditor:
         self._leave_rows()
 
     def _leave_rows(self) -> None:
-        """Whoever types means the line."""
+        """Unmark the row when text is typed."""
         if self._callbacks.status_area is not None:
             self._callbacks.status_area.leave()
 
@@ -263,9 +262,9 @@ def _key_handler(do: Callable[[Buffer], object]) -> Callable[[KeyPressEvent], No
 
 
 def _put_below(session: PromptSession[str], rows: Callable[[], ANSI]) -> None:
-    """Put rows below the line of this session; they go with the line when it is sent.
+    """Put rows below the input line; they disappear when the line is sent.
 
-    What the terminal has more than is needed stays below the rows, not between the line and them.
+    Additional rows of the terminal stay empty below them, not between the line and the rows.
     """
     for window in session.layout.find_all_windows():
         if isinstance(window.content, BufferControl) and window.content.buffer is session.default_buffer:
@@ -276,15 +275,15 @@ def _put_below(session: PromptSession[str], rows: Callable[[], ANSI]) -> None:
 
 
 class _History(FileHistory):
-    """The file of lines that several terminals share: an entry goes there in one piece, a huge one not at all."""
+    """A history file shared by several terminals: an entry is appended in one write, and a huge entry is left out."""
 
     def store_string(self, string: str) -> None:
-        """Append an entry, in the library's own form."""
+        """Append an entry in the library's format."""
         lines = "".join(f"+{line}\n" for line in string.split("\n"))
         entry = f"\n# {datetime.now()}\n{lines}".encode("utf-8", "replace")
         if len(entry) > MAX_HISTORY_ENTRY:
             return
-        with suppress(OSError):  # a full disk takes no line away from the person
+        with suppress(OSError):  # a full disk must not lose the typed line
             fd = os.open(self.filename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
                 os.write(fd, entry)
@@ -293,7 +292,7 @@ class _History(FileHistory):
 
 
 class _LineCompleter(Completer):
-    """Our candidates, in the form of the library."""
+    """An adapter from `complete` to the library's completer."""
 
     def __init__(self, callbacks: EditorCallbacks) -> None:
         self._wiring = callbacks
@@ -309,7 +308,7 @@ def _size() -> Size:
 
 
 def _private_file(path: Path) -> Path:
-    """The history's file, readable by its owner alone, whatever it was before."""
+    """Return the history file, after making it readable only by its owner."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:

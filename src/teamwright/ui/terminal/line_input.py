@@ -1,6 +1,6 @@
-"""What a person types, line by line, and the requests that are put to them in between: no line is lost to either.
+"""Input of a terminal: typed lines, and the requests that interrupt them, without losing a line.
 
-Knows an editor and requests; does not know what a line means.
+Depends on an editor and on requests; the caller interprets the lines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from teamwright.ui.terminal.request_prompt import (
 ShowLines = Callable[[Sequence[str]], None]
 
 SETTLE_S = 1.0
-"""After the request on the screen was answered elsewhere: a line that comes so soon may have been meant for it."""
+"""Seconds after another terminal answered the shown request, in which a line may have been meant for that request."""
 
 TYPING_NOTE = "  you were typing when this came: once more, please"
 UNSEEN_NOTE = "  it was not shown whole: v shows all of it, then answer"
@@ -41,7 +41,7 @@ _YES_MEANINGS = {ReplyMeaning.ALLOW, ReplyMeaning.ALWAYS, ReplyMeaning.EDIT}
 
 
 class AfterReply(StrEnum):
-    """What comes after a line at a question."""
+    """The next step after a line that was typed at a request."""
 
     DONE = "done"
     ASK = "ask"
@@ -50,7 +50,7 @@ class AfterReply(StrEnum):
 
 @dataclass(slots=True)
 class PendingPrompts:
-    """The queue. `asked` is the one on the screen; `aside` are those that the person answers later."""
+    """The queue of requests. `current` is on the screen; `postponed` are those that the person answers later."""
 
     waiting: list[RequestOpened] = field(default_factory=list[RequestOpened])
     current: RequestOpened | None = None
@@ -62,15 +62,15 @@ class PendingPrompts:
 
     @property
     def count(self) -> int:
-        """How many wait beside the one on the screen."""
+        """The number of requests in addition to the current one."""
         return len(self.waiting) - (self.current is not None) + len(self.postponed)
 
     def add(self, request: RequestOpened) -> None:
-        """One more waits."""
+        """Add a request to the queue."""
         self.waiting.append(request)
 
     def remove(self, event: RequestClosed) -> bool:
-        """One is over; whether it was the one on the screen."""
+        """Remove a closed request. Returns True when it was the current one."""
         self.waiting = [one for one in self.waiting if one.request != event.request]
         self.postponed = [one for one in self.postponed if one.request != event.request]
         shown = self.current is not None and self.current.request == event.request
@@ -79,20 +79,20 @@ class PendingPrompts:
         return shown
 
     def restore_postponed(self) -> bool:
-        """Ask those anew that were to be answered later; whether there are any."""
+        """Return postponed requests to the queue. Returns True when any request waits."""
         self.waiting, self.postponed = [*self.waiting, *self.postponed], []
         return bool(self.waiting)
 
     def lines(self, narrator: Narrator) -> list[str]:
-        """All that wait, a line each, with the name by which any other terminal answers them."""
+        """Return one line for each request, with the id by which other terminals answer it."""
         waiting = [*self.waiting, *self.postponed]
         return [f"  {one.request}  {request_line(one, narrator)}" for one in waiting] or ["  no request waits"]
 
     async def ask_first(self, editor: Editor, narrator: Narrator, show: ShowLines, *, is_typing: bool = False) -> str:
-        """Ask the first until it is answered, gone, or put aside. Returns words that were no answer, to be put back.
+        """Ask the first request until it is answered, closed, or postponed. Returns typed text that was not an answer.
 
-        What was typed before it is shown answers nothing. `typing`: it came into a line that was being typed, whose
-        end is no answer either. Raises EOFError when the person wants to leave: the request stays open.
+        Text typed before the request is shown answers nothing. `is_typing` is True when it interrupted a line; the rest
+        of that line is not an answer either. Raises EOFError when the person leaves: the request stays open.
         """
         self.current = request = self.waiting[0]
         self._shown_whole, self._appeared_at = not is_long(request), self.clock() if is_typing else float("-inf")
@@ -111,7 +111,7 @@ class PendingPrompts:
     async def _read_reply(
         self, request: RequestOpened, editor: Editor, narrator: Narrator, show: ShowLines, stray: list[str]
     ) -> AfterReply:
-        """Read one line, and do what it says."""
+        """Read one line and apply it."""
         try:
             line = await editor.answer(prompt_label(request))
             if line.strip() and self.clock() - self._removed_at < SETTLE_S:
@@ -133,14 +133,14 @@ class PendingPrompts:
             return AfterReply.ASK
 
     def _is_too_soon(self, reply: RequestReply) -> bool:
-        """Whether an answer may be the end of the line that was being typed: only the first one may."""
+        """Return True when the answer may be the rest of an interrupted line, which only the first answer can be."""
         came_at, self._appeared_at = self._appeared_at, float("-inf")
         return reply.meaning is not ReplyMeaning.AGAIN and self.clock() - came_at < SETTLE_S
 
     async def _apply_reply(
         self, request: RequestOpened, reply: RequestReply, editor: Editor, narrator: Narrator, show: ShowLines
     ) -> AfterReply:
-        """Do what a reply says. Raises Withdrawn when the request is answered elsewhere meanwhile."""
+        """Apply a reply. Raises ReadCancelled when another terminal answers the request during an edit."""
         match reply.meaning:
             case ReplyMeaning.VIEW:
                 self._shown_whole = True
@@ -162,7 +162,7 @@ class PendingPrompts:
                 return AfterReply.DONE
 
     async def _edit_command(self, request: RequestOpened, editor: Editor, show: ShowLines) -> AfterReply:
-        """Let the person change the command, and run what they made of it; an emptied line changes nothing."""
+        """Let the person edit the command, and run the result; an empty line changes nothing."""
         before = str(request.input[EDITABLE_KEY])
         show(["  Enter runs the line as you leave it; an empty line goes back"])
         command = await editor.answer("run: ", LineDraft(before, len(before)))
@@ -177,7 +177,7 @@ class PendingPrompts:
 
 
 async def _send_answer(request: RequestOpened, reply: RequestReply) -> list[str]:
-    """Hand the answer over, and say so when it came too late."""
+    """Send the answer; return a note when it was too late."""
     match reply.meaning:
         case ReplyMeaning.ALLOW | ReplyMeaning.ALWAYS:
             first = await request.allow(always=reply.meaning is ReplyMeaning.ALWAYS, updates=reply.updates)
@@ -190,7 +190,7 @@ async def _send_answer(request: RequestOpened, reply: RequestReply) -> list[str]
 
 @dataclass(slots=True)
 class LineInput:
-    """One keyboard. `editor` is set before the first line; `show` puts lines above what is being typed."""
+    """The input of one keyboard. `editor` is set before the first line; `show` prints lines above the input line."""
 
     narrator: Narrator
     show: Callable[[Sequence[str]], None]
@@ -199,21 +199,21 @@ class LineInput:
     _is_reading: bool = False
     _draft: LineDraft = NO_DRAFT
     _was_interrupted: bool = False
-    """Whether a question has just come into a line that was being typed."""
+    """True when a request has just interrupted a line."""
 
     async def read_line(self) -> str | None:
-        """A line; None when a question came in between. Raises EOFError when the person wants to leave."""
+        """Return a line, or None after a request interrupted it. Raises EOFError when the person leaves."""
         if not self.requests.waiting:
             return await self._read_editor()
         stray = await self.requests.ask_first(self.editor, self.narrator, self.show, is_typing=bool(self._draft.text))
         self._was_interrupted = False
         if stray and self._draft.text:
-            # They were still typing their line when the question came: the rest of it belongs there.
+            # The person was typing when the request came: the rest of the text belongs to the line.
             self._draft = self._draft.insert(stray)
         return None
 
     def add_request(self, request: RequestOpened) -> None:
-        """A request waits for the person: it is put to them now, or after the one that is on the screen."""
+        """Add a request: it is asked now, or after the current one."""
         self.requests.add(request)
         if self._is_reading:
             self.editor.cancel_read()
@@ -221,7 +221,7 @@ class LineInput:
             self.show([f"  also waiting: {request_line(request, self.narrator)}"])
 
     def remove_request(self, event: RequestClosed) -> None:
-        """A request is over; the one on the screen is taken away."""
+        """Remove a closed request, also from the screen."""
         if self.requests.remove(event):
             self.editor.cancel_read()
 

@@ -1,4 +1,4 @@
-"""What a typed line is: a prompt for the lead, mail for a member, or a command of the terminal. Pure."""
+"""The parser of typed lines: a prompt for the lead, a message to a member, or a command of the terminal."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ COMMANDS: dict[str, str] = {
 COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 
 BARE = {"exit": "/quit", "quit": "/quit", ":q": "/quit", ":q!": "/quit", ":wq": "/quit", "help": "/help", "?": "/help"}
-"""Lines of one word that other programs take as a command, and the command that they stand for here."""
+"""Single words that other programs accept as commands, and the commands that they mean here."""
 
 _NOTE = re.compile(r"#+(?![0-9#])[^\n]*")
-"""A note to oneself, as in similar programs: one line that begins with `#`, and not with the number of an issue."""
+"""A note, as in similar programs: one line that starts with `#`, but not with the number of an issue."""
 
 _MAIL = re.compile(r"@([A-Za-z0-9][A-Za-z0-9_-]*)(?:@\S*)?[,:]?\s+(\S.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class LeadPrompt:
-    """Words for the lead."""
+    """A prompt for the lead."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemberMail:
-    """Words for one member."""
+    """A message to one member."""
 
     to: str
     text: str
@@ -64,12 +64,12 @@ class MemberMail:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line that begins with `#`: similar programs store it as a note and send nothing."""
+    """A line that starts with `#`: similar programs store it as a note and send nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalCommand:
-    """A command of the terminal, and what follows it."""
+    """A command of the terminal with its arguments."""
 
     name: str
     rest: str = ""
@@ -77,7 +77,7 @@ class TerminalCommand:
 
 @dataclass(frozen=True, slots=True)
 class CustomCommand:
-    """A command or skill that somebody wrote, by its name without the slash, and its arguments."""
+    """A custom command or skill, by its name without the slash, and its arguments."""
 
     name: str
     rest: str = ""
@@ -85,7 +85,7 @@ class CustomCommand:
 
 @dataclass(frozen=True, slots=True)
 class UnknownCommand:
-    """A command that there is not; `close` is the nearest that there is, or empty."""
+    """An unknown command; `nearest` is the most similar known name, or empty."""
 
     name: str
     nearest: str = ""
@@ -97,9 +97,9 @@ ParsedLine: TypeAlias = LeadPrompt | MemberMail | Note | TerminalCommand | Custo
 def parse_line(
     line: str, members: Collection[str], is_path: bool = False, custom_commands: Collection[str] = ()
 ) -> ParsedLine:
-    """What the line is. `is_path`: the word behind a leading `@` is a file, so it is no member's name.
+    """Parse a typed line. `is_path` is True when the word after a leading `@` is a file, so it is not a member.
 
-    `written` are names of commands that people wrote, with their slash; the terminal's own go before them.
+    `custom_commands` are names with their slash; commands of the terminal win over them.
     """
     text = line.strip()
     if bare := bare_command(text):
@@ -128,7 +128,7 @@ def bare_command(line: str) -> str | None:
 
 
 def is_note(line: str) -> bool:
-    """Return True for a note to oneself. A blank before the `#` makes it a prompt."""
+    """Return True for a note. A line with a blank before the `#` is a prompt."""
     return _NOTE.fullmatch(line.rstrip()) is not None
 
 
@@ -136,17 +136,17 @@ NOTE_LINES = (
     "  nothing was sent: a line that begins with # is a note in other programs",
     "  AGENTS.md is the place for notes that each session reads; a blank before the # sends the line",
 )
-"""The answer to a note."""
+"""The lines that answer a note."""
 
 
 def is_custom_command(name: str, custom_commands: Collection[str]) -> bool:
-    """Whether it is one of these commands, or what stands behind the namespace of exactly one."""
+    """Return True for one of these commands, also without its namespace when only one matches."""
     wanted = name.lower()
     names = [one.removeprefix("/").lower() for one in custom_commands]
     return wanted in names or [one.rpartition(":")[2] for one in names].count(wanted) == 1
 
 
 def leading_word(line: str) -> str:
-    """The word behind a leading `@`, or nothing."""
+    """Return the word after a leading `@`, or an empty text."""
     text = line.strip()
     return text[1:].split(maxsplit=1)[0] if text.startswith("@") and len(text) > 1 and not text[1].isspace() else ""

@@ -1,7 +1,6 @@
-"""Events as lines of a terminal: who did what, one line each, and the diff of a changed file.
+"""Events as lines of a terminal: one line with the member and its action, and the diff of a changed file.
 
-`Narrator.lines` is pure but for what it remembers: who was introduced, and each member's colour. Text of others is
-cleaned before it is shown. Knows events and colours; writes nothing.
+`Narrator` remembers which members were introduced, and their colours. Texts of agents are cleaned.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from teamwright.ui.terminal.paint import DIFF_STYLES, Paint
 from teamwright.ui.terminal.printed import SHELL, last_lines, shell_lines
 
 MAX_DIFF_LINES = 20
-"""Lines of a diff that are shown; the rest is counted."""
+"""The number of diff lines that are shown; the rest is counted."""
 
 MAX_REASON_LINES = 3
-"""Lines of a reason that are shown below the call that was refused."""
+"""The number of lines of a reason that are shown below a refused call."""
 
 PROGRAM_DEFAULT_MODEL = "default"
-"""The model of a member that another program runs, where nobody named one."""
+"""The model name of a member that another program runs, when none was given."""
 
 NAME_WIDTH = 10
 MIN_WIDTH = 20
-"""Columns that are assumed at least: in a narrower window lines wrap instead of vanishing."""
+"""The minimum width in columns; in a narrower window lines wrap."""
 
 _TASK_MARKS = {"created": "+", "claimed": "▸", "assigned": "→", "completed": "✓", "released": "↩", "deleted": "✗"}
 _END_TEXT = {"completed": "has ended", "failed": "failed", "crashed": "crashed", "killed": "was stopped"}
@@ -60,23 +59,25 @@ _HIDDEN_PROTOCOL = frozenset(
         *("permission_request", "permission_response"),
     }
 )
-"""Protocol messages that another line tells already."""
+"""Protocol messages that another line reports already."""
 
 
 _SHOWN_ELSEWHERE = {"TaskCreate": "", "TaskUpdate": "taskId", "SendMessage": ""}
-"""Calls whose effect has a line of its own, and the argument that says on what; a failed one is shown all the same."""
+"""Calls whose effect has a separate line, and the argument that names its object. A failed call is shown nevertheless.
+"""
 
 
 def display_name(name: str) -> str:
-    """A name as people read it."""
+    """Return a name as people read it."""
     return LEAD_ALIAS if name == LEAD else "you" if name == "user" else clean(name)
 
 
 @dataclass(slots=True)
 class Narrator:
-    """Tells a person what happens. `width` is the window's in columns; `rest` shows the rest of a long diff.
+    """A formatter of events for a person. `width` is that of the window in columns.
 
-    `usual` is a model that need not be named when somebody joins: everybody's who has no other.
+    `rest_command` is the command that shows the rest of a long diff. `usual_model` is the default model, which is not
+    named when a member joins.
     """
 
     paint: Paint = field(default_factory=Paint)
@@ -87,10 +88,10 @@ class Narrator:
     _introduced: set[str] = field(default_factory=set[str])
     _open_requests: dict[str, str] = field(default_factory=dict[str, str])
     _shown_effects: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
-    """What a line has just told of a member: it says the same as the call that it came from."""
+    """Effects that a line has just reported, so that the line of their call is left out."""
 
     def lines(self, event: TeamEvent) -> list[str]:
-        """The lines for an event; none for what would only be noise."""
+        """Return the lines for an event; empty for an event that is not worth a line."""
         match event:
             case ToolCalled():
                 return self._tool_call(event)
@@ -125,7 +126,7 @@ class Narrator:
         return [self._line(event.member, one_line(said), "yellow" if level == "warning" else "", whole=True)]
 
     def name(self, member: str, owner: str = "") -> str:
-        """A member's name in its colour; a sub-agent has that of its owner."""
+        """Return a member's name in its colour; a sub-agent has the colour of its owner."""
         return self.paint(self._style(owner or member), display_name(member))
 
     def _style(self, member: str) -> str:
@@ -150,7 +151,7 @@ class Narrator:
         ]
 
     def _is_already_shown(self, event: ToolCalled) -> bool:
-        """Whether a line has told already what this call did."""
+        """Return True when another line has reported the effect of this call."""
         key = _SHOWN_ELSEWHERE.get(event.tool)
         if key is None:
             return False
@@ -169,11 +170,11 @@ class Narrator:
         end = f" — {word}: {why}"
         if not why or cell_width(head + end) > room < 2 * cell_width(end):
             end = f" — {word}"
-        # What went wrong matters more than the end of a long command.
+        # The reason of a failure is more important than the end of a long command.
         return cut(head, room - cell_width(end)) + end
 
     def _reason_lines(self, event: ToolCalled) -> list[str]:
-        """What went wrong, below the call, where the two do not fit on one line."""
+        """Return the reason of a failure below the call, when both do not fit on one line."""
         why, room = _failure_reason(event), max(self.width, MIN_WIDTH) - NAME_WIDTH - 1
         if event.outcome == "done" or not why or self._call_text(event).endswith(why):
             return []
@@ -198,7 +199,7 @@ class Narrator:
         contentless = event.wire == "idle_notification" and event.summary == "idle"
         if contentless or event.wire in _HIDDEN_PROTOCOL or event.member in {"system", "task-list"}:
             return []
-        if event.wire != "idle_notification":  # that one comes from no call
+        if event.wire != "idle_notification":  # an idle notification comes from no call
             self._shown_effects.add((event.member, "SendMessage", ""))
         said = _PROTOCOL_TEXT.get(event.wire) or one_line(event.summary)
         head = f"{self.name(event.member)} → {self.name(event.to)}: "
@@ -206,7 +207,7 @@ class Narrator:
         return [head + cut(said, max(self.width, MIN_WIDTH) - taken)]
 
     def _request_closed(self, event: RequestClosed) -> list[str]:
-        """Who answered, when it was not the person here."""
+        """Return the approver of a request, unless the person here answered it."""
         asked = self._open_requests.pop(event.request, "")
         if event.by in {"surface", "terminal"}:
             return []
@@ -253,17 +254,17 @@ class Narrator:
 
 
 def diff_line(paint: Paint, line: str) -> str:
-    """A line of a unified diff in its colour."""
+    """Return a line of a unified diff in its colour."""
     return paint(DIFF_STYLES.get(line[:1], ""), line)
 
 
 def _failure_reason(event: ToolCalled) -> str:
-    """What went wrong with a call, without what the line says anyway."""
+    """Return the reason of a failed call, without what its line shows already."""
     return one_line(_extract_message(event.output).split("\n", 1)[0]).removeprefix("This call was not allowed: ")
 
 
 def _extract_message(output: str) -> str:
-    """The sentence in an answer that is an object with a `message`; any other answer as it is."""
+    """Return the `message` of an answer that is a JSON object; any other answer is returned unchanged."""
     if output.startswith("{"):
         with suppress(ValueError, RecursionError):
             said = cast("dict[str, object]", json.loads(output)).get("message")

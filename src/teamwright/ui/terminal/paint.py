@@ -1,6 +1,6 @@
-"""Colours, where they are wanted: a terminal that has them, and nobody who asked for none.
+"""Colours and styles of text, for terminals that support them and without `NO_COLOR`.
 
-`Paint(False)` gives every text back as it is. Knows escape sequences; knows no event.
+`Paint(False)` returns every text unchanged.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 """The style of a line of a unified diff, by its first character."""
 
 PLAIN_TERMINALS = frozenset({"", "dumb", "unknown"})
-"""Values of TERM that promise neither colours nor a cursor that can be moved."""
+"""Values of TERM for terminals without colours and without a movable cursor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """Puts texts into colours, or leaves them alone."""
+    """A function that adds colours to texts, or leaves them unchanged."""
 
     on: bool = False
 
     def __call__(self, style: str, text: str) -> str:
-        """The text in a colour or style of this module; an unknown one changes nothing."""
+        """Return the text in a colour or style of this module; an unknown style changes nothing."""
         code = _CODES.get(style)
         return f"\x1b[{code}m{text}\x1b[0m" if self.on and code and text else text
 
 
 def make_paint(env: Mapping[str, str], *, is_tty: bool) -> Paint:
-    """Colours only on a terminal that can show them; `NO_COLOR` set to anything means none (no-color.org)."""
+    """Return a Paint with colours on a terminal that supports them; any value of `NO_COLOR` disables them
+    (no-color.org).
+    """
     return Paint(is_tty and not env.get("NO_COLOR") and env.get("TERM", "") not in PLAIN_TERMINALS)

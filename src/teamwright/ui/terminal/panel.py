@@ -1,7 +1,7 @@
-"""Everything below the line: members, tasks when wanted, and the status; drawn anew from the session each time.
+"""The rows below the input line: members, tasks and the status line, built from the session at each redraw.
 
-Keeps only what a person set with keys. While an age is shown it has itself looked at again when the words for it
-change, and not before; with nothing that ages there is no timer. Knows a session, or one member, through `app`.
+Keeps only the selection and the visibility of tasks. A timer runs only while an age is shown, until its text changes.
+Depends on a StatusSource: the session, or one member.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from teamwright.views.task_board import TaskBoard
 
 @dataclass(slots=True)
 class Selection:
-    """`name` is empty while the keys belong to the line."""
+    """The selected row; `name` is empty while keys go to the input line."""
 
     name: str = ""
 
     def move(self, by: int, names: Sequence[str]) -> bool:
-        """Go on by `by` rows (1 down, -1 up) among `names`; whether the key was ours."""
+        """Move by `by` rows (1 down, -1 up) among `names`. Returns False when the input line keeps the key."""
         self.settle(names)
         if not self.name:
             self.name = names[0] if names and by > 0 else ""
@@ -48,26 +48,26 @@ class Selection:
         return True
 
     def settle(self, names: Sequence[str]) -> None:
-        """Leave a member that is there no more."""
+        """Unselect a member that has ended."""
         if self.name not in names:
             self.name = ""
 
     def leave(self) -> bool:
-        """Give the keys back to the line; whether anybody was selected."""
+        """Unselect the member. Returns True when one was selected."""
         was, self.name = self.name, ""
         return bool(was)
 
 
 MAX_ROWS = 8
-"""Rows of members, and rows of tasks, at most; in a low window less: each a third of its height."""
+"""The maximum number of member rows, and of task rows; each uses at most a third of a low window."""
 
 TICK_S = 1.0
-"""Ages alone have the screen redrawn no more often than this, in seconds."""
+"""The minimum number of seconds between two redraws for ages."""
 
 
 @dataclass(slots=True)
 class Panel:
-    """See editor.Below. `viewed` says whose conversation is shown, `opened` shows another's; None: there is none."""
+    """A status area. `viewed_name` returns the viewed agent; `open_member` views another; it may be None."""
 
     scene: StatusSource
     running_calls: RunningCalls
@@ -79,26 +79,26 @@ class Panel:
     selection: Selection = field(default_factory=Selection)
     tasks_shown: bool = False
     changed: Callable[[], None] = lambda: None
-    """Has the screen looked at again."""
+    """A callback that lets the editor compare and redraw the rows."""
     _timer: asyncio.TimerHandle | None = None
     _reading: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     def begin(self) -> None:
-        """Read the task list; from then on events tell."""
+        """Read the task list; later changes come as events."""
         self._start_read()
 
     def tasks_changed(self) -> None:
-        """Somebody changed the list where no event tells of it."""
+        """Read the task list again after a change without an event."""
         self._start_read()
 
     def end(self) -> None:
-        """No timer outlives it."""
+        """Stop the timer and the readers."""
         self._stop_timer()
         for task in self._reading:
             task.cancel()
 
     def note(self, event: TeamEvent) -> None:
-        """Take an event in."""
+        """Update the task list and the calls with an event."""
         match event:
             case TeamChanged():
                 self._start_read()
@@ -107,10 +107,10 @@ class Panel:
             case _:
                 pass
 
-    # ── see editor.Below ──────────────────────────────────────────────────────────────────────────────────────
+    # ── StatusArea ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def lines(self) -> list[str]:
-        """All rows as they are now, for the window as it is now."""
+        """Return the current rows for the current size of the window."""
         size = window_size()
         width, most = max(size.columns - 1, 1), max(1, min(MAX_ROWS, size.lines // 3))
         members, now = self.scene.members(self.board), time.time()
@@ -123,7 +123,7 @@ class Panel:
         return [*rows, *tasks, self.paint("dim", f" {status}")]
 
     def move(self, by: int) -> bool:
-        """See Below."""
+        """See StatusArea."""
         if self.open_member is None:
             return False
         members = self.scene.members(self.board)
@@ -132,11 +132,11 @@ class Panel:
         )
 
     def is_marked(self) -> bool:
-        """See Below."""
+        """See StatusArea."""
         return bool(self.selection.name)
 
     def open_marked(self) -> bool:
-        """See Below."""
+        """See StatusArea."""
         name = self.selection.name
         if not self.selection.leave() or self.open_member is None:
             return False
@@ -144,14 +144,14 @@ class Panel:
         return True
 
     def leave(self) -> bool:
-        """See Below."""
+        """See StatusArea."""
         return self.selection.leave()
 
     def toggle_tasks(self) -> None:
-        """See Below."""
+        """See StatusArea."""
         self.tasks_shown = not self.tasks_shown
 
-    # ── what it is drawn from ─────────────────────────────────────────────────────────────────────────────────
+    # ── data for the rows ───────────────────────────────────────────────────────────────────────────────────────
 
     def _row_context(self, members: list[MemberRow]) -> RowContext:
         names = [one.name for one in members]
@@ -166,7 +166,7 @@ class Panel:
         task.add_done_callback(self._reading.discard)
 
     async def _read_board(self) -> None:
-        with suppress(TeamwrightError):  # what cannot be read is not shown; whoever works on it says why
+        with suppress(TeamwrightError):  # an unreadable list is not shown; commands on it report the error
             await self.scene.read(self.board)
         self.changed()
 

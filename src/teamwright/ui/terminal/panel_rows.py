@@ -1,7 +1,7 @@
-"""Members as rows: a mark and a word for the state, who, what it does now, tokens, and for how long.
+"""Rows for members: a mark and a word for the state, the name, the current activity, tokens and age.
 
-Idle members share one row, and rows that do not fit are counted; while a member is selected each has its own row, and
-the rows follow it. Fits any width by leaving out columns. Pure: everything is handed in.
+Idle members share one row, and rows that do not fit are counted. While a member is selected each has a separate row,
+and the visible rows follow the selection. Columns are left out to fit the width.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEPARATOR = " · "
 
 @dataclass(frozen=True, slots=True)
 class StatusPart:
-    """One thing that the line says; of those that do not fit the one of the highest `gives_way` goes first."""
+    """A part of the status line; when the line is too long, the part with the highest `gives_way` is left out first."""
 
     gives_way: int
     text: Callable[[SessionRow], str]
@@ -55,11 +55,11 @@ STATUS_PARTS: tuple[StatusPart, ...] = (
     StatusPart(1, lambda now: f"{now.done}/{now.tasks} tasks" if now.tasks else ""),
     StatusPart(0, _requests),
 )
-"""In the order in which they stand."""
+"""The parts in their order on the line."""
 
 
 def status_line(now: SessionRow, width: int) -> str:
-    """As much of it as fits `width` columns."""
+    """Return the status line, with the parts that fit `width` columns."""
     said = [(part.gives_way, words) for part in STATUS_PARTS if (words := part.text(now))]
     while len(said) > 1 and cell_width(_join(said)) > width:
         said.remove(max(said))
@@ -74,7 +74,7 @@ _MARKS = {"in_progress": "▸"}
 
 
 def task_rows(board: TaskBoard, width: int, max_rows: int, paint: Paint, mask: Callable[[str], str] = str) -> list[str]:
-    """At most `most` rows of at most `width` columns: what is in hand first, then what is free, then what waits."""
+    """Return at most `max_rows` rows of at most `width` columns: tasks in progress, then pending, then blocked."""
     done = f"{board.done} done" if board.done else ""
     if not board.open:
         return [paint("dim", cut(f"   no open task{f', {done}' if done else ''}", width))]
@@ -96,7 +96,7 @@ def _task_row(board: TaskBoard, task: TaskInfo, width: int, mask: Callable[[str]
     owner = f"  {one_line(display_name(task.owner))}" if task.owner else ""
     end = owner + (f"  waits for {' '.join(f'#{id}' for id in waits)}" if waits else "")
     head = f" {_MARKS.get(task.status, '·')} #{task.id} "
-    # Whose it is and what it waits for matter more than the end of a long subject.
+    # Owner and blockers are more important than the end of a long subject.
     room = max(8, width - cell_width(head) - cell_width(end))
     return cut(head + cut(mask(one_line(task.subject)), room) + end, width)
 
@@ -105,7 +105,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def format_age(seconds: float) -> str:
-    """`12 s`, `3 min`, `2 h`, `4 d`."""
+    """Return an age: `12 s`, `3 min`, `2 h`, `4 d`."""
     whole = max(0, math.floor(seconds))
     for unit, size in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if whole >= size:
@@ -114,13 +114,13 @@ def format_age(seconds: float) -> str:
 
 
 def seconds_until_change(seconds: float) -> float:
-    """After how many seconds the words for this age are others; at least a tenth of one."""
+    """Return the seconds until the text of this age changes; at least a tenth of a second."""
     step = next((size for size in (_DAY, _HOUR, _MINUTE) if seconds >= size), 1)
     return max(0.1, step - max(0.0, seconds) % step)
 
 
 def format_count(tokens: int) -> str:
-    """A number of tokens in at most five characters: `900`, `12.3k`, `1.2M`."""
+    """Return a number of tokens in at most five characters: `900`, `12.3k`, `1.2M`."""
     if tokens < 1_000:
         return str(tokens)
     if tokens < 999_500:
@@ -139,10 +139,10 @@ MARKS = {
     "stalled": "!",
     "dead": "✗",
 }
-"""The mark of each state; any other one is `?`."""
+"""The mark of each state; other states have `?`."""
 
 SHORT_WORDS = {"blocked": "asks", "awaiting": "asks", "waiting": "waits"}
-"""Shorter words of states, where the table's own is no word for a row."""
+"""Shorter words for states, where the usual word is too long for a row."""
 
 _STYLES = {"working": "green", "blocked": "yellow", "awaiting": "yellow", "stalled": "red", "dead": "red"}
 
@@ -150,17 +150,17 @@ SELECTED, VIEWED = ">", "@"
 
 MAX_NAME = 16
 MAX_TEXT = 1_000
-"""Characters of what a member does that are looked at: no window is wider."""
+"""The number of characters of an activity that are read; no window is wider."""
 
 WORD_FROM, TOKENS_FROM, AGE_FROM = 60, 60, 30
-"""Columns from which on the state's word, the tokens and the age are shown."""
+"""The minimum widths in columns for the word of the state, the tokens and the age."""
 
 _AGE, _TOKENS, _WORD = 7, 7, 8
 
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """What is known of members beside their state: the call that runs, and how many sub-agents go on behind it."""
+    """Facts about members in addition to their state: the running call, and the number of background sub-agents."""
 
     calls: Mapping[str, str] = field(default_factory=dict[str, str])
     background_counts: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -168,7 +168,7 @@ class RowContext:
 
 @dataclass(frozen=True, slots=True)
 class RowStyle:
-    """How the rows are wanted. `now` in seconds since 1970; `mask` hides secrets."""
+    """The style of the rows. `now` is in seconds since 1970; `mask` hides secrets."""
 
     width: int
     max_rows: int
@@ -180,7 +180,7 @@ class RowStyle:
 
 
 def member_rows(members: Sequence[MemberRow], context: RowContext, row_style: RowStyle) -> list[str]:
-    """The rows; none while the lead is alone and rests."""
+    """Return the rows of members; none while the lead is alone and idle."""
     if len(members) == 1 and members[0].state == "idle":
         return []
     names = min(MAX_NAME, max(1, row_style.width - 3), max(cell_width(_name(one)) for one in members))
@@ -200,14 +200,16 @@ def member_rows(members: Sequence[MemberRow], context: RowContext, row_style: Ro
 
 
 def age_starts(members: Sequence[MemberRow]) -> list[float]:
-    """Since when the states began whose age is shown."""
+    """Return the start times of the states whose age is shown."""
     return [one.since for one in members if one.since and one.state != "idle"]
 
 
 def _split_idle(
     members: Sequence[MemberRow], context: RowContext, row_style: RowStyle
 ) -> tuple[list[MemberRow], list[MemberRow]]:
-    """Those with a row of their own, and those who rest. One who rests alone has its own row as well."""
+    """Return the members with a separate row, and the idle ones that share a row. A single idle member has a separate
+    row.
+    """
     resting = [
         one
         for one in members
@@ -239,16 +241,16 @@ def _member_row(member: MemberRow, context: RowContext, row_style: RowStyle, nam
     end = _end(member, row_style)
     room = max(0, row_style.width - cell_width(f"{mine}{mark} {name}{word} ") - cell_width(end))
     said = _activity_text(member, context)[:MAX_TEXT] or ("" if word else SHORT_WORDS.get(member.state, member.state))
-    # Before it is cut: half a secret looks like none.
+    # Mask before the cut: half a secret is not recognized.
     said = pad(cut(row_style.mask(said), room), room)
     styled = paint("bold" if member.name == LEAD else member.color or "", name)
     picked = paint("bold", mine) if mine.strip() else mine
-    # Without blanks at its end: a redraw sends no byte for them.
+    # No blanks at the end, so that a redraw sends no bytes for them.
     return f"{picked}{paint(style, mark)} {styled}{paint(style, word)} {said}{paint('dim', end)}".rstrip()
 
 
 def _end(member: MemberRow, row_style: RowStyle) -> str:
-    """Tokens and age, right-aligned."""
+    """Return tokens and age, aligned to the right."""
     tokens = (
         f"{format_count(member.tokens) if member.tokens else '':>{_TOKENS}}" if row_style.width >= TOKENS_FROM else ""
     )
@@ -261,7 +263,7 @@ def _name(member: MemberRow) -> str:
 
 
 def _activity_text(member: MemberRow, context: RowContext) -> str:
-    """What it waits for; else the call that runs, with its task's number; else its task; and who works behind it."""
+    """Return the reason of waiting; else the running call with its task; else the task; and background sub-agents."""
     call = one_line(context.calls.get(member.name, ""))
     if member.waits or member.state == "stalled":
         what = one_line(member.on)
@@ -280,7 +282,7 @@ def _idle_row(resting: Sequence[MemberRow], row_style: RowStyle) -> str:
 
 
 def _count_states(members: Sequence[MemberRow]) -> str:
-    """How many are in which state: `3 working, 1 asks`."""
+    """Return the number of members in each state: `3 working, 1 asks`."""
     words = [SHORT_WORDS.get(one.state, one.state) for one in members]
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
 
@@ -290,7 +292,7 @@ def _count_row(words: str, row_style: RowStyle) -> str:
 
 
 def _rows_around_selection(rows: Sequence[tuple[str, bool]], row_style: RowStyle) -> list[str]:
-    """As many rows as there may be, the selected one among them; those above and below are counted."""
+    """Return the rows that fit, including the selected one; rows above and below are counted."""
     if len(rows) <= row_style.max_rows:
         return [row for row, _ in rows]
     at = next((number for number, (_, here) in enumerate(rows) if here), 0)

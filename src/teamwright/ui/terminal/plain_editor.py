@@ -1,6 +1,6 @@
-"""A keyboard without line editing of ours: dumb terminals, where the kernel's own line is all there is.
+"""The editor for dumb terminals, which uses the line editing of the kernel.
 
-Lines come from the terminal as they are finished; nothing on the screen is ever moved. No thread waits for input.
+It never moves the cursor, and no thread waits for input.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class PlainEditor:
         asyncio.get_running_loop().add_reader(self.fd, self._on_readable)
 
     async def read(self, draft: LineDraft = NO_DRAFT) -> str:
-        """See Editor. What was typed stays with the kernel: there is nothing to put back."""
+        """See Editor. The kernel keeps typed text, so no draft is put back."""
         return await self._next_line(self.callbacks.label())
 
     async def answer(self, label: str, draft: LineDraft = NO_DRAFT) -> str:
-        """See Editor. Lines that were finished before the question are not its answer; nothing can be put back."""
+        """See Editor. Lines that were finished before the question do not answer it. No draft is put back."""
         before, self._lines = self._lines, deque()
         try:
             return await self._next_line(label)
@@ -48,7 +48,7 @@ class PlainEditor:
             self._lines = before + self._lines
 
     def defer_typed(self) -> None:
-        """See Editor. Whole lines are read off the keyboard; `answer` leaves them for the next `read`."""
+        """See Editor. Finished lines are read now; `answer` leaves them for the next `read`."""
         if select.select([self.fd], [], [], 0)[0]:
             self._on_readable()
 
@@ -58,7 +58,7 @@ class PlainEditor:
             self._waiting.set_exception(ReadCancelled())
 
     def interrupt(self) -> None:
-        """See Editor: the kernel has thrown the line away already."""
+        """See Editor. The kernel has discarded the line already."""
         self.show("")
         if (
             self.callbacks.on_interrupt(False) is InterruptAction.LEAVE
@@ -74,7 +74,7 @@ class PlainEditor:
             sys.stdout.flush()
 
     def refresh(self) -> None:
-        """See Editor: a line that cannot be redrawn shows no status."""
+        """See Editor. A line that cannot be redrawn has no status rows."""
 
     async def close(self) -> None:
         """See Editor."""
@@ -86,7 +86,7 @@ class PlainEditor:
         try:
             while not self._lines:
                 if self._at_end:
-                    # A terminal can go on after Ctrl-D; one that is gone will say so again at once.
+                    # A terminal can continue after Ctrl-D; a closed one reports the end again at once.
                     self._at_end = False
                     asyncio.get_running_loop().add_reader(self.fd, self._on_readable)
                     raise EOFError
@@ -113,7 +113,7 @@ class PlainEditor:
             whole_line.set_result(None)
 
     def _on_end(self) -> None:
-        """Stop watching: a terminal that is gone would be readable for ever."""
+        """Stop watching stdin: a closed terminal would be readable forever."""
         self._at_end = True
         if self._partial:
             self._lines.append(self._partial.decode(errors="replace"))

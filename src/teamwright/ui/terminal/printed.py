@@ -9,20 +9,20 @@ from teamwright.protocol.events import ToolCalled
 from teamwright.ui.display_text import clean, cut
 
 LAST_LINES = 3
-"""Lines of an agent's command that are shown."""
+"""The number of output lines of an agent's command that are shown."""
 
 SHELL = "shell"
-"""The level of a notice that has the output of the person's own command, and the name that its lines have."""
+"""The level of notices with the output of the person's own command, and the label of their lines."""
 
 
 def last_lines(event: ToolCalled, room: int) -> list[str]:
-    """The last lines that a command of an agent printed, each at most so many columns wide; how many went before."""
+    """Return the last output lines of an agent's command, cut to `room` columns, and the number of earlier lines."""
     if event.tool != "Bash" or event.outcome not in {"done", "failed"}:
         return []
     text = str(event.facts.get("end") or event.output)
     lines = [line for line in clean(text).split("\n") if line.strip()]
     if event.outcome == "failed":
-        lines = lines[1:]  # the first one says why, beside the call
+        lines = lines[1:]  # the first line is the reason shown with the call
     before = len(lines) - LAST_LINES
     shown = [cut(line, room) for line in lines[-LAST_LINES:]]
     more = "more lines" if "end" in event.facts else f"{before} more line{'' if before == 1 else 's'}"
@@ -30,6 +30,6 @@ def last_lines(event: ToolCalled, room: int) -> list[str]:
 
 
 def shell_lines(text: str) -> list[str]:
-    """The person's own command and everything that it printed, a line each."""
+    """Return the person's own command and its whole output as lines."""
     command, _, output = clean(text).partition("\n")
     return [f"{SHELL:<10} {command}", *(f"  {line}" for line in output.rstrip("\n").split("\n") if output.strip())]

@@ -1,4 +1,4 @@
-"""What is looked up, as lines of a terminal: tasks, costs, a window; the same at the lead's and at a member's. Pure."""
+"""Reports as lines of a terminal, for the lead's and members' terminals: tasks, cost, context window, modes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MARKS = {"completed": "✓", "in_progress": "▸"}
 
 
 def task_lines(tasks: Sequence[TaskResult]) -> list[str]:
-    """The task list."""
+    """Return the lines of the task list."""
     return [
         f"  {_MARKS.get(task.status, '·')} #{task.id:<3} {one_line(task.subject)}"
         + (f"  ({display_name(task.owner)})" if task.owner else "")
@@ -25,7 +25,7 @@ def task_lines(tasks: Sequence[TaskResult]) -> list[str]:
 
 
 def cost_lines(cost: CostView, caps: str = "") -> list[str]:
-    """Who used what, each task's share, each model's, and the sum with the caps that hold."""
+    """Return the cost by member, task and model, and the total with its caps."""
     lines: list[str] = []
     for line in cost.members:
         lines += [_usage_line(line.name, line), *(_usage_line(f"└ {one.name}", one) for one in line.below)]
@@ -42,7 +42,7 @@ def _usage_line(name: str, line: CostRow, about: str = "") -> str:
 
 
 def context_lines(view: ContextView) -> list[str]:
-    """What fills a window, and when it is compacted."""
+    """Return the contents of a context window, and when it is compacted."""
     rows = [*((part.name, part.tokens) for part in view.parts), ("free", view.free)]
     lines = [f"  {display_name(view.member)}: {clean(view.model)}, {view.used:,} of {view.window:,} tokens"]
     lines += [f"  {name:<22} {tokens:>11,}  {100 * tokens / view.window:5.1f} %" for name, tokens in rows]
@@ -57,5 +57,5 @@ def _measure_text(measured: bool) -> str:
 
 
 def mode_meaning_lines() -> list[str]:
-    """All modes with what they mean."""
+    """Return all modes with their meanings."""
     return [f"  {name:<18} {about}" for name, about in describe_modes()]

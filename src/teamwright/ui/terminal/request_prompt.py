@@ -1,7 +1,7 @@
-"""Questions: what a person is shown before saying yes, and what their line means.
+"""Requests at a terminal: the lines that show one, and the parser of the reply.
 
-A line that is no answer is never taken for one: silence, an empty line and half a word ask again. Every face shows a
-request by `request_lines`, so that a person sees the same wherever they answer. Pure.
+An unclear line is never taken as an answer: silence, an empty line and half a word repeat the question. Every interface
+uses `request_lines`, so a request looks the same everywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RULE_DESTINATIONS = {
     "project": "projectSettings",
     "user": "userSettings",
 }
-"""Where a rule may be kept, as people say it, and as it is on the wire."""
+"""The places where a rule can be stored, by the word for people, with the value on the wire."""
 
 _DESTINATION_TEXT = {
     "session": "until this session ends",
@@ -42,7 +42,7 @@ _MODES = {
 
 @dataclass(frozen=True, slots=True)
 class SuggestedGrant:
-    """One suggestion: the key that grants it with a yes, what it means, and the update as it is on the wire."""
+    """A suggestion: the key that grants it together with a yes, its meaning, and the update for the wire."""
 
     key: str
     text: str
@@ -50,7 +50,7 @@ class SuggestedGrant:
 
 
 def suggested_grants(request: RequestOpened) -> tuple[SuggestedGrant, ...]:
-    """The suggestions of a request, each with a key of its own; rules that "always" stores anyway are left out."""
+    """Return the suggestions of a request, each with a separate key, without rules that "always" stores anyway."""
     made: list[SuggestedGrant] = []
     for update in request.suggestions:
         letter, words = _describe_update(update, request.owner or request.member)
@@ -70,7 +70,7 @@ def rule_update(request: RequestOpened, destination: str) -> Mapping[str, Any] |
 
 
 def _describe_update(update: Mapping[str, Any], owner: str) -> tuple[str, str]:
-    """The letter and the meaning for this member; no words for what is not understood."""
+    """Return the key and the meaning for this member; an empty meaning for an unknown update."""
     kept = _DESTINATION_TEXT.get(str(update.get("destination", "session")))
     if kept is None:
         return "", ""
@@ -97,7 +97,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _rules(update: Mapping[str, Any]) -> Iterator[str]:
-    """The rules in rule syntax: `Bash(git push:*)`."""
+    """Yield the rules in rule syntax: `Bash(git push:*)`."""
     rules: object = update.get("rules")
     for rule in cast("Sequence[object]", rules) if isinstance(rules, list | tuple) else ():
         if isinstance(rule, str) and rule:
@@ -110,17 +110,17 @@ def _rules(update: Mapping[str, Any]) -> Iterator[str]:
 
 
 EDITABLE_KEY = "command"
-"""The key of an input that a person may edit before it runs: a shell command."""
+"""The input key with a shell command, which the person may edit before it runs."""
 
 
 MAX_LINES, MAX_CHARS = 200, 40_000
-"""Lines and characters of a request that are shown at once; of a longer one the ends are, and all of it on demand."""
+"""The maximum lines and characters shown at once; of a longer request only both ends are shown, and all on demand."""
 
 HEAD_LINES, TAIL_LINES = 60, 20
 
 
 class ReplyMeaning(StrEnum):
-    """What a line says to an open request."""
+    """The meanings of a line that answers an open request."""
 
     ALLOW = "allow"
     ALWAYS = "always"
@@ -135,9 +135,9 @@ class ReplyMeaning(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestReply:
-    """`text` is the reason of a no, the answer to a question, or what to say when it has to be asked again.
+    """A reply: `text` is the reason of a no, the answer to a question, or the note when the request is asked again.
 
-    `updates` are what is granted along with a yes.
+    `updates` are the grants of a yes.
     """
 
     meaning: ReplyMeaning
@@ -145,13 +145,14 @@ class RequestReply:
     updates: tuple[Mapping[str, Any], ...] = ()
 
 
-# ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────
+# ── lines of a request ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def request_lines(request: RequestOpened, narrator: Narrator, *, more: str = "", width: int = 0) -> list[str]:
-    """Who asks, the whole command, diff or plan, the rule that asked, what "always" would store, until when.
+    """Return the lines of a request: agent, full command, diff or plan, the rule that asked, what "always" stores,
+    deadline.
 
-    `width`: columns of a window, in which all but what is asked is broken between words; 0 leaves lines as they are.
+    `width` is that of the window in columns: all lines but the subject are broken between words. 0 breaks no line.
     """
     paint = narrator.paint
     head = f"{paint('yellow', '?')} {narrator.name(request.member, request.owner)} {_request_verb(request)}{more}"
@@ -167,13 +168,13 @@ def request_lines(request: RequestOpened, narrator: Narrator, *, more: str = "",
 
 
 def subject_lines(request: RequestOpened) -> list[str]:
-    """All of what is asked, without colours. In what would run nothing hides: every blank and joiner is what it is."""
+    """Return the whole subject without colours. In text that would run, every blank and joiner is made visible."""
     text = clean_exact(request.what) if request.kind == "permission" else clean(request.what)
     return text.rstrip("\n").split("\n")
 
 
 def _options(request: RequestOpened) -> list[str]:
-    """The answers to choose, numbered, each with what it means where that was said."""
+    """Return the numbered answers, with their meanings where given."""
     given: object = request.input.get("options")
     about = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
     lines: list[str] = []
@@ -186,19 +187,19 @@ def _options(request: RequestOpened) -> list[str]:
 
 
 def request_line(request: RequestOpened, narrator: Narrator) -> str:
-    """The request on one line."""
+    """Return the request on one line."""
     what = one_line(request.what.strip().split("\n", 1)[0])
     who = narrator.name(request.member, request.owner)
     return f"{who} {_request_verb(request)}" + (f": {what}" if what else "")
 
 
 def is_long(request: RequestOpened) -> bool:
-    """Whether it is longer than a person can be shown at once."""
+    """Return True when the request is too long to show at once."""
     return request.what.count("\n") >= MAX_LINES or len(request.what) > MAX_CHARS
 
 
 def prompt_lines(request: RequestOpened, narrator: Narrator, waiting: int = 0, *, short: bool = False) -> list[str]:
-    """The request as it is asked at a terminal, and the keys. `short`: of a long one its ends, and how to see all."""
+    """Return the request and its keys for a terminal. `short`: of a long request only its ends, and how to see all."""
     if short and is_long(request):
         request = replace(request, what=_shorten_middle(request.what))
     more = f"   ({waiting} more wait{'s' if waiting == 1 else ''})" if waiting else ""
@@ -208,7 +209,7 @@ def prompt_lines(request: RequestOpened, narrator: Narrator, waiting: int = 0, *
 
 
 def prompt_label(request: RequestOpened) -> str:
-    """What stands before the answer."""
+    """Return the label before the answer."""
     if request.kind == "question":
         return "answer: "
     if request.kind == "plan":
@@ -227,7 +228,7 @@ def _shorten_middle(what: str) -> str:
 
 
 def may_edit(request: RequestOpened) -> bool:
-    """Whether a person may change what runs, as a line of text."""
+    """Return True when the person may edit the command as one line of text."""
     return request.kind == "permission" and isinstance(request.input.get(EDITABLE_KEY), str)
 
 
@@ -264,17 +265,17 @@ def _time(seconds_since_1970: float) -> str:
     return datetime.fromtimestamp(seconds_since_1970).strftime("%H:%M:%S")
 
 
-# ── what a line means ────────────────────────────────────────────────────────────────────────────────────────
+# ── replies ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def parse_reply(request: RequestOpened, line: str) -> RequestReply:
-    """What the line means as an answer to this request."""
+    """Parse a line as a reply to this request."""
     text = line.strip()
     if text in {"/requests", "/later"}:
         return RequestReply(ReplyMeaning.LIST if text == "/requests" else ReplyMeaning.LATER)
     if text.lower() == "v" and is_long(request):
         return RequestReply(ReplyMeaning.VIEW)
-    if request.kind == "question":  # a bare word may be the answer
+    if request.kind == "question":  # a single word may be the answer
         return _parse_answer(request, text)
     word, _, rest = text.partition(" ")
     word, rest = word.lower().rstrip(",:"), rest.strip()
@@ -295,12 +296,12 @@ def _parse_answer(request: RequestOpened, text: str) -> RequestReply:
 
 
 def _allows_several(request: RequestOpened) -> bool:
-    """Whether several answers may be chosen; where nobody said, they may."""
+    """Return True when several answers may be chosen, which is the default."""
     return request.input.get("multiSelect") is not False
 
 
 def _parse_key(request: RequestOpened, word: str) -> RequestReply:
-    """What a key without anything behind it means."""
+    """Return the reply for a key without arguments."""
     if granted := [offer.update for offer in suggested_grants(request) if offer.key == word]:
         return RequestReply(ReplyMeaning.ALLOW, updates=(granted[0],))
     match word:
@@ -334,7 +335,7 @@ def _ask_again(request: RequestOpened) -> RequestReply:
 
 
 def choose_options(options: tuple[str, ...], text: str) -> str:
-    """The label of a number, several labels of several numbers, or the words themselves."""
+    """Return the option of a number, the options of several numbers, or the text unchanged."""
     numbers = [part.strip() for part in text.split(",")]
     if options and all(n.isdecimal() and 1 <= int(n) <= len(options) for n in numbers):
         return ", ".join(options[int(n) - 1] for n in numbers)

@@ -1,7 +1,4 @@
-"""Which call each member is in, and who works behind it in the background: what events tell and no file does.
-
-Pure.
-"""
+"""The running calls and background sub-agents of each member, from events; no file contains them."""
 
 from __future__ import annotations
 
@@ -21,19 +18,19 @@ from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import one_line
 
 _RESTING_STATES = frozenset({"idle", "awaiting"})
-"""States in which no call of a member runs; a sub-agent of its may."""
+"""States in which a member runs no call; its sub-agents may."""
 _ENDED_STATES = frozenset({"completed", "failed", "crashed", "killed", "suspended"})
 
 
 @dataclass(slots=True)
 class RunningCalls:
-    """Remembers which call each member is in, and which sub-agents of its run in the background."""
+    """The running call and the background sub-agents of each member."""
 
     calls: dict[str, dict[str, str]] = field(default_factory=dict[str, "dict[str, str]"])
     subagents: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
 
     def note(self, event: TeamEvent) -> None:
-        """Take an event in."""
+        """Update the calls with an event."""
         match event:
             case ToolStarted():
                 self.calls.setdefault(event.member, {})[event.call] = f"{event.tool} {one_line(event.summary)}"
@@ -60,19 +57,19 @@ class RunningCalls:
             behind.discard(event.agent)
 
     def _keep_only_lead(self) -> None:
-        """Another team, or none: whoever was in the one before is nobody's any more."""
+        """Forget the members of an earlier team after a change of the team."""
         self.calls = {LEAD: self.calls.get(LEAD, {})}
         self.subagents = {LEAD: self.subagents.get(LEAD, set())}
 
     def current_call(self, name: str) -> str:
-        """The call that runs, the newest of several; empty when none does."""
+        """Return the newest running call of a member; empty without one."""
         running = list(self.calls.get(name, {}).values())
         return running[-1] if running else ""
 
     def background_count(self, name: str) -> int:
-        """How many of its sub-agents run in the background."""
+        """Return the number of a member's background sub-agents."""
         return len(self.subagents.get(name, ()))
 
     def clear_member(self, member: str) -> None:
-        """The member's turn was cut: whatever it was in is over."""
+        """Forget the calls of a member whose turn was interrupted."""
         self.calls.pop(member, None)

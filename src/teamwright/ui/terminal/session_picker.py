@@ -1,6 +1,6 @@
-"""Picking one of a list before a session opens: arrow keys or a number where the cursor can be moved, else a number.
+"""A list from which the user picks a row: with arrow keys or a number, on a dumb terminal only with a number.
 
-Draws below where the cursor is and leaves what was picked on the screen. Knows terminals; does not know what is picked.
+It is drawn below the cursor, and the choice stays on the screen.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _MAX_PROMPT = 400
 
 
 def session_rows(rows: Sequence[ListedSession], width: int) -> list[str]:
-    """The head and a line a row, each shorter than `width` columns; columns that hold nothing are left out."""
+    """Return the head and one line for each row, each narrower than `width`; empty columns are left out."""
     table = [HEAD, *(_cells(number, row) for number, row in enumerate(rows, 1))]
     kept = [at for at in range(len(HEAD)) if at in (0, len(HEAD) - 1) or any(line[at] for line in table[1:])]
     widths = {at: max(cell_width(line[at]) for line in table) for at in kept[:-1]}
     most = max(width, 1) - 1
-    for at in (4, 2, 3):  # in a narrow window the words are worth more than these
+    for at in (4, 2, 3):  # in a narrow window the prompt is more important than these columns
         if at in widths and most - sum(widths.values()) - 2 * len(widths) < _MIN_PROMPT:
             del widths[at]
     lines = ["  ".join([*(pad(line[at], widths[at]) for at in widths), line[-1]]).rstrip() for line in table]
@@ -40,7 +40,7 @@ def session_rows(rows: Sequence[ListedSession], width: int) -> list[str]:
 
 
 def _cells(number: int, row: ListedSession) -> tuple[str, ...]:
-    """What stands in the columns of a session."""
+    """Return the cells of a session."""
     view = row.view
     last = f"runs, pid {view.pid}" if view.pid else _age(time.time() - view.changed_at)
     prompt = one_line(view.prompt[:_MAX_PROMPT]) or "(no prompt)"
@@ -49,7 +49,7 @@ def _cells(number: int, row: ListedSession) -> tuple[str, ...]:
 
 
 def _age(seconds: float) -> str:
-    """How long ago, in the one unit that says it."""
+    """Return an age in one unit."""
     for unit, size, most in (("s", 1, 60), ("min", 60, 60), ("h", 3_600, 48)):
         if seconds < size * most:
             return f"{max(int(seconds / size), 0)} {unit} ago"
@@ -64,15 +64,15 @@ _UP, _DOWN = {b"\x1b[A", b"\x1bOA", b"\x10", b"k"}, {b"\x1b[B", b"\x1bOB", b"\x0
 _CANCEL_KEYS = {b"\x1b", b"\x03", b"\x04", b"q"}
 _ERASE_KEYS = {b"\x7f", b"\x08"}
 _ESCAPE_S = 0.1
-"""How long a lone Esc waits for the rest of a key, in seconds."""
+"""Seconds that a single Esc waits for the rest of an escape sequence."""
 
 Lines = Callable[[int], Sequence[str]]
-"""The head and the rows, for so many columns."""
+"""A function that returns the head and the rows for a width."""
 
 
 @dataclass(slots=True)
 class PickerState:
-    """What was pressed so far. `marked` counts from 0; `typed` are digits."""
+    """The keys pressed so far. `marked` counts from 0; `typed` are digits."""
 
     count: int
     marked: int = 0
@@ -82,7 +82,7 @@ class PickerState:
     picked: int | None = None
 
     def press(self, key: bytes) -> None:
-        """Take one key in; keys that mean nothing change nothing."""
+        """Process one key; an unknown key changes nothing."""
         self.problem = ""
         if key in _UP or key in _DOWN:
             self.marked = (self.marked + (1 if key in _DOWN else -1)) % self.count
@@ -107,7 +107,7 @@ class PickerState:
 
 
 def pick(lines: Lines, count: int, env: Mapping[str, str] = os.environ) -> int | None:
-    """The number, from 0, of the row that the person picks; None when they leave. Raises KeyboardInterrupt."""
+    """Return the index of the row that the person picks, from 0; None when they leave. Raises KeyboardInterrupt."""
     if env.get("TERM", "") in PLAIN_TERMINALS or not sys.stdin.isatty():
         return _pick_by_number(lines, count)
     picking, drawn = PickerState(count), _DrawnList(env)
@@ -124,7 +124,7 @@ def pick(lines: Lines, count: int, env: Mapping[str, str] = os.environ) -> int |
 
 
 def _pick_by_number(lines: Lines, count: int) -> int | None:
-    """Where nothing on the screen can be moved."""
+    """Let the person type a number, on a terminal without a movable cursor."""
     sys.stdout.write("\n".join(lines(window_size().columns)) + "\n\n")
     picking = PickerState(count)
     while picking.picked is None:
@@ -144,7 +144,7 @@ def _pick_by_number(lines: Lines, count: int) -> int | None:
 
 
 def _keys(fd: int) -> Iterator[bytes]:
-    """Keys as they are pressed, until the terminal is gone. A signal that interrupts is the caller's."""
+    """Yield keys as they are pressed, until the terminal is closed. The caller handles signals."""
     while read := os.read(fd, 1024):
         if read.endswith(b"\x1b") and select.select([fd], [], [], _ESCAPE_S)[0]:
             read += os.read(fd, 1024)
@@ -153,7 +153,7 @@ def _keys(fd: int) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _raw(fd: int) -> Generator[None]:
-    """Keys one by one, not echoed; what was typed before the list was there picks nothing."""
+    """Read single keys without echo; keys typed before the list appeared are discarded."""
     before = termios.tcgetattr(fd)
     tty.setraw(fd, termios.TCSAFLUSH)
     try:
@@ -164,7 +164,7 @@ def _raw(fd: int) -> Generator[None]:
 
 
 class _DrawnList:
-    """The list on the screen, drawn anew in its place; in a low window only the rows around the marked one."""
+    """The list on the screen, redrawn in place; in a low window only the rows near the marked one."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._paint = make_paint(env, is_tty=sys.stdout.isatty())
@@ -172,10 +172,10 @@ class _DrawnList:
         self.said = ""
 
     def __enter__(self) -> None:
-        """Nothing is drawn yet."""
+        """Start without drawing."""
 
     def __exit__(self, *_: object) -> None:
-        """Leave the terminal below the list, with what was picked in it."""
+        """Move the cursor below the list, which shows the choice."""
         with contextlib.suppress(OSError):
             sys.stdout.write(f"{self.said}\r\n")
             sys.stdout.flush()

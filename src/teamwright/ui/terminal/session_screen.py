@@ -1,7 +1,7 @@
-"""One person at one session: what they type goes in, what happens comes out, the lead works in between.
+"""The screen of one session: typed lines go in, events are shown, and the lead works at the same time.
 
-Two loops, one that reads lines and one that runs the lead's turns, on the event loop of the session. No key ends
-more than it says; members are ended by name or on leaving. Knows sessions through `app`, and an editor.
+Two loops run on the event loop of the session: one reads lines, one runs the lead's turns. Keys never end a member;
+commands and leaving do. Depends on the package `session` and an editor.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from teamwright.views.live_status import SessionStatusSource
 
 @dataclass(slots=True)
 class SessionScreen:
-    """Hosts the session until its person leaves, or a cap is spent. `editor` is set before `run`."""
+    """The screen of a session until its person leaves or a cap is reached. `editor` is set before `run`."""
 
     session: Session
     narrator: Narrator
@@ -69,7 +69,7 @@ class SessionScreen:
     last_result: Result | None = None
     working_at_leave: list[str] = field(default_factory=list[str])
     next_session: NextSession | None = None
-    """The session that is gone on with when this one was left."""
+    """The session to open after this one."""
     interrupts: InterruptState = field(default_factory=InterruptState)
     _turn: asyncio.Task[bool] | None = None
     _leaving: bool = False
@@ -86,7 +86,7 @@ class SessionScreen:
 
     @property
     def editor(self) -> Editor:
-        """Where the person types."""
+        """The editor in which the person types."""
         return self.line_input.editor
 
     @editor.setter
@@ -94,7 +94,9 @@ class SessionScreen:
         self.line_input.editor = editor
 
     async def run(self, prompt: str | None) -> LeaveChoice:
-        """Until the person leaves, or the session is over by itself (`last` says how). `cut` names who was at work."""
+        """Run until the person leaves or the session ends (see `last_result`). `working_at_leave` names the working
+        agents.
+        """
         unsubscribe = self.session.log.subscribe(lambda _number, event: self._on_event(event))
         self.panel.begin()
         if prompt:
@@ -113,22 +115,22 @@ class SessionScreen:
             await asyncio.gather(reading, working, return_exceptions=True)
             unsubscribe()
 
-    # ── what the editor asks ──────────────────────────────────────────────────────────────────────────────────
+    # ── callbacks of the editor ─────────────────────────────────────────────────────────────────────────────────
 
     @property
     def is_lead_working(self) -> bool:
-        """Whether a turn of the lead runs."""
+        """True while the lead is in a turn."""
         return self._turn is not None and not self._turn.done() and self.session.lead.busy
 
     def on_interrupt(self, line: bool) -> InterruptAction:
-        """What Ctrl-C does now; ending the turn and saying so is done here."""
+        """Handle Ctrl-C, which may interrupt the lead's turn, and return the action."""
         runs = self._turn is not None and not self._turn.done()
         if self._leaving and not runs and not line:
-            self._on_turn_cancelled()  # what sees all through was about to begin
+            self._on_turn_cancelled()  # waiting for the members was about to start
             return InterruptAction.END_TURN
         if self.view.viewed_member and not self._leaving:
             return self._interrupt_viewed(line)
-        # Waiting to leave is the lead's work too, even while it has nothing to do itself.
+        # Waiting to leave counts as work of the lead, even while it has no turn.
         works = self.is_lead_working or (self._leaving and runs)
         if not works and not line and self.command_calls.is_running:
             self.command_calls.interrupt()
@@ -142,7 +144,7 @@ class SessionScreen:
         return act
 
     def _interrupt_viewed(self, line: bool) -> InterruptAction:
-        """In a member's view Ctrl-C is about that member, and about nobody else."""
+        """Handle Ctrl-C in the view of a member: it concerns only that member."""
         act = self.interrupts.press(line=line, is_working=self.view.is_working, now=time.monotonic())
         if act is InterruptAction.END_TURN:
             self.view.interrupt()
@@ -151,11 +153,11 @@ class SessionScreen:
         return act
 
     def on_escape(self) -> None:
-        """What Esc on an empty line does."""
+        """Handle Esc on an empty line."""
         self.view.return_to_lead()
 
     def _view_member(self, name: str) -> None:
-        """View a member, or the lead again."""
+        """View a member, or return to the lead."""
         self.narrator.width = self._width()
         try:
             self.view.open(name)
@@ -163,7 +165,7 @@ class SessionScreen:
             self._show_error(problem)
 
     def on_background(self) -> None:
-        """What Ctrl-B on an empty line does: nobody waits any more for what could go on in the background."""
+        """Handle Ctrl-B on an empty line: move work to the background that agents wait for."""
         task = asyncio.create_task(self._move_to_background(), name="to the background")
         self._background_tasks.add(task)
         task.add_done_callback(self._background_tasks.discard)
@@ -172,19 +174,19 @@ class SessionScreen:
         self._show_folded(await background_lines(self.session))
 
     def complete(self, before: str) -> list[Candidate]:
-        """What Tab offers."""
+        """Return the completions of Tab."""
         written = [(one.name, one.about) for one in list_commands(self.session)] if before.startswith("/") else []
         return candidates(before, member_names(self.session), self.session.maker.cwd, written)
 
-    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def show(self, lines: Sequence[str]) -> None:
-        """Put lines above the prompt, without secrets."""
+        """Print lines above the prompt, with secrets masked."""
         if lines:
             self.editor.show(self._mask("".join(f"{line}\n" for line in lines)))
 
     def _show_folded(self, lines: Sequence[str]) -> None:
-        """As `show`, for words without colours: in a narrow window they are broken between words."""
+        """Print lines without colours, broken between words in a narrow window."""
         self.show(fold_lines(lines, self._width()))
 
     def _mask(self, text: str) -> str:
@@ -214,7 +216,7 @@ class SessionScreen:
     # ── the lead's turns ──────────────────────────────────────────────────────────────────────────────────────
 
     async def _run_turns(self) -> LeaveChoice:
-        """Turns as prompts and mail ask for them, until a cap is spent or all was seen through."""
+        """Run turns for prompts and mail, until a cap is reached or the wait for all members is done."""
         while True:
             if not self._leaving:
                 await self.session.lead.wait()
@@ -228,7 +230,7 @@ class SessionScreen:
             self.editor.refresh()
 
     async def _run_turn(self) -> bool:
-        """A turn on what waits; whether the session is over with it."""
+        """Run a turn for the waiting input. Returns True when the session ends with it."""
         try:
             end = await self.session.lead.run_turn()
         except TeamwrightError as problem:
@@ -243,7 +245,7 @@ class SessionScreen:
         return end.is_capped
 
     async def _run_until_done(self) -> bool:
-        """All that is open, until the team is done; whether the person still wants to leave then."""
+        """Run until the team is done. Returns True when the person still wants to leave then."""
         self._note_result(await self.session.run(()))
         return self._leaving
 
@@ -282,7 +284,7 @@ class SessionScreen:
                     return ending
 
     async def _handle_line(self, text: str) -> None:
-        """Do what a line says. Raises EOFError for /quit."""
+        """Execute a typed line. Raises EOFError for /quit."""
         if text.startswith("!") and (command := text[1:].strip()):
             run_in_shell(self.session, command)
             return
@@ -310,7 +312,7 @@ class SessionScreen:
             self._show_error(problem)
 
     async def _command(self, line: TerminalCommand) -> None:
-        """Run a command of the terminal. Raises EOFError for /quit, and for /resume once it is known with what."""
+        """Run a command of the terminal. Raises EOFError for /quit, and for /resume after a session was chosen."""
         viewed = self.view.viewed_member
         match line:
             case TerminalCommand(name="/quit"):
@@ -337,7 +339,7 @@ class SessionScreen:
                 self._show_folded(await HANDLERS[line.name](self.session, line.rest))
 
     async def _stop_viewed(self, name: str) -> None:
-        """End the viewed member for good, once the person has said so."""
+        """End the viewed member for good after the person confirmed."""
         if await self._agrees(f"end {clean(name)} for good? [y/n] "):
             self._show_folded(await HANDLERS["/stop"](self.session, name))
         else:
@@ -355,7 +357,7 @@ class SessionScreen:
         return [one.name for one in list_commands(self.session)]
 
     def _handle_first_prompt(self, text: str) -> None:
-        """What was typed behind the program's name: a command that somebody wrote, else words for the lead."""
+        """Handle the prompt of the command line: a custom command, else a prompt for the lead."""
         line = parse_line(text, (), is_path=True, custom_commands=self._custom_command_names())
         if isinstance(line, CustomCommand):
             self.command_calls.start(line)
@@ -378,7 +380,7 @@ class SessionScreen:
     # ── leaving ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _choose_how_to_leave(self) -> LeaveChoice:
-        """How to leave, or that the person stays. Waiting begins here and ends the session by itself."""
+        """Ask how to leave. After WAIT the screen runs until the team is done."""
         self.working_at_leave = [*([LEAD_ALIAS] if self.is_lead_working else []), *members_at_work(self.session)]
         ending = await ask_how_to_leave(self.editor, self._show_folded, self.working_at_leave)
         if ending is LeaveChoice.STAY:
@@ -394,7 +396,7 @@ class SessionScreen:
         return f"Ctrl-C again within {LEAVE_WINDOW_S:.0f} s leaves, as does Ctrl-D.{go_on}"
 
     def _working_members_text(self) -> str:
-        """Who is at work and goes on, in words; nothing when nobody is."""
+        """Return the names of working members as a text; empty when none is working."""
         names = members_at_work(self.session)
         return f"{', '.join(names)} {'goes' if len(names) == 1 else 'go'} on" if names else ""
 

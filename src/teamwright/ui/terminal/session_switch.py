@@ -1,6 +1,6 @@
-"""`/resume`: another session of this directory in the same process; the present one is left as leaving leaves it.
+"""`/resume`: the choice of another session in the same process; the present one is left as with `/quit`.
 
-Chosen, and found to be free, before anything ends. Knows sessions through `app`, and an editor; ends and opens none.
+The session is chosen and checked before anything ends. The caller ends and opens the sessions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOTHING_ENDED = "nothing was ended"
 
 @dataclass(frozen=True, slots=True)
 class NextSession:
-    """The session that is gone on with when this one is left."""
+    """The session to open after this one."""
 
     id: str
     cwd: Path
@@ -38,9 +38,9 @@ class NextSession:
 async def choose_next_session(
     session: Session, word: str, editor: Editor, show: ShowLines, width: int
 ) -> NextSession | None:
-    """The session of that id or team, else the one that the person picks; None: they stay, and it was said why.
+    """Return the session of that id or team, else the one that the person picks; None when they stay.
 
-    Raises TeamwrightError for what cannot be gone on with; nothing has ended then. EOFError is no answer but a stay.
+    Raises TeamwrightError for a session that cannot be resumed; nothing has ended then. EOFError means that they stay.
     """
     home, here = session.maker.home, session.maker.cwd
     if word:
@@ -59,10 +59,10 @@ async def choose_next_session(
 
 
 def options_for(session: Session, to: NextSession) -> Options:
-    """How the next session is opened: as this start said, but for what belongs to a session itself.
+    """Return the options for the next session: those of this start, without those that belong to a session.
 
-    Its own are model, effort, mode and task list. What allows more was said for this directory, and holds in no other.
-    Of a cap on the run is left what this session did not use.
+    Model, effort, mode and task list belong to a session. Options that widen permissions apply only in the same
+    directory. A cap on the run is reduced by the usage of this session.
     """
     given = session.options
     same = to.cwd == session.maker.cwd
@@ -84,14 +84,14 @@ def options_for(session: Session, to: NextSession) -> Options:
 
 
 def options_to_return(session: Session) -> Options:
-    """How the present session is opened again, should the next one not open."""
+    """Return the options that open the present session again, for the case that the next one does not open."""
     return options_for(session, NextSession(session.id, session.maker.cwd))
 
 
 async def _ask_for_session(
     rows: Sequence[ListedSession], editor: Editor, show: ShowLines, width: int
 ) -> ListedSession | None:
-    """By its number in the list, or by its id; an empty line stays."""
+    """Ask for a session by its number in the list, or by its id; an empty line stays."""
     show([f"  {line}" for line in session_rows(rows, width - 2)])
     while True:
         try:
@@ -108,7 +108,7 @@ async def _ask_for_session(
 
 
 def _require_free(session: Session, view: SessionView) -> NextSession | None:
-    """The session, which nobody drives and whose directory is there. Raises CannotStart, TeamwrightError."""
+    """Return the session, which no process leads and whose directory exists. Raises CannotStart, TeamwrightError."""
     if view.id == session.id:
         raise TeamwrightError("usage", "this is the session that you are in", note="nothing was changed")
     if view.damaged:
@@ -134,7 +134,7 @@ def _require_free(session: Session, view: SessionView) -> NextSession | None:
 
 
 def _remaining_budget(session: Session) -> Budget:
-    """The caps of this start, less what this session used; the lead's rounds count anew, as for every session."""
+    """Return the caps of this start less the usage of this session; the lead's model calls start at zero again."""
     budget, used = session.options.budget, session.maker.purse.total
     usd = None if budget.usd is None else max(budget.usd - (used.usd or 0.0), MIN_USD)
     tokens = None if budget.tokens is None else max(budget.tokens - used.tokens, 1)

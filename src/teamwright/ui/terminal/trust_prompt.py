@@ -1,6 +1,6 @@
-"""The first question of all: whether this repository's own entries may take effect. Asked before a session opens.
+"""The question of trust in the entries of a repository, asked before a session opens.
 
-Knows what trust is through `app`; reads one line from the terminal and writes a few.
+It reads from the terminal and prints a few lines.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.display_text import clean, one_line
 
 MAX_LISTED = 20
-"""Entries that are listed; the rest is counted. What allows calls or runs automatically is always listed."""
+"""The number of listed entries; the rest is counted. Entries that allow calls or run automatically are always listed.
+"""
 
 AskLine = Callable[[str], str]
 
 
 def ask_for_trust(options: Options, ask: AskLine = input) -> Options:
-    """The options to go on with: `trust` set when the person trusts the entries for this run.
+    """Return the options with `trust` set when the person trusts the entries for this run.
 
-    Nothing is asked when nothing waits. No answer, or none that is understood, is a no: the entries are left out.
+    No question is asked without waiting entries. No answer, or an unknown one, means no: the entries are left out.
     Raises KeyboardInterrupt for Ctrl-C.
     """
     state = trust_survey(options)
@@ -47,7 +48,7 @@ def ask_for_trust(options: Options, ask: AskLine = input) -> Options:
 
 
 def _entry_lines(state: TrustState) -> list[str]:
-    """What waits for trust: all of it, for a yes covers all of it."""
+    """Return all entries that need trust, since a yes covers all of them."""
     waiting = sorted(state.pending, key=lambda entry: entry.effect != "used")
     lines = [clean(str(state.root)), "has entries that can run or widen something:", ""]
     listed = [entry for at, entry in enumerate(waiting) if at < MAX_LISTED or entry.allows or entry.kind == "hook"]
@@ -60,7 +61,7 @@ def _entry_lines(state: TrustState) -> list[str]:
 
 
 def _read_answer(ask: AskLine) -> str:
-    """One of y, o, n; asked again until it is one of them."""
+    """Return y, o or n; ask again after any other line."""
     while True:
         try:
             said = ask("trust them?  y for good · o only this run · n leave them out: ").strip().lower()

@@ -1,6 +1,6 @@
-"""The settings of members' places, from the values of settings files; an error names file and key.
+"""The settings of backends, from the values of settings files; an error names file and key.
 
-What a value may be by its kind is checked in `settings.keys`. Knows no layer and no trust.
+Value types are checked in `settings.setting_keys`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from teamwright.teams.backends.terminal_adapter import (
 
 BACKEND, ADAPTERS = "members.backend", "members.adapters"
 BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED)
-"""Backends that need no recipe."""
+"""Backends that need no terminal adapter."""
 
 
 def parse_backend_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> BackendSettings:
-    """Of members' places. `origins` names the file, or the flag, of each value.
+    """Return the backend settings. `origins` names the file or flag of each value.
 
     Raises CannotStart (`bad-settings`) with file and key, UsageError for a flag.
     """

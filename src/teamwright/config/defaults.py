@@ -1,7 +1,4 @@
-"""What holds where nobody says anything: each key's default, taken from the room that it belongs to.
-
-Knows which field of a room a key is; the value itself stands in the room alone.
-"""
+"""The default of each settings key, read from the settings class of the package that owns the key."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from teamwright.config.settings.settings import Settings
 from teamwright.models.model_settings import ModelSettings
 
 FIELDS: Mapping[str, str] = {**ASSEMBLED, "permissions.defaultMode": "mode", "compat.claude": "compat"}
-"""The field of `Settings` that a key decides."""
+"""The field of `Settings` that a key sets."""
 
 OF_MODELS = frozenset({"thinking", "retries", "cache_warmup_s", "cache_hour", "stall_s"})
-"""Keys that decide a field of the models' settings, of the same name."""
+"""Keys that set a field of the same name in the models' settings."""
 
 
 @cache
 def default_of(key: str) -> Any:
-    """The default as JSON holds it; None where there is none, or nothing is the default."""
+    """Return the default as JSON; None when there is none."""
     if key in OF_MODELS:
         return getattr(ModelSettings(), key)
     if key not in FIELDS:

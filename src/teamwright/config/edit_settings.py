@@ -1,7 +1,7 @@
-"""One value of one settings file of ours changed: checked as a run checks it, everything else in the file kept.
+"""Changes of one value in one of our settings files: validated as in a run, with the rest of the file kept.
 
-Written whole, two spaces deep, by rename. What a person writes into a repository that they trust is trusted as it was
-written. Files of the other product are never written. Knows files and trust.
+A file is written whole with two-space indentation and renamed into place. A value that a person writes into a trusted
+repository is trusted. Files of the other product are never written. Depends on settings files and trust.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Target: TypeAlias = Literal["user", "project", "local"]
 
 _PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
 _PARTS = frozenset({"env", "hooks", "mcpServers", "providers", "prices", "members.adapters", "members.commands"})
-"""Keys that hold an object, whose parts can be named behind a dot."""
+"""Keys that contain an object, whose parts can be named after a dot."""
 
 _ABSENT: Any = object()
-"""In the place of a value: the key is to be taken out."""
+"""A marker in the place of a value: the key is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """What was done: the file, whether it says something else now, and whether that waits for trust."""
+    """The result of a change: the file, whether its content changed, and whether the value waits for trust."""
 
     key: str
     file: str
@@ -48,7 +48,7 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True)
 class SettingTarget:
-    """Where a value is changed: the directory's repository, and which of its files, or the user's."""
+    """The target of a change: the directory's repository and one of its files, or the user's file."""
 
     home: Home
     cwd: Path
@@ -56,10 +56,10 @@ class SettingTarget:
 
 
 def set_value(change: SettingTarget, name: str, text: str) -> SettingChange:
-    """Set a key to what a person typed. `env.NAME` and the like name one part of a key that holds an object.
+    """Set a key to the text that a person typed. `env.NAME` and the like name one part of a key with an object.
 
-    Raises UsageError for a key or a value that cannot be, CannotStart (`bad-settings`) for a file that cannot be read,
-    TeamRefused for one that lies elsewhere, StorageError.
+    Raises UsageError for an invalid key or value, CannotStart (`bad-settings`) for an unreadable file, TeamRefused for
+    a file outside its directory, StorageError.
     """
     _require_person(change, f"config set {name}")
     key, part = _split(name)
@@ -68,7 +68,7 @@ def set_value(change: SettingTarget, name: str, text: str) -> SettingChange:
 
 
 def unset_value(change: SettingTarget, name: str) -> SettingChange:
-    """Take a key out of the file; objects that are empty then go too. Raises as `set_value` does."""
+    """Remove a key from the file, and objects that become empty. Raises as `set_value` does."""
     _require_person(change, f"config unset {name}")
     key, part = _split(name)
     return _change(change, key, part, _ABSENT)
@@ -79,7 +79,7 @@ def _require_person(change: SettingTarget, tried: str) -> None:
 
 
 def parse_value(key: SettingKey, name: str, text: str, *, part: bool = False) -> Any:
-    """The value that a text stands for: JSON where it is some, else the text itself. Raises UsageError.
+    """Return the value of a text: parsed JSON, else the text itself. Raises UsageError.
 
     A list may also be given as one text, which is its only item.
     """
@@ -113,7 +113,7 @@ def _sample(key: SettingKey) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """The key, and the part of it that is named. Raises UsageError naming the nearest."""
+    """Return the key and the named part of it. Raises UsageError naming the nearest."""
     for key in _PARTS:
         if name.startswith(f"{key}.") and name != f"{key}.":
             return key, name.removeprefix(f"{key}.")
@@ -122,7 +122,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _change(change: SettingTarget, key: str, part: str, value: Any) -> SettingChange:
-    """Give a key, or one part of it, this value; `_ABSENT` takes it out."""
+    """Set a key, or one part of it, to this value; `_ABSENT` removes it."""
     root = repository_of(change.cwd)
     path, origin = SettingsFiles(change.home, root).file_of(_PLACES[change.target])
     shown = f"{key}.{part}" if part else key
@@ -143,7 +143,7 @@ def _change(change: SettingTarget, key: str, part: str, value: Any) -> SettingCh
 
 
 def _require_allowed(key: str, part: str, shown: str) -> None:
-    """Raises UsageError for what a repository may not say, whoever writes it there."""
+    """Raise UsageError for a value that a repository must not set, whoever the author is."""
     own = KEYS[key].user_only or (key == "env" and part and is_user_only_variable(part))
     if not own:
         return
@@ -162,7 +162,7 @@ def _copy(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_in(content: dict[str, Any], way: tuple[str, ...], value: Any, path: Path) -> bool:
-    """Whether that changed anything."""
+    """Set a value in nested objects. Returns True when that changed anything."""
     before = json.dumps(content)
     place = content
     for name in way[:-1]:
@@ -175,7 +175,7 @@ def _set_in(content: dict[str, Any], way: tuple[str, ...], value: Any, path: Pat
 
 
 def _remove_from(content: dict[str, Any], way: tuple[str, ...]) -> bool:
-    """Whether there was something to take out."""
+    """Remove a value from nested objects. Returns True when it existed."""
     name = way[0]
     if name not in content:
         return False
@@ -190,7 +190,7 @@ def _remove_from(content: dict[str, Any], way: tuple[str, ...]) -> bool:
 
 
 def _checked(after: SettingsLayer, before: SettingsLayer | None, root: Path, key: str) -> SettingsLayer:
-    """The file as it will be. Raises UsageError for a value that a run would refuse or leave out."""
+    """Return the layer after the change. Raises UsageError for a value that a run would refuse or leave out."""
     try:
         layer = parse_layer(after.path, after.origin, after.text)
     except TeamwrightError as refused:
@@ -203,7 +203,7 @@ def _checked(after: SettingsLayer, before: SettingsLayer | None, root: Path, key
 
 
 def _problems(layer: SettingsLayer, root: Path, key: str) -> list[str]:
-    """What would not take effect of this key."""
+    """Return the reasons why parts of this key would not take effect."""
     found = [part for part in survey_layer(layer, root) if part.key == key and part.state in ("broken", "ignored")]
     return [" ".join(f"{part.name if part.name != part.value else ''} {part.why}".split()) for part in found]
 
@@ -214,7 +214,9 @@ def _invalid(key: str, why: str) -> UsageError:
 
 
 def _trusted(home: Home, root: Path, layer: SettingsLayer, before: SettingsLayer | None) -> bool:
-    """Trust exactly what was written, if the repository is trusted for good. Whether it takes effect next time."""
+    """Trust exactly the written value if the repository is trusted for good. Returns True when it takes effect next
+    time.
+    """
     if not layer.origin.of_repository:
         return True
     known = {(entry.key, entry.digest) for entry in ([] if before is None else layer_entries(before, root))}

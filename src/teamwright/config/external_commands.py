@@ -1,6 +1,6 @@
-"""The commands that may run members, from the values of settings files; an error names file and key.
+"""The commands that may run teammates, from the values of settings files; an error names file and key.
 
-They are the user's alone: a repository only names one of them. Starts nothing, and fills in no variable.
+Only the user's settings define them: a repository can only name one. Variables are filled in later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from teamwright.protocol.values import dataclass
 COMMANDS, COMMAND = "members.commands", "members.command"
 
 OWN = "teamwright"
-"""The name that says: one of ours, whatever `members.command` names."""
+"""The name that selects our own program, regardless of `members.command`."""
 
 START_S = 60.0
 _KEYS = ("argv", "env", "root", "start_s")
@@ -26,10 +26,10 @@ _KEYS = ("argv", "env", "root", "start_s")
 
 @dataclass(frozen=True, slots=True)
 class ExternalCommand:
-    """One program. `argv` begins with its name or path, `env` is added to its environment; both may hold `${VAR}`.
+    """One program. `argv` begins with its name or path, `env` is added to its environment; both may contain `${VAR}`.
 
-    `root` is the state root whose files it reads, empty: what its environment says, or its own default; `start_s` how
-    long it may take to read its first prompt, in seconds.
+    `root` is the state root whose files it reads; empty means the one of its environment, or its default. `start_s` is
+    the time in seconds until it must have read its first prompt.
     """
 
     name: str
@@ -41,14 +41,14 @@ class ExternalCommand:
 
 @dataclass(frozen=True, slots=True)
 class ExternalCommandSettings:
-    """All commands by name, and the one that runs teammates of which nothing else is said."""
+    """All commands by name, and the default command for teammates."""
 
     commands: Mapping[str, ExternalCommand] = field(default_factory=dict[str, ExternalCommand])
     usual: str = ""
 
 
 def commands_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> ExternalCommandSettings:
-    """The commands in these values; `origins` names the file of each. Raises CannotStart (`bad-settings`)."""
+    """Return the commands in these values; `origins` names the file of each. Raises CannotStart (`bad-settings`)."""
     file = Path(origins.get(COMMANDS, ""))
     said = cast("dict[str, object]", values.get(COMMANDS, {}))
     commands = {name: _command(name, value, file) for name, value in said.items()}

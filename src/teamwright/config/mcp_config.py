@@ -1,6 +1,6 @@
-"""The servers of a session: what settings say and flags give, with variables filled in.
+"""The MCP servers of a session, from settings and flags, with variables filled in.
 
-Nothing is started. Whatever cannot be used is a line for people, but what a flag gives must be right.
+An unusable entry of settings becomes a warning; one of a flag is an error. No server is started here.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from teamwright.storage.read_bounded import read_plain
 
 FLAG = "--mcp-config"
 PROJECT_DIRECTORY = ("CLAUDE_PROJECT_DIR", "TEAMWRIGHT_PROJECT_DIR")
-"""Variables that entries may name, and that servers have: the root of the repository."""
+"""Variables for the root of the repository: entries may name them, and servers have them."""
 
 
 def configured_servers(
     settings: McpSettings, given: Sequence[str], cwd: Path, variables: Mapping[str, str], withheld: frozenset[str]
 ) -> tuple[list[ServerConfig], list[str]]:
-    """The servers by their rank, those that a flag gives first, and lines about what is left out.
+    """Return the servers by rank, those of a flag first, and lines about entries that are left out.
 
-    `withheld` are variables that no repository's entry gets. Raises UsageError for a flag that cannot be read.
+    `withheld` are variables that no repository's entry receives. Raises UsageError for an unreadable flag.
     """
     found: dict[str, ServerConfig] = {}
     warnings: list[str] = []
@@ -51,17 +51,17 @@ def configured_servers(
 def reading_of(
     source: str, root: Path, cwd: Path, variables: Mapping[str, str], withheld: frozenset[str] | None
 ) -> ConfigSource:
-    """How an entry of a settings file is read; `withheld` is None for one of the person's own.
+    """Return the rules for reading an entry of a settings file; `withheld` is None for a person's own entry.
 
-    A repository's server runs at its root, from whichever directory a session begins: what was trusted is what is
-    named from there, and nothing else of that name.
+    A repository's server runs at the root of the repository, whatever the session's directory: trust covers the files
+    as named from there.
     """
     own = {**variables, **{name: str(root) for name in PROJECT_DIRECTORY}}
     return ConfigSource(source, cwd, own) if withheld is None else ConfigSource(source, root, own, withheld)
 
 
 def _given(text: str, cwd: Path) -> tuple[Mapping[str, Any], str]:
-    """The entries of a flag's value, which is JSON or names a file with it."""
+    """Return the entries of a flag's value, which is JSON or the name of a JSON file."""
     source, content = FLAG, text
     if not text.lstrip().startswith("{"):
         path = cwd / os.path.expanduser(text)

@@ -1,7 +1,7 @@
-"""What settings files say of MCP servers, layer by layer: entries by name with whose words they are, and limits.
+"""MCP servers in settings files: entries by name with their origin, and limits.
 
-Entries are kept as they were written: variables are filled in when a session opens. Of a repository an entry holds
-only where a person trusted exactly that one, with the scripts of the repository that it names.
+Entries are stored verbatim; variables are filled in when a session opens. An entry of a repository is used only if a
+person trusted exactly this entry, with the repository's scripts that it names.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ ENABLE_ALL = "enableAllProjectMcpServers"
 ENABLED = "enabledMcpjsonServers"
 DISABLED = "disabledMcpjsonServers"
 KEYS = frozenset({SERVERS, ENABLE_ALL, ENABLED, DISABLED})
-"""Settings that are read here."""
+"""Settings that this module reads."""
 
 PROJECT, USER, FILES, GIVEN = 1, 0, 2, 3
-"""Which entry of a name holds: the one of the highest rank."""
+"""Ranks of entries: of several with one name, the one with the highest rank is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One entry as it was written. `foreign`: a repository says it, so that it gets no credential of ours.
+    """One entry as written. `foreign`: it comes from a repository, so it receives none of our credentials.
 
-    `root` is the repository in which it is read, whoever says it.
+    `root` is the repository in which it is read, whatever its origin.
     """
 
     name: str
@@ -47,7 +47,9 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class McpSettings:
-    """What holds. `start_s` `call_s` `wait_s` in seconds; `tools` and `size` (bytes) bound what stands in a prefix."""
+    """The merged settings. `start_s` `call_s` `wait_s` in seconds; `tools` and `size` (bytes) limit
+    tools in a prefix.
+    """
 
     servers: tuple[ServerEntry, ...] = ()
     start_s: float = 30.0
@@ -59,7 +61,7 @@ class McpSettings:
 
 @dataclass(slots=True)
 class McpSettingsReader:
-    """Collects over a merge of settings."""
+    """A collector of MCP settings during a merge of settings."""
 
     trust: TrustState
     origins: dict[str, str]
@@ -71,7 +73,7 @@ class McpSettingsReader:
     _disabled: set[str] = field(default_factory=set[str])
 
     def add(self, layer: SettingsLayer, name: str, value: Any) -> None:
-        """One setting of one layer."""
+        """Add one setting of one layer."""
         if name == SERVERS:
             self._servers(layer, cast("Mapping[str, Any]", value))
         elif name == ENABLE_ALL:
@@ -85,7 +87,7 @@ class McpSettingsReader:
                     self.origins[f"{name} {one}"] = str(layer.path)
 
     def settings(self, values: Mapping[str, Any], *, compat: bool) -> McpSettings:
-        """What holds in the end. `compat`: the repository's `.mcp.json` is read."""
+        """Return the merged settings. `compat`: the repository's `.mcp.json` is read."""
         if compat:
             self._project()
         by_name: dict[str, ServerEntry] = {}
@@ -124,7 +126,7 @@ class McpSettingsReader:
                 self.origins[f"{SERVERS} {name}"] = str(path)
 
     def _unwanted(self, name: str) -> str:
-        """By which setting a server of `.mcp.json` is left out; empty when it is wanted."""
+        """Return the setting that leaves out a server of `.mcp.json`; empty when none does."""
         if name in self._disabled:
             return f"{DISABLED} names it"
         if self._enable_all is False and name not in self._enabled:

@@ -1,6 +1,6 @@
-"""Settings of models and providers, read from JSON: each value is checked, and an error names what it must be.
+"""Settings of models and providers, parsed from JSON; an error names the expected value.
 
-Depends on the settings as they were merged; asks no server.
+Depends on the merged settings; no server is asked.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _PROVIDER: Mapping[str, _Check] = {
     "requests": _COUNT,
 }
 FACT_KEYS, PROVIDER_KEYS = tuple(_FACTS), tuple(_PROVIDER)
-"""The keys of an entry under `models`, and those that an entry under `providers` has besides."""
+"""The keys of an entry under `models`, and the additional keys of an entry under `providers`."""
 
 
 def _checked(settings: Settings, key: str, name: str, value: Mapping[str, Any], checks: Mapping[str, _Check]) -> None:

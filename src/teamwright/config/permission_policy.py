@@ -1,7 +1,4 @@
-"""From settings to the policy of a run: its scope, and what is private in it.
-
-Assembly only: decides nothing by itself.
-"""
+"""The permission policy of a run, built from settings: its scope and its private paths."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from teamwright.storage.paths import Home
 
 
 def private_paths(home: Home) -> tuple[Path, ...]:
-    """What file tools may not touch by default: the state root, and the other product's login."""
+    """Return the paths that file tools may not touch by default: the state root, and the other product's login."""
     login = Path(os.path.expanduser("~/.claude/.credentials.json"))
     shared = [home.shared / name for name in ("teams", "tasks", "projects", ".credentials.json")]
     found = [home.own, *(shared if home.is_foreign else ()), login]
@@ -25,7 +22,9 @@ def private_paths(home: Home) -> tuple[Path, ...]:
 
 
 def make_policy(settings: Settings, home: Home, cwd: Path, trust: TrustState, own: tuple[Path, ...] = ()) -> Policy:
-    """The policy of a run in this directory. `own` are directories of the state root that its agents may read."""
+    """Return the policy of a run in this directory. `own` are directories of the state root that its
+    agents may read.
+    """
     scope = PermissionScope(
         directories=tuple(dict.fromkeys((Path(os.path.realpath(cwd)), *settings.directories))),
         private=private_paths(home),

@@ -1,8 +1,7 @@
-"""A plugin: a directory that a person names, with agents, skills, commands, hooks and MCP servers of one author.
+"""Plugins: directories that a person names, with agents, skills, commands, hooks and MCP servers of one author.
 
-Its manifest `.claude-plugin/plugin.json` says its name, and may name further places of its parts, which add to the
-usual ones. No path leads out of the directory, by link or by name. Reads; starts nothing.
-Format: docs/formats/plugins.md.
+The manifest `.claude-plugin/plugin.json` has the name, and may name further paths of parts, which add to the usual
+ones. No path leads out of the directory, by link or by name. Format: docs/formats/plugins.md.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plugin. `agents`, `skills` and `commands` are directories, or single files; `ignored` parts that are not read.
+    """A plugin. `agents`, `skills` and `commands` are directories or files; `ignored` are parts that are not read.
 
-    `servers` are entries of MCP servers by name, as they were written; `warnings` lines about what is left out.
+    `servers` are entries of MCP servers by name, verbatim; `warnings` are lines about entries that are left out.
     """
 
     name: str
@@ -54,7 +53,7 @@ class Plugin:
 
 
 def plugin_at(path: Path) -> Plugin:
-    """The plugin in a directory, called as its manifest says, else like the directory.
+    """Return the plugin in a directory, named by its manifest, else like the directory.
 
     Raises UsageError with the file.
     """
@@ -64,7 +63,7 @@ def plugin_at(path: Path) -> Plugin:
 
 
 class _PluginReader:
-    """Reads one plugin."""
+    """A reader of one plugin."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -101,7 +100,7 @@ class _PluginReader:
         return value
 
     def _places(self, key: str) -> tuple[Path, ...]:
-        """The usual place, where it is there, and those that the manifest names."""
+        """Return the usual path, if it exists, and the paths that the manifest names."""
         value = self.said.get(key, [])
         named = cast("list[Any]", value) if isinstance(value, list) else [value]
         found = [self._inside(key, one) for one in named]
@@ -109,7 +108,7 @@ class _PluginReader:
         return tuple(dict.fromkeys([*([usual] if usual.is_dir() else []), *found]))
 
     def _inside(self, key: str, said: object) -> Path:
-        """The path of a part. Raises UsageError for one that is not there, or not in the plugin."""
+        """Return the path of a part. Raises UsageError for a missing path or one outside the plugin."""
         if not isinstance(said, str) or not said.startswith("./") or "\0" in said:
             raise self._wrong(f"{key} must be a path that begins with ./, or a list of them")
         place = Path(os.path.normpath(self.path / said))
@@ -120,7 +119,7 @@ class _PluginReader:
         return place
 
     def _part(self, key: str) -> tuple[Any, Path]:
-        """What the manifest holds itself, or the file that it names, or the usual one; and where it stands."""
+        """Return a part and its file: inline in the manifest, in the file that it names, or in the usual file."""
         value = self.said.get(key)
         if isinstance(value, dict):
             return cast("dict[str, Any]", value), self.file
@@ -141,7 +140,7 @@ class _PluginReader:
         return cast("dict[str, Any]", value)
 
     def _object(self, file: Path, shown: str) -> dict[str, Any] | None:
-        """The object in a file; None where there is none."""
+        """Return the object in a file; None when the file does not exist."""
         try:
             said: Any = json.loads(read_plain(file, _MOST))
         except (FileNotFoundError, NotADirectoryError):

@@ -1,6 +1,6 @@
-"""The file `.mcp.json` of a repository, and how an entry of `mcpServers` is shown to whoever should trust it.
+"""The file `.mcp.json` of a repository, and the text of an `mcpServers` entry for the trust question.
 
-Reads; expands nothing, starts nothing, trusts nothing.
+It only reads: nothing is expanded, started or trusted here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ProjectFile:
-    """The repository's file as it was read: entries by name, and what is wrong with it; empty when nothing is."""
+    """The repository's file as read: entries by name, and its problem; empty when there is none."""
 
     servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     problem: str = ""
@@ -30,7 +30,7 @@ class ProjectFile:
 
 
 def project_servers(root: Path) -> ProjectFile:
-    """What `.mcp.json` says; a missing file says nothing. Never raises."""
+    """Return the content of `.mcp.json`; a missing file has none. Never raises."""
     try:
         text = read_plain(root / FILE, MAX_BYTES).decode("utf-8-sig")
         read: Any = json.loads(text)
@@ -47,7 +47,7 @@ def project_servers(root: Path) -> ProjectFile:
 
 
 def command_of(entry: object) -> str:
-    """Everything of an entry that may name what runs, as one line of words."""
+    """Return every word of an entry that may name a program, as one line."""
     said = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
     args: Any = said.get("args")
     parts = [said.get("command"), *(cast("list[Any]", args) if isinstance(args, list) else [])]
@@ -55,7 +55,7 @@ def command_of(entry: object) -> str:
 
 
 def describe_server(name: str, entry: object) -> str:
-    """What an entry would do, whole and on one line: whoever trusts it has read it."""
+    """Describe an entry in full on one line, so that the person who trusts it has read all of it."""
     said = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
     more = {key: value for key, value in said.items() if key not in {"command", "args", "url", "type"}}
     what = command_of(said) or str(said.get("url", ""))

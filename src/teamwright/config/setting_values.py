@@ -1,6 +1,6 @@
-"""Settings as a person looks at them: each value with the file that it comes from, secrets masked.
+"""Settings as shown to a person: each value with its file, secrets masked.
 
-Reads what a run would read, under the trust that is on file. Changes nothing.
+Reads the same files as a run, with the stored trust. Changes nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 DEFAULT = "default"
-"""What stands for a file where nobody said a value."""
+"""The file name shown for a default."""
 
 _HIDING = frozenset({"env", "headers"})
-"""Objects in a server's entry whose values may be secrets, whatever they are called."""
+"""Objects in a server's entry whose values may be secrets, whatever their keys are."""
 
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _IN_URL = re.compile(r"(://)[^/@\s]+@|([?&][\w-]*(?:key|token|secret|auth|sig)[\w-]*=)[^&\s]+", re.IGNORECASE)
@@ -37,7 +37,7 @@ _IN_URL = re.compile(r"(://)[^/@\s]+@|([?&][\w-]*(?:key|token|secret|auth|sig)[\
 
 @dataclass(frozen=True, slots=True)
 class SettingsQuery:
-    """Where to look: a directory, and the file that `--settings` names."""
+    """The files to read: those of a directory, and the file of `--settings`."""
 
     home: Home
     cwd: Path
@@ -46,9 +46,9 @@ class SettingsQuery:
 
 @dataclass(frozen=True, slots=True)
 class SettingValue:
-    """One value of one file. `name` is empty but for keys that hold several; `state` as `check` has it.
+    """One value of one file. `name` is set for keys with several values; `state` is as in `check`.
 
-    `file` is `default` for a value that nobody said; `line` from 1 on, 0 when there is none.
+    `file` is `default` for a default; `line` starts at 1 and is 0 when there is none.
     """
 
     key: str
@@ -62,7 +62,7 @@ class SettingValue:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFileView:
-    """One settings file that is looked at, the farthest first: whose it is, and whether it is there."""
+    """One settings file that is read: its origin, and whether it exists."""
 
     file: str
     owner: str
@@ -70,9 +70,9 @@ class SettingsFileView:
 
 
 def values(asked: SettingsQuery, *, defaults: bool = False) -> list[SettingValue]:
-    """Every value that any file says, in the order of keys and files, with what becomes of it.
+    """Return every value of every file, in the order of keys and files, with its state.
 
-    `defaults`: also of every key that nobody set. Raises CannotStart for the file of trust, and for `--settings`.
+    `defaults`: also every key that is not set. Raises CannotStart for the trust file, and for `--settings`.
     """
     flags = SettingFlags(settings_file=asked.settings_file)
     cwd = Path(os.path.realpath(asked.cwd))
@@ -87,13 +87,13 @@ def values(asked: SettingsQuery, *, defaults: bool = False) -> list[SettingValue
 
 
 def values_of(asked: SettingsQuery, key: str) -> list[SettingValue]:
-    """What holds for one key: several for one that adds up. Raises UsageError for a key that there is not."""
+    """Return the values in use for one key: several for a key that adds up. Raises UsageError for an unknown key."""
     require_key(key)
     return [value for value in values(asked, defaults=True) if value.key == key and value.state == "used"]
 
 
 def files(asked: SettingsQuery) -> list[SettingsFileView]:
-    """The files that are looked at here, the farthest first."""
+    """Return the settings files that are read here, the farthest first."""
     flags = SettingFlags(settings_file=asked.settings_file)
     cwd = Path(os.path.realpath(asked.cwd))
     compat = reads_compat_files(asked.home, flags)
@@ -105,7 +105,7 @@ def files(asked: SettingsQuery) -> list[SettingsFileView]:
 
 
 def require_key(key: str) -> None:
-    """Raises UsageError naming the nearest for a setting that there is not."""
+    """Raise UsageError naming the nearest for an unknown setting."""
     if key in KEYS:
         return
     if key in RENAMED_KEYS:
@@ -126,7 +126,7 @@ def _value(part: SettingPart) -> SettingValue:
 
 
 def masked(key: str, name: str, value: Any) -> Any:
-    """The value without what may be a secret."""
+    """Return the value with possible secrets masked."""
     if key == "env" and is_secret_name(name):
         return mask(str(value))
     if isinstance(value, str):
@@ -140,7 +140,7 @@ def masked(key: str, name: str, value: Any) -> Any:
 
 
 def _after(before: Any, value: Any) -> Any:
-    """An item of a list: behind `--api-key` stands a secret, and behind `--api-key=` too."""
+    """Return a list item, masked after `--api-key`, and in `--api-key=VALUE`."""
     if not isinstance(value, str):
         return masked("", "", value)
     flag, equals, said = value.partition("=")
@@ -161,5 +161,5 @@ def _inner(name: str, value: Any) -> Any:
 
 
 def _hidden(value: Any) -> Any:
-    """A value that is nothing but the names of variables is none of its own."""
+    """Mask a value, unless it consists only of names of variables."""
     return value if not isinstance(value, str) or not _VARIABLE.sub("", value) else mask(value)

@@ -1,6 +1,6 @@
-"""The JSON Schema of a settings file, made of the table of keys: what a file may say, each key with its sentence.
+"""The JSON Schema of a settings file, built from the table of keys with the sentence of each key.
 
-It takes what a file of ours may hold, and nothing of which a warning would be said. Knows the table alone.
+It accepts the entries of our own files, and nothing that causes a warning.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MORE: Mapping[str, Mapping[str, Any]] = {"hooks": {"propertyNames": {"enum": li
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema as an object, the keys in the order of the table."""
+    """Return the schema as an object, the keys in the order of the table."""
     about = "Settings of Teamwright: settings.json, settings.local.json, and a file given with --settings."
     root: dict[str, Any] = {"$schema": DIALECT, "title": "Teamwright settings", **_object(about)}
     _inside(root)["$schema"] = {"type": "string"}

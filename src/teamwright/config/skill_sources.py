@@ -1,7 +1,7 @@
-"""The shelf of a session: a person's own skills and commands, then the repository's as far as they are trusted.
+"""The skill catalogue of a session: a person's own skills and commands, then the trusted ones of the repository.
 
-An entry of a repository that nobody trusted is not even opened; one that was changed since it was trusted is not used,
-also when that happened while the session ran. Knows settings and trust; runs nothing.
+An untrusted entry of a repository is not opened. An entry that changed after it was trusted is not used, also when it
+changes during the session. Depends on settings and trust.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from teamwright.skills.skill_search import SKILL_FILE, SkillDirectory, find_skil
 from teamwright.storage.paths import Home
 
 TOLD = 5
-"""Problems that are told one by one at a start; the rest is counted."""
+"""Problems that are listed at a start; the others are counted."""
 
 YOURS = "yours"
 
 
 def make_shelf(settings: Settings, home: Home, trust: TrustState, plugins: Iterable[Plugin] = ()) -> SkillCatalog:
-    """The skills and commands of a run. `plugins` are those that a flag gave. Never raises."""
+    """Return the skills and commands of a run. `plugins` come from a flag. Never raises."""
     if not settings.skills:
         return SkillCatalog()
     recipes: list[SkillDefinition] = []
@@ -44,13 +44,13 @@ def make_shelf(settings: Settings, home: Home, trust: TrustState, plugins: Itera
 
 
 def _untrusted(settings: Settings, trust: TrustState) -> frozenset[str]:
-    """Names of the repository's skills and commands that nobody trusted, but for those that are switched off."""
+    """Return the names of the repository's untrusted skills and commands, except those that are switched off."""
     names = {one.name.lower() for one in trust.entries if one.kind in {"skill", "command"} and not trust.allows(one)}
     return frozenset(names - set(settings.skills_off))
 
 
 def user_places(home: Home, compat: bool) -> list[SkillDirectory]:
-    """A person's own directories, the first that counts first."""
+    """Return a person's own directories, in order of precedence."""
     users = Path(os.path.expanduser("~"))
     found = [_place("skill", home.own / "skills", YOURS)]
     if compat:
@@ -63,7 +63,7 @@ def user_places(home: Home, compat: bool) -> list[SkillDirectory]:
 
 
 def repository_places(trust: TrustState, compat: bool) -> list[SkillDirectory]:
-    """A repository's directories, of which only trusted entries may be looked at."""
+    """Return a repository's directories, of which only trusted entries may be read."""
     allowed = {entry.file for entry in trust.entries if entry.kind in {"skill", "command"} and trust.allows(entry)}
     return [
         SkillDirectory(
@@ -74,7 +74,7 @@ def repository_places(trust: TrustState, compat: bool) -> list[SkillDirectory]:
 
 
 def plugin_places(plugin: Plugin) -> list[SkillDirectory]:
-    """The places of a plugin, whose names begin with the plugin's. One of them may be a single skill, or a command."""
+    """Return the directories of a plugin, whose names begin with the plugin's name. One may be a single file."""
     label, prefix = f"plugin {plugin.name}", f"{plugin.name}:"
     kinds: list[tuple[SkillKind, tuple[Path, ...]]] = [("skill", plugin.skills), ("command", plugin.commands)]
     found: list[SkillDirectory] = []
@@ -91,7 +91,7 @@ def plugin_places(plugin: Plugin) -> list[SkillDirectory]:
 
 
 def shelf_warnings(shelf: SkillCatalog) -> list[str]:
-    """What is odd about skills and commands, in a few lines."""
+    """Return the problems of skills and commands, in a few lines."""
     told = [*shelf.problems[:TOLD]]
     left = len(shelf.problems) - len(told)
     return [*told, *([f"{left} more lines like these about skills and commands"] if left else [])]
@@ -102,7 +102,7 @@ def _place(kind: SkillKind, directory: Path, label: str) -> SkillDirectory:
 
 
 def _changed(trust: TrustState, recipe: SkillDefinition) -> str:
-    """Why a recipe of a repository may not be used any more; empty when it may."""
+    """Return why a skill of a repository may no longer be used; empty when it may."""
     entry = _entry_of(trust, recipe) if recipe.is_from_repository else None
     if not recipe.is_from_repository or recipe.location.startswith("plugin "):
         return ""
@@ -114,7 +114,7 @@ def _changed(trust: TrustState, recipe: SkillDefinition) -> str:
 
 
 def _entry_of(trust: TrustState, recipe: SkillDefinition) -> TrustEntry | None:
-    """The entry of trust that a recipe belongs to: what lies in its directory at the top."""
+    """Return the trust entry of a skill: its top-level file or directory."""
     place = trust.root / recipe.location
     try:
         top = recipe.file.relative_to(place).parts[0]

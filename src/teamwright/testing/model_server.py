@@ -1,8 +1,8 @@
-"""A model server on this machine: answers by a script, streaming, in the API of the path that is asked.
+"""A loopback model server for tests: it answers by a script, as a stream, in the format of the requested API.
 
-The Messages API, Chat Completions, Responses, Gemini's and Bedrock's Converse (`wires`). For tests of anything that
-calls a model: no key, no network, every failure at will. A script is a list of replies, one a request (the last one
-again when it is spent), or a function from the request to a reply. Built on asyncio alone.
+It supports the Messages API, Chat Completions, Responses, Gemini's API and Bedrock's Converse (`wire_formats`). Tests
+need no key and no network, and can cause every failure. A script is a list of replies, one for each request (the last
+reply repeats), or a function from the request to a reply. Built on asyncio alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIRST_MODEL = re.compile(rb'\s*\{\s*"model"\s*:\s*"([^"\\]+)"')
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """One request as it came. Header names are lower case."""
+    """One received request. Header names are lower case."""
 
     method: str
     path: str
@@ -44,25 +44,25 @@ class RecordedRequest:
 
     @property
     def json(self) -> RequestJson:
-        """The body, decoded."""
+        """The body as JSON."""
         return cast("RequestJson", json.loads(self.body))
 
     @property
     def wire(self) -> WireFormat | None:
-        """The API that it speaks; None when it is no model call."""
+        """The API format of the request; None when it is no model call."""
         return format_for_path(self.path.partition("?")[0]) if self.method == "POST" else None
 
 
 class LoopbackModel:
     """A scripted model server on 127.0.0.1. Use it as an async context manager, or `in_thread` from plain code.
 
-    `url` is the base URL for `ANTHROPIC_BASE_URL` or a custom provider (for OpenAI's APIs with `/v1` behind it).
-    `requests` holds what came (with `keep` only so many of the newest), `connections` how many connections were opened,
-    `left` is set when a client hung up before its answer was whole. `models` is what `GET /v1/models` lists, `facts` is
-    what other paths answer (`/props`, `/api/show`). `delay_s` (low, high) delays each answer by chance within it.
+    `url` is the base URL for `ANTHROPIC_BASE_URL` or a custom provider (for OpenAI's APIs with `/v1` appended).
+    `requests` contains the received requests (with `keep` only that many of the newest), `connections` counts opened
+    connections, `left` is set when a client disconnects before its answer is complete. `models` is the list for `GET
+    /v1/models`, `facts` are the answers on other paths (`/props`, `/api/show`). `delay_s` (low, high) is the range in
+    seconds of a random delay of each answer.
 
-        async with LoopbackModel(["Hello.", Status(429, retry_after=0.1)]) as server:
-            ...
+    async with LoopbackModel(["Hello.", Status(429, retry_after=0.1)]) as server:\n        ...
     """
 
     def __init__(
@@ -104,7 +104,9 @@ class LoopbackModel:
     @classmethod
     @contextmanager
     def in_thread(cls, script: ServerScript = ("Hello.",), **options: Any) -> Generator[LoopbackModel, None, None]:
-        """The server in a thread of its own, for tests that start processes. Options as the constructor's."""
+        """Run the server in a separate thread, for tests that start processes. The options are those of the
+        constructor.
+        """
         server = cls(script, **options)
         loop, ready = asyncio.new_event_loop(), threading.Event()
         stop = asyncio.Event()
@@ -148,7 +150,7 @@ class LoopbackModel:
                 await writer.wait_closed()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its answer. False when the connection is to be closed."""
+        """Read one request and answer it. Returns False when the connection must be closed."""
         request = await _read_request(reader)
         if request is None:
             return False
@@ -197,7 +199,7 @@ class LoopbackModel:
 
 @asynccontextmanager
 async def _watch_hangup(reader: asyncio.StreamReader) -> AsyncGenerator[None, None]:
-    """Raises `ConnectionResetError` in the body when the client hangs up while it is answered."""
+    """Raise `ConnectionResetError` in the body when the client disconnects during its answer."""
     answering = cast("asyncio.Task[None]", asyncio.current_task())
     gone = False
 
@@ -232,7 +234,7 @@ async def _read_request(reader: asyncio.StreamReader) -> RecordedRequest | None:
 
 
 async def _stream(writer: asyncio.StreamWriter, reply: ScriptedReply, request: RecordedRequest, number: int) -> bool:
-    """A streamed reply, chunk by chunk. False when it breaks off."""
+    """Send a streamed reply, chunk by chunk. Returns False when the stream breaks off."""
     wire = request.wire or MESSAGES
     asking = AnswerRequest(len(request.body) // 4, number, _requested_model(request))
     headers = dict(reply.headers) if isinstance(reply, Raw) else {}
@@ -253,7 +255,9 @@ async def _stream(writer: asyncio.StreamWriter, reply: ScriptedReply, request: R
 
 
 def _requested_model(request: RecordedRequest) -> str:
-    """The model that is asked. A body that begins with it is not decoded: it holds the whole conversation."""
+    """Return the requested model. Avoids decoding a body that begins with it, since the body contains
+    the conversation.
+    """
     first = _FIRST_MODEL.match(request.body)
     return first[1].decode() if first else requested_model(request.path.partition("?")[0], request.json)
 
@@ -275,7 +279,7 @@ def _chunks(reply: ScriptedReply, wire: WireFormat, asking: AnswerRequest) -> It
 
 
 async def _stall(writer: asyncio.StreamWriter, stall: Stall, ping: bytes) -> None:
-    """Signs of life and nothing else, until the client leaves."""
+    """Send only pings until the client disconnects."""
     while stall.pings and ping:
         writer.write(b"%x\r\n%s\r\n" % (len(ping), ping))
         await writer.drain()

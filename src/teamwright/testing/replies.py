@@ -1,6 +1,6 @@
-"""What the loopback model server may answer: whole answers, and every way in which an answer goes wrong.
+"""Replies of the loopback model server: complete answers, and every way in which an answer can fail.
 
-Plain values, without a socket. Event shapes: https://platform.claude.com/docs/en/build-with-claude/streaming
+Plain values without a socket. Event shapes: https://platform.claude.com/docs/en/build-with-claude/streaming
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ERROR_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer: thinking, then text, then calls.
+    """A complete answer: thinking, then text, then tool calls.
 
-    `tools` are (name, input) pairs. `stop_reason` is `tool_use` with calls and `end_turn` without, unless given.
-    `usage` overrides the counts, which else are bytes / 4. `blocks` are further content blocks, sent verbatim in
-    their `content_block_start`. Before it answers the server waits `delay_s` seconds.
+    `tools` are (name, input) pairs. `stop_reason` defaults to `tool_use` with calls and to `end_turn` without. `usage`
+    overrides the token counts, whose default is bytes / 4. `blocks` are further content blocks, sent verbatim in their
+    `content_block_start`. The server waits `delay_s` seconds before it answers.
     """
 
     text: str = ""
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An HTTP error. `retry_after` is sent as it is; `type` is the usual one of the status unless given."""
+    """An HTTP error. `retry_after` is sent verbatim; `type` defaults to the usual type of the status."""
 
     status: int
     message: str = "scripted"
@@ -61,7 +61,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The stream of `answer` up to a byte; then the connection is closed without its end."""
+    """The stream of `answer` up to a byte offset; then the connection closes without the end of the stream."""
 
     after_bytes: int
     answer: Answer = Answer("This answer is cut off before it is whole.")
@@ -69,7 +69,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The first `after_events` events of `answer`, then nothing but pings, or with `pings=False` nothing at all."""
+    """The first `after_events` events of `answer`, then only pings, or with `pings=False` nothing."""
 
     after_events: int = 1
     answer: Answer = Answer("This answer never comes.")
@@ -89,7 +89,7 @@ class ErrorEvent:
 
 @dataclass(frozen=True, slots=True)
 class CutPrompt:
-    """An answer of a server whose window is `limit` tokens and that cuts what is longer without a word."""
+    """An answer of a server whose window is `limit` tokens and that silently truncates longer prompts."""
 
     limit: int
     answer: Answer = Answer("Yes.")
@@ -97,9 +97,9 @@ class CutPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes of a stream, sent as they are, each chunk on its own; `close=False` leaves the stream open.
+    """Bytes of a stream, sent verbatim, one chunk at a time; `close=False` leaves the stream open.
 
-    `content_type` is that of the API which is asked, unless given.
+    `content_type` defaults to that of the requested API.
     """
 
     chunks: Sequence[bytes]
@@ -109,21 +109,21 @@ class Raw:
 
 
 ScriptedReply: TypeAlias = Answer | Status | Cut | Stall | ErrorEvent | CutPrompt | Raw
-"""What a script may answer with; a plain text is an `Answer`."""
+"""The replies that a script may contain; a plain text is an `Answer`."""
 
 
 def encode_event(event: Event) -> bytes:
-    """One event as it is on the wire, named by its type."""
+    """Encode one event in its wire format, named by its type."""
     return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
 
 
 def stream_bytes(answer: Answer, *, prompt_tokens: int = 10, number: int = 1, model: str = "test") -> bytes:
-    """The whole stream of an answer."""
+    """Return the whole stream of an answer as bytes."""
     return b"".join(map(encode_event, answer_events(answer, prompt_tokens=prompt_tokens, number=number, model=model)))
 
 
 def answer_events(answer: Answer, *, prompt_tokens: int = 10, number: int = 1, model: str = "test") -> Iterator[Event]:
-    """The events of an answer in order."""
+    """Yield the events of an answer in order."""
     written = len(answer.text + answer.thinking + json.dumps([dict(i) for _, i in answer.tools])) // 4 + 1
     usage = {"input_tokens": prompt_tokens, "output_tokens": written, **(answer.usage or {})}
     message: Event = {
@@ -150,7 +150,7 @@ def answer_events(answer: Answer, *, prompt_tokens: int = 10, number: int = 1, m
 
 
 def _blocks(answer: Answer, number: int) -> Iterator[tuple[Event, list[Event]]]:
-    """Each block: how it starts, and the deltas that fill it."""
+    """Yield each block as its start event and its delta events."""
     if answer.thinking:
         start: Event = {"type": "thinking", "thinking": "", "signature": ""}
         pieces: list[Event] = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(answer.thinking)]

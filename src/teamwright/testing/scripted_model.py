@@ -1,8 +1,8 @@
-"""A model for tests, made from Python: it answers what the test says and keeps what it was asked.
+"""A model for tests, written in Python: it returns scripted answers and records its requests.
 
-`ScriptedModel("ok")` says the same to everybody; a list is one answer after the other; a mapping gives each agent
-(by `Request.asker`) a list of its own, or one text for all its answers; a function makes the answer from the request.
-No file, no pace, no price.
+`ScriptedModel("ok")` gives every agent the same answer; a list is a sequence of answers; a mapping gives each agent (by
+`Request.asker`) a separate list, or one text for all its answers; a function computes the answer from the request. It
+needs no file, adds no delay and costs nothing.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Some text of an answer."""
+    """A text in an answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call of an answer."""
+    """A tool call in an answer."""
 
     tool: str
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 Piece: TypeAlias = str | Say | Call | tuple[str, Mapping[str, Any]]
-"""A part of one answer; a pair is a call: `("Bash", {"command": "ls"})`."""
+"""A part of one answer; a pair is a tool call: `("Bash", {"command": "ls"})`."""
 
 ScriptedAnswer: TypeAlias = Piece | Sequence[Piece] | Failure
-"""One answer: a piece, several at once, or a failure of the service."""
+"""One answer: a piece, several pieces, or a failure of the service."""
 
 ScriptedAnswers: TypeAlias = (
     Sequence[ScriptedAnswer] | Mapping[str, str | Sequence[ScriptedAnswer]] | Callable[[Request], ScriptedAnswer]
 )
-"""What a model is made from, besides one text for everybody."""
+"""The script of a model, when it is not one text for all agents."""
 
 
 class ScriptedModel:
-    """A model whose answers a test wrote. `requests` holds what it was asked, oldest first, as it was then.
+    """A model whose answers a test wrote. `requests` contains copies of its requests, oldest first.
 
-    When a list is used up the answer is a Failure that says so.
+    After the last answer of a list, the answer is a Failure that says so.
     """
 
     def __init__(self, answers: str | ScriptedAnswers, *, card: ModelCard | None = None) -> None:
@@ -62,14 +62,14 @@ class ScriptedModel:
 
     @property
     def card(self) -> ModelCard:
-        """Free of charge, unless the test gave a card."""
+        """The model card of the test, else one with a price of zero."""
         return self._card
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        """The next answer."""
+        """Yield the parts of the next answer."""
         self.requests.append(replace(request, items=tuple(request.items)))
         answer = self._next(request)
         if isinstance(answer, Failure):
@@ -83,7 +83,7 @@ class ScriptedModel:
         yield Reply(content, "tool_use" if calls else "end_turn", Usage(requests=1), self._card.wire)
 
     def request_text(self, number: int = -1) -> str:
-        """The text of the newest message of a recorded request: texts, and results of calls."""
+        """Return the text of the newest message of a recorded request: texts and tool results."""
         content = cast("str | list[Block]", json.loads(self.requests[number].items[-1])["content"])
         if isinstance(content, str):
             return content
@@ -129,7 +129,7 @@ class ScriptedModel:
 
 
 def _pieces(answer: Piece | Sequence[Piece]) -> Sequence[Piece]:
-    """A pair of a name and an object is a call, not two pieces."""
+    """Return the pieces of an answer. A pair of a name and an object is one tool call, not two pieces."""
     if isinstance(answer, str | Say | Call):
         return [answer]
     if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping):

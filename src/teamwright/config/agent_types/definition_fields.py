@@ -1,7 +1,7 @@
-"""The fields of a definition: what each must be, and how values become a kind of agent.
+"""The fields of an agent definition: the type of each, and the parser that turns values into an agent type.
 
-One table for Markdown, JSON and plugins. What would let an agent do more than was meant is an error; what only says
-less than was meant is a warning. Knows the words of other products; starts nothing.
+Markdown, JSON and plugins share one table. A mistake that would give an agent more rights than intended is an error;
+one that only removes rights is a warning.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from teamwright.skills.front_matter import UnreadableFrontMatter
 
 NAME_MOST, DESCRIPTION_MOST, LIST_MOST = 64, 4_000, 200
 INHERIT = "inherit"
-"""The model that says: as whoever starts it."""
+"""The model name for "the model of the agent that starts it"."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionField:
-    """A field: what it must be, one sentence, and whether a wrong value is only left out (`soft`)."""
+    """A field: its expected value in one sentence, and whether a wrong value is only left out (`soft`)."""
 
     kind: str
     meaning: str
@@ -58,7 +58,7 @@ FIELDS: dict[str, DefinitionField] = {
     "skills": DefinitionField("list", "Skills that it begins with."),
     "initialPrompt": DefinitionField("text", "Put before its first prompt."),
 }
-"""Every field, as files spell it; `max_turns` and `max-turns` are read too."""
+"""Every field as files spell it; `max_turns` and `max-turns` are accepted too."""
 
 _LONG_TEXTS = frozenset({"description", "prompt", "initialPrompt"})
 
@@ -83,13 +83,13 @@ def _field_of(written: str) -> str | None:
 
 
 def begins_field(written: str, before: str) -> bool:
-    """True when a line with this key begins a field: behind a long text only a known field does."""
+    """Return True when a line with this key begins a field: after a long text only a known field does."""
     return _field_of(before) not in _LONG_TEXTS or _field_of(written) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionOrigin:
-    """Where values come from: a word for people, the file, the lines of fields, and whether unknown ones are errors."""
+    """The origin of values: a name for people, the file, the lines of fields, and whether unknown fields are errors."""
 
     source: str
     file: str
@@ -99,7 +99,7 @@ class DefinitionOrigin:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDefinition:
-    """A kind of agent, with what of it is left out or not understood, a line each: `line 4: …`."""
+    """An agent type and the problems found in its definition, a line each: `line 4: …`."""
 
     definition: AgentType
     warnings: tuple[str, ...] = ()
@@ -109,9 +109,9 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 def parse_definition_values(raw: Values, body: str, fallback: str, origin: DefinitionOrigin) -> ParsedDefinition:
-    """The kind of agent that these values describe. Raises Unreadable with the line.
+    """Return the agent type that these values describe. Raises Unreadable with the line.
 
-    `body` is the prompt where no field says one; `fallback` the name of a file that says none.
+    `body` is the prompt when no field gives one; `fallback` the name of a file that gives none.
     """
     reader = _ValueReader(origin)
     values = reader.values(raw)
@@ -160,7 +160,7 @@ def parse_definition_values(raw: Values, body: str, fallback: str, origin: Defin
 
 
 class _ValueReader:
-    """Reads the values of one definition."""
+    """A reader of the values of one definition."""
 
     def __init__(self, origin: DefinitionOrigin) -> None:
         self.origin = origin
@@ -244,7 +244,7 @@ class _ValueReader:
 
 
 def parse_text_list(value: Any) -> tuple[str, ...]:
-    """A list of texts, also as one text with commas; those inside parentheses part nothing. Raises ValueError."""
+    """Return a list of texts, also from one text with commas outside parentheses. Raises ValueError."""
     if isinstance(value, str):
         found: list[str] = split_rules(value) if "(" in value else [part.strip() for part in value.split(",")]
     elif isinstance(value, list) and all(isinstance(part, str) for part in cast("list[Any]", value)):
@@ -271,7 +271,7 @@ def _plain(kind: str, value: Any) -> Any:
 
 
 def _servers(value: Any) -> dict[str, Any]:
-    """Servers by name; a name alone means one that is configured elsewhere."""
+    """Return the servers by name; a name without an entry refers to a server configured elsewhere."""
     found: dict[str, Any] = {}
     parts: Sequence[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     for part in parts:
@@ -287,7 +287,7 @@ def _servers(value: Any) -> dict[str, Any]:
 
 
 def _is_data(value: Any, depth: int) -> bool:
-    """Whether it is what JSON can hold, and not deep."""
+    """Return True when JSON can contain the value and it is not nested too deeply."""
     if depth > 8:
         return False
     if isinstance(value, dict):
@@ -298,5 +298,5 @@ def _is_data(value: Any, depth: int) -> bool:
 
 
 def default_name(path: Path) -> str:
-    """What a file is called that says no name."""
+    """Return the name for a file that gives none."""
     return path.name.removesuffix(".md")

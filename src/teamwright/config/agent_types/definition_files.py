@@ -1,7 +1,7 @@
-"""Reading definitions: Markdown files, and the JSON of a flag or a program.
+"""Readers of agent definitions: Markdown files, and the JSON of a flag or a program.
 
-A file is read again when it has changed. What is wrong with one is a value with its line, never an exception: a file
-must not take the others along. Does not know which of several definitions holds, nor who trusts what.
+A changed file is read again. A problem of one file is a value with its line, never an exception, so that the other
+files remain usable. Shadowing and trust are left to `registry`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ MAX_BYTES = 256_000
 """The longest definition."""
 
 MAX_FILES = 1_000
-"""Definitions of one directory that are read; further ones are left out, and that is said."""
+"""Definitions of one directory that are read; further ones are left out with a warning."""
 
 LOOSE = "its front matter is no strict YAML: a text with `: ` or ` #` or with several lines should be in quotes"
-"""What is said of a head that was read as it was meant."""
+"""The warning about front matter that was read leniently."""
 
 _DEEPEST = 5
 _GIVEN_MOST = 1_000_000
@@ -44,9 +44,9 @@ _REMEMBERED = 4_096
 
 @dataclass(frozen=True, slots=True)
 class FoundDefinition:
-    """One definition as it was found. `problem` says with its line why it cannot be used: then there is none.
+    """One definition as found. `problem` says with its line why it cannot be used; then `definition` is empty.
 
-    `source` is a word for people, `file` the path (empty for a flag), `digest` what the file said.
+    `source` is a name for people, `file` the path (empty for a flag), `digest` that of the file's content.
     """
 
     name: str
@@ -59,9 +59,9 @@ class FoundDefinition:
 
 
 def definition_files(base: Path, inside: Path | None = None) -> list[tuple[Path, str]]:
-    """The Markdown files below a directory in a stable order, each with why it is not read (empty: it is).
+    """Return the Markdown files below a directory in a stable order, each with the reason why it is not read, if any.
 
-    `inside`: files that really lie elsewhere are not read. Links to directories are not followed.
+    `inside`: files whose real path is elsewhere are not read. Links to directories are not followed.
     """
     found = sorted(_walk(base, 0))[: MAX_FILES + 1]
     rows: list[tuple[Path, str]] = []
@@ -79,7 +79,7 @@ def _walk(base: Path, depth: int) -> Iterator[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError:
-        yield base  # whose reading fails, and says why
+        yield base  # reading it fails with the reason
         return
     for entry in entries:
         if entry.name.startswith(".") or entry.name.lower() == "readme.md":
@@ -91,7 +91,7 @@ def _walk(base: Path, depth: int) -> Iterator[Path]:
 
 
 def read_file(path: Path, source: str, prefix: str = "") -> FoundDefinition:
-    """The definition in a Markdown file. `prefix` (`plugin:`) stands before its name."""
+    """Return the definition in a Markdown file. `prefix` (`plugin:`) is put before its name."""
     try:
         stat = path.stat()
     except OSError as problem:
@@ -132,7 +132,7 @@ def _prefixed(definition: AgentType, prefix: str) -> AgentType:
 
 
 def parse_agents(text: str, source: str = "--agents") -> dict[str, Any]:
-    """The object in a JSON text. Raises UsageError with the position."""
+    """Return the object in a JSON text. Raises UsageError with the position."""
     try:
         read: Any = json.loads(text)
     except RecursionError:
@@ -146,7 +146,7 @@ def parse_agents(text: str, source: str = "--agents") -> dict[str, Any]:
 
 
 def parse_agents_flag(text: str, base: Path) -> dict[str, Any]:
-    """What `--agents` gave: JSON, or `@FILE` with JSON in it. Raises UsageError."""
+    """Return the definitions of `--agents`: JSON, or `@FILE` with JSON in it. Raises UsageError."""
     if not text.startswith("@"):
         return parse_agents(text)
     path = base / os.path.expanduser(text[1:])
@@ -157,7 +157,7 @@ def parse_agents_flag(text: str, base: Path) -> dict[str, Any]:
 
 
 def parse_given_agents(agents: Mapping[str, Any], source: str = "--agents") -> list[FoundDefinition]:
-    """The definitions that a flag or a program gave. Raises UsageError: what is not understood there is an error."""
+    """Return the definitions that a flag or a program gave. Raises UsageError, also for unknown fields."""
     found: list[FoundDefinition] = []
     for name, said in agents.items():
         if not isinstance(said, dict):

@@ -1,6 +1,6 @@
-"""The hooks of a definition: those of the ecosystem that can concern one agent.
+"""The hooks of an agent definition: hook events that can concern one agent.
 
-Read like the hooks of settings. Its `Stop` is the stop of an agent that somebody started. Runs nothing.
+The format is that of hooks in settings. `Stop` means the stop of the agent that was started.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from teamwright.hooks.hook_index import (
 )
 
 _OF_SESSIONS = frozenset({SESSION_START, SESSION_END, USER_PROMPT, NOTIFICATION})
-"""Events that happen to a session, never to one agent of it."""
+"""Events of a session, which never concern one agent of it."""
 
 
 def parse_definition_hooks(value: object, source: str, warn: Callable[[str], None]) -> tuple[HookSpec, ...]:
-    """The hooks in this value; what of it cannot be used is warned of."""
+    """Return the hooks in this value; `warn` receives a line for each part that cannot be used."""
     found, warnings = parse_hooks(value, source)
     for text in warnings:
         warn(text.removeprefix(f"{source}: "))

@@ -1,6 +1,6 @@
-"""Where definitions come from, the first that counts first: flag, repository, user, plugins.
+"""The sources of agent definitions in order of precedence: flag, repository, user, plugins.
 
-Knows directories; reads definitions through `reading`, decides nothing about them.
+Depends on directories and on the readers of definitions.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 REPOSITORY, USER, PLUGIN = "repository", "user", "plugin"
-"""Words for sources, before their directories."""
+"""Names of sources, shown before their directories."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionDirectory:
     """One directory of definitions, or a single file.
 
-    `prefix` stands before their names; `inside`: links may not lead out of it.
+    `prefix` is put before their names; `inside`: links must not lead out of it.
     """
 
     source: str
@@ -38,13 +38,13 @@ class DefinitionDirectory:
 
     @property
     def is_in_repository(self) -> bool:
-        """Whether somebody else may have written what is in it."""
+        """Return True when other people may have written the definitions."""
         return self.inside is not None
 
     def definitions(self) -> list[FoundDefinition]:
-        """The definitions in it, as they are now."""
+        """Return the definitions in it, as they are now."""
         if not os.access(self.base, os.F_OK):
-            return []  # most places are not there: that is all they cost at every start
+            return []  # most directories do not exist, and this check is all that they cost at a start
         if self.base.is_file():
             return [read_file(self.base, self.source, self.prefix)]
         rows: list[FoundDefinition] = []
@@ -62,7 +62,7 @@ class DefinitionDirectory:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionSources:
-    """All places of a run; `given` were handed over with a flag or by a program."""
+    """All sources of a run; `given` were passed with a flag or by a program."""
 
     given: tuple[FoundDefinition, ...] = ()
     directories: tuple[DefinitionDirectory, ...] = ()
@@ -70,13 +70,13 @@ class DefinitionSources:
 
 
 def repository_directories(root: Path, compat: bool) -> list[DefinitionDirectory]:
-    """Those of a repository, the nearest first."""
+    """Return the directories of a repository, the nearest first."""
     names = (".teamwright", ".claude") if compat else (".teamwright",)
     return [DefinitionDirectory(f"{REPOSITORY}, {name}", root / name / "agents", inside=root) for name in names]
 
 
 def user_directories(home: Home, compat: bool) -> list[DefinitionDirectory]:
-    """The user's own, the nearest first."""
+    """Return the user's own directories, the nearest first."""
     theirs = Path(os.path.expanduser("~/.claude/agents"))
     return [
         DefinitionDirectory(USER, home.own / "agents"),
@@ -87,7 +87,7 @@ def user_directories(home: Home, compat: bool) -> list[DefinitionDirectory]:
 def definition_sources(
     home: Home, root: Path, *, compat: bool, agents: Mapping[str, Any] | None = None, plugins: Sequence[Path] = ()
 ) -> DefinitionSources:
-    """The places of a run in the repository at `root`, by real path. Raises UsageError for a flag's."""
+    """Return the sources of a run in the repository at `root`, by real path. Raises UsageError for a flag's value."""
     users = user_directories(home, compat)
     own = {os.path.realpath(shelf.base) for shelf in users}
     mine = [shelf for shelf in repository_directories(root, compat) if os.path.realpath(shelf.base) not in own]

@@ -1,7 +1,7 @@
-"""All kinds of agents of a run, in the order that counts: roles, what was given, repository, user, plugins, built in.
+"""All agent types of a run, in order of precedence: roles, given ones, repository, user, plugins, built-in ones.
 
-Of several with one name the first holds and the others are shadowed. Files are looked at whenever somebody asks, and
-read again when they changed. Does not know how an agent is made of a kind.
+The first of several with one name is used; the others are shadowed. Each query checks the files and reads changed ones
+again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROLE = "team file"
 
 @dataclass(frozen=True, slots=True)
 class AgentTypeEntry:
-    """One definition with what becomes of it. `by` is what shadows it."""
+    """One definition and its state. `by` is the definition that shadows it."""
 
     source: FoundDefinition
     state: State
@@ -44,14 +44,14 @@ def _any_name(_name: str) -> bool:
 
 @dataclass(slots=True)
 class AgentTypes:
-    """The kinds of a run. `allows`: whether a definition of the repository was trusted as it stands."""
+    """The agent types of a run. `allows` returns True when a definition of the repository was trusted in this form."""
 
     places: DefinitionSources = field(default_factory=DefinitionSources)
     team: TeamDefinition | None = None
     allows: Callable[[FoundDefinition], bool] = _trust_none
 
     def entries(self) -> list[AgentTypeEntry]:
-        """Every definition there is, in the order that counts."""
+        """Return every definition in order of precedence."""
         first: dict[str, str] = {}
         entries: list[AgentTypeEntry] = []
         for found, usable in self._each():
@@ -78,7 +78,7 @@ class AgentTypes:
         yield from ((found, True) for found in _built_in())
 
     def active(self) -> dict[str, AgentType]:
-        """The kinds that hold, by name."""
+        """Return the agent types in use, by name."""
         return {
             entry.source.definition.name: entry.source.definition
             for entry in self.entries()
@@ -86,12 +86,13 @@ class AgentTypes:
         }
 
     def find(self, name: str) -> AgentType:
-        """The kind of that name, without regard to case.
+        """Return the agent type of that name, without regard to case.
 
-        Raises UsageError naming the nearest, or saying why the one of that name cannot be used.
+        Raises UsageError naming the nearest, or saying why the type of that name cannot be used.
         """
         wanted = name.lower()
-        for found, usable in self._each():  # asked with every start: nothing is made of what is passed over
+        # this runs at every start of an agent, so skipped definitions are not parsed
+        for found, usable in self._each():
             if usable and found.definition is not None and found.name.lower() == wanted:
                 return found.definition
         self._explain(name)
@@ -109,7 +110,7 @@ class AgentTypes:
             raise UsageError("usage", what, looked_at=[("file", entry.source.file)], do=do, note="nothing was started")
 
     def warnings(self) -> tuple[str, ...]:
-        """One line when definitions are broken."""
+        """Return one line when definitions are broken."""
         broken = [entry.source for entry in self.entries() if entry.state == "broken"]
         if not broken:
             return ()

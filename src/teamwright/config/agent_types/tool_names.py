@@ -1,7 +1,7 @@
-"""The tools that a definition names: ours, those that only other products have, parts of tools.
+"""The tools that a definition names: ours, those that only other products have, and parts of tools.
 
-A part of a tool that a definition gives (`Bash(git log:*)`) is given not at all, since the whole would be more; one
-that it takes away becomes a rule. Knows names alone.
+A granted part of a tool (`Bash(git log:*)`) is not granted at all, since the whole tool would be more; a denied part
+becomes a rule.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ KNOWN = frozenset(
         *LEAD_ONLY,
     }
 )
-"""The names of all our tools; a test compares them with those that are there."""
+"""The names of all our tools; a test compares them with the registered tools."""
 
 _OTHER_NAMES = {"Task": "Agent"}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSelection:
-    """`only` None means all; `denied` are rules for parts of tools."""
+    """The selected tools. `only` None means all; `denied` are rules for parts of tools."""
 
     only: tuple[str, ...] | None
     without: tuple[str, ...]
@@ -40,7 +40,7 @@ class ToolSelection:
 
 
 def select_tools(only: Sequence[str] | None, without: Sequence[str], warn: Callable[[str, str], None]) -> ToolSelection:
-    """What a definition's two lists mean. Raises ValueError for a denial that would guard nothing."""
+    """Return the selection that a definition's two lists describe. Raises ValueError for a denial without effect."""
     given: list[str] | None = None
     if only is not None and "*" not in only:
         given = []

@@ -1,6 +1,6 @@
-"""Which variables of `env` a repository never sets: credentials, endpoints, and what a shell reads at its start.
+"""Variables of `env` that a repository must not set: credentials, endpoints, and those that a shell reads at its start.
 
-Names only; nothing is read from the environment.
+Names only; the environment is not read.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from teamwright.protocol.secret_texts import is_secret_name
 _ENDPOINT = re.compile(
     r"BASE_?URL|ENDPOINT|(^|_)(URL|URI|HOST|PROXY)$|^(ANTHROPIC|CLAUDE|TEAMWRIGHT|OPENAI|OPENROUTER|OLLAMA|AWS|AZURE)_"
     r"|^(GOOGLE|GEMINI|VERTEX|BEDROCK)_|^(SSL_CERT|REQUESTS_CA|CURL_CA|NODE_EXTRA_CA|NODE_TLS)|^(HOME|USERPROFILE)$|^XDG_"
-    # what a shell reads at its start, or takes for a function
+    # Variables that a shell reads at its start, or takes for a function.
     r"|^(BASH_ENV|ENV|ZDOTDIR|FPATH|SHELL|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0-4])$|^BASH_FUNC_",
     re.IGNORECASE,
 )
 
 
 def is_other_product_variable(name: str) -> bool:
-    """Whether the variable is a setting of the other product itself, which says nothing to anybody here."""
+    """Return True when the variable is a setting of the other product, without effect here."""
     return name.startswith("CLAUDE_")
 
 
 def is_user_only_variable(name: str) -> bool:
-    """Whether only a person's own settings may set a variable of this name."""
+    """Return True when only a person's own settings may set a variable of this name."""
     return is_secret_name(name) or _ENDPOINT.search(name) is not None

@@ -1,6 +1,6 @@
-"""Where things stand in a JSON text: the line of every key and list item, and keys that stand there twice.
+"""Positions in a JSON text: the line of every key and list item, and duplicate keys.
 
-Only for texts that `json.loads` took, and only when somebody asks: no session pays for it. Knows no setting.
+Computed on demand, only for texts that `json.loads` accepts, so that sessions do not pay for it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, TypeAlias
 from teamwright.protocol.values import dataclass
 
 At: TypeAlias = tuple[str | int, ...]
-"""The way to a value: keys of objects and places in lists, from the top."""
+"""The path to a value from the top: keys of objects and indexes of lists."""
 
 DEEPEST = 12
-"""Levels that are looked into; what is deeper stands where its twelfth level begins."""
+"""Levels that are searched; a deeper value has the position of its twelfth level."""
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
 def explain_json_error(problem: json.JSONDecodeError) -> str:
-    """What is wrong with a text, in words: comments and commas that other formats take are called what they are."""
+    """Describe an error in a JSON text; comments and trailing commas are named as such."""
     after = problem.doc[problem.pos :].lstrip()
     before = problem.doc[: problem.pos].rstrip()
     if after.startswith(("//", "/*", "#")):
@@ -37,20 +37,20 @@ def explain_json_error(problem: json.JSONDecodeError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JsonPositions:
-    """Lines from 1 on. `twice` are keys of which only the last holds, at the line of an earlier one."""
+    """Lines from 1 on. `twice` are duplicate keys, of which only the last is used, at the line of an earlier one."""
 
     lines: Mapping[At, int] = field(default_factory=dict[At, int])
     twice: tuple[tuple[At, int], ...] = ()
 
     def line(self, *at: str | int) -> int:
-        """The line of a value, else of the nearest thing that holds it; 0 when nothing is known."""
+        """Return the line of a value, else of the nearest enclosing value; 0 when nothing is known."""
         while at not in self.lines and at:
             at = at[:-1]
         return self.lines.get(at, 0)
 
 
 def find_positions(text: str) -> JsonPositions:
-    """Where everything stands in a text that is JSON; of another text nothing is known."""
+    """Return the positions in a JSON text; none for any other text."""
     walk = _Walk(text)
     try:
         if not walk.whole():
@@ -68,11 +68,11 @@ class _Walk:
         self._ends = [found.start() for found in re.finditer("\n", text)]
 
     def whole(self) -> bool:
-        """Note everything; whether the text is one value and nothing else."""
+        """Record all positions. Returns True when the text is one value and nothing else."""
         return self._skip(self.value(0, ())) == len(self.text)
 
     def value(self, at: int, way: At) -> int:
-        """Note the value that begins here, and what is in it; where it ends."""
+        """Record the value that begins here and its parts. Returns the end of the value."""
         at = self._skip(at)
         self.lines.setdefault(way, self._line(at))
         if len(way) >= DEEPEST or self.text[at] not in "{[":

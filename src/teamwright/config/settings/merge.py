@@ -1,7 +1,8 @@
-"""Settings in layers: who may say what, and which value holds. Flags above all.
+"""The merge of settings layers: which file may set which key, and which value is used. Flags come first.
 
-Defaults, the user's files, the repository's, one given with a flag. A repository narrows as it likes; everything
-else of it holds only where a person trusted exactly that entry, and some things never. Reads no environment.
+The layers are defaults, the user's files, the repository's files, and the file of a flag. A repository can always
+restrict; any other entry of it needs a person's trust in exactly this entry, and some are never used. The environment
+is not read.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK,
 
 
 def lead_mode(text: str, source: str = "--permission-mode") -> Mode:
-    """The mode of a lead from its name. Raises UsageError for one that does not exist, or is not for a lead."""
+    """Return the mode of a lead by name. Raises UsageError for an unknown mode, or one that a lead cannot have."""
     mode = parse_mode(text, source)
     if mode is Mode.BUBBLE:
         raise UsageError(
@@ -52,7 +53,7 @@ def lead_mode(text: str, source: str = "--permission-mode") -> Mode:
 
 
 def reads_other_product(home: Home, flags: SettingFlags) -> bool:
-    """The setting `compat.claude`, which must be known before anything of the other product is looked at."""
+    """Return the setting `compat.claude`, which must be known before any file of the other product is read."""
     found = True
     for layer in (read_layer(home.settings, SettingsOrigin.USER), _given(flags)):
         found = bool(layer.values.get("compat.claude", found)) if layer is not None else found
@@ -60,10 +61,10 @@ def reads_other_product(home: Home, flags: SettingFlags) -> bool:
 
 
 def load_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustState) -> Settings:
-    """All layers merged for a run in this directory.
+    """Return all layers merged for a run in this directory.
 
-    Raises CannotStart (`bad-settings`) for a file that cannot be read or holds a wrong type, UsageError for a flag.
-    A file of a repository that is not trusted is never an error, only a warning.
+    Raises CannotStart (`bad-settings`) for a file that cannot be read or holds a wrong type, UsageError for a flag. A
+    file of a repository that is not trusted is never an error, only a warning.
     """
     compat = reads_other_product(home, flags)
     merge = SettingsMerge(trust)
@@ -73,7 +74,7 @@ def load_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustState)
 
 
 def settings_places(home: Home, root: Path, compat: bool) -> list[tuple[Path, SettingsOrigin]]:
-    """The files that may hold settings for this repository, the farthest first."""
+    """Return the possible settings files of this repository, the farthest first."""
     theirs = Path(os.path.expanduser("~/.claude/settings.json"))
     users = [*([(theirs, SettingsOrigin.COMPAT_USER)] if compat else []), (home.settings, SettingsOrigin.USER)]
     known = {os.path.realpath(path) for path, _ in users}
@@ -96,12 +97,12 @@ def _given(flags: SettingFlags) -> SettingsLayer | None:
 
 
 def why_user_only(layer: SettingsLayer) -> str:
-    """Why a value of this file has no effect, where only a person's own settings say it."""
+    """Return why a value of this file has no effect, for keys that only a person's own settings may set."""
     return _NOT_OURS if layer.origin is SettingsOrigin.COMPAT_USER else OWN_ONLY
 
 
 class SettingsMerge:
-    """One merge: layers come from the farthest to the nearest. `parts` notes all that they say."""
+    """One merge of layers, from the farthest to the nearest. `parts` records every value read."""
 
     def __init__(self, trust: TrustState, *, tolerant: bool = False) -> None:
         self.trust = trust
@@ -143,7 +144,8 @@ class SettingsMerge:
 
     def layer(self, layer: SettingsLayer) -> None:
         self.parts.begin(layer)
-        heeded = not layer.origin.of_repository or self.trust.trusted  # of the others one line is said, by the opening
+        # the session opening gives one line about the others
+        heeded = not layer.origin.of_repository or self.trust.trusted
         self.warnings += layer.warnings if heeded else ()
         for name, value in layer.values.items():
             if KEYS[name].user_only and (layer.origin.of_repository or layer.origin.compat):
@@ -176,7 +178,9 @@ class SettingsMerge:
         self.origins |= {f"{name} {text}": str(layer.path) for text in texts}
 
     def is_allowed(self, layer: SettingsLayer, name: str, part: str, value: Any, *at: str | int) -> bool:
-        """Whether this part of this layer holds: a person's own words, narrowing, or trusted as it stands."""
+        """Return True when this part of this layer is used: it is a person's own, a restriction, or trusted in this
+        form.
+        """
         noted = self.parts.add(layer, name, part, value, at)
         if not layer.origin.of_repository or name in NARROWING:
             return True
@@ -199,7 +203,7 @@ class SettingsMerge:
                 self.origins[f"{name} {text}"] = str(layer.path)
 
     def bad_rule(self, layer: SettingsLayer, name: str, problem: UsageError) -> None:
-        """A rule that forbids must not get lost in silence; one that would allow may, where it is not ours."""
+        """Handle a rule that cannot be parsed: a denying rule is an error; a granting rule of others is left out."""
         foreign = layer.origin.of_repository and not self.trust.trusted
         if foreign or (name not in NARROWING and layer.origin.compat):
             self.leave_out(layer, problem)
@@ -237,12 +241,12 @@ class SettingsMerge:
         self.origins[MODE] = str(layer.path)
 
     def take_mode(self, mode: Mode) -> None:
-        """A lead that delegates keeps the mode that was said before: its members follow that one."""
+        """Set the lead's mode. A lead that only coordinates keeps the earlier mode, which its members follow."""
         self.delegates = mode is Mode.DELEGATE
         self.mode = self.mode if self.delegates else mode
 
     def add_hooks(self, layer: SettingsLayer, value: object, *, heeded: bool) -> None:
-        """The layer's hooks that hold: of a repository each that was trusted as it stands, with what it runs."""
+        """Add the layer's hooks: of a repository only hooks that were trusted in this form, with the files they run."""
         for said in parse_hook_entries(value):
             noted = self.parts.add(layer, HOOKS, said.name, said.value, said.path)
             if said.hook is None:
@@ -288,7 +292,7 @@ class SettingsMerge:
         ]
 
     def settings(self, compat: bool) -> Settings:
-        """The settings. Raises CannotStart (`bad-settings`) for a value that its room does not take."""
+        """Return the merged settings. Raises CannotStart (`bad-settings`) for a value that its package refuses."""
         rooms = package_settings(self.values, self.origins)
         return Settings(
             rules=tuple(self.rules),

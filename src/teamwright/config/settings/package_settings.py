@@ -1,6 +1,6 @@
-"""From single values to the settings of each room, with the room's own defaults for what nobody said.
+"""The settings of each package, built from single values with the package's defaults.
 
-Goes by the table of fields; a room that checks its values is asked. Which of several values holds was decided before.
+Follows the table of fields; a package that validates its values is called. Precedence was decided before.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _FOR_MODELS = frozenset(
 )
 
 _PLAIN = ("limits", "team", "bash", "agents", "compact")
-"""Rooms that take their values as they are."""
+"""Packages that take their values unchanged."""
 
 
 def package_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of `Settings` that single values decide; `origins` names the file of each.
+    """Return the fields of `Settings` that single values set; `origins` names the file of each.
 
-    Raises CannotStart (`bad-settings`) with file and key for a value that its room does not take.
+    Raises CannotStart (`bad-settings`) with file and key for a value that its package refuses.
     """
     usual = Settings()
     check = fill_settings(usual.check, "check", values)

@@ -1,7 +1,6 @@
-"""What a merge of settings read, part by part, and what became of each: for whoever lists or checks settings.
+"""The parts that a merge of settings read, and the state of each, for commands that list or check settings.
 
-A part is one value of one file: a rule, a variable, a hook, a server, or a key with a single value. Knows files;
-decides nothing.
+A part is one value of one file: a rule, a variable, a hook, a server, or a key with a single value.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from teamwright.protocol.values import dataclass
 State: TypeAlias = Literal["used", "ignored", "needs trust", "broken"]
 
 WHOLE = ""
-"""The key of a part that stands for its file."""
+"""The key of a part that represents its whole file."""
 
 _LINE = re.compile(r"\bline (\d+)")
 
 
 @dataclass(slots=True)
 class SettingPart:
-    """One part. `name` says which of a key that has several; `why` says why it is not used.
+    """One part. `name` tells apart the parts of a key with several; `why` says why it is not used.
 
-    `at` leads to it in the file; `known_line` is for a file that could not be read.
+    `at` is its path in the file; `known_line` is for a file that could not be read.
     """
 
     layer: SettingsLayer
@@ -44,33 +43,33 @@ class SettingPart:
 
     @property
     def path(self) -> Path:
-        """Its file."""
+        """The file of the part."""
         return self.layer.path
 
     @property
     def line(self) -> int:
-        """Its line in the file, from 1 on; 0 when it is not known."""
+        """Its line in the file, from 1 on; 0 when unknown."""
         return self.known_line or positions_of(self.layer).line(*self.at)
 
     def set_state(self, state: State, why: str = "") -> None:
-        """It is not used, for this reason."""
+        """Record that the part is not used, and why."""
         self.state, self.why = state, why
 
 
 @dataclass(slots=True)
 class SettingParts:
-    """Collects the parts of one merge. `tolerant`: a part that cannot be used is noted, and the others are read."""
+    """A collector of the parts of one merge. `tolerant`: an unusable part is recorded, and reading continues."""
 
     tolerant: bool = False
     found: list[SettingPart] = field(default_factory=list[SettingPart])
     layers: list[SettingsLayer] = field(default_factory=list[SettingsLayer])
 
     def begin(self, layer: SettingsLayer) -> None:
-        """The parts of this file follow."""
+        """Begin the parts of this file."""
         self.layers.append(layer)
 
     def add(self, layer: SettingsLayer, key: str, name: str = "", value: Any = None, at: At = ()) -> SettingPart:
-        """A part that is used, until something else is said of it. `at` leads to it from its key on."""
+        """Add a part, which counts as used until its state changes. `at` is its path below its key."""
         self.found.append(SettingPart(layer, key, name, value, at=(*key.split("."), *at)))
         return self.last
 
@@ -80,22 +79,22 @@ class SettingParts:
         return self.found[-1]
 
     def refuse(self, problem: CannotStart) -> None:
-        """The newest part cannot be used. Raises the problem unless it is tolerant."""
+        """Record that the newest part cannot be used. Raises the problem unless the collector is tolerant."""
         if not self.tolerant:
             raise problem
         self.last.set_state("broken", reason(problem))
 
     def unreadable(self, path: Path, origin: SettingsOrigin, problem: TeamwrightError) -> None:
-        """A whole file cannot be used."""
+        """Record that a whole file cannot be used."""
         line = line_in(dict(problem.looked_at).get("at", ""))
         self.broken_file(SettingsLayer(path, origin), reason(problem), line)
 
     def broken_file(self, layer: SettingsLayer, why: str, line: int = 0) -> None:
-        """The same, for a file of another kind."""
+        """Record that a whole file of another type cannot be used."""
         self.found.append(SettingPart(layer, WHOLE, state="broken", why=why, known_line=line or line_in(why)))
 
     def settled(self, several: Collection[str]) -> list[SettingPart]:
-        """All parts; of a key with one value only the last is used. `several` are keys whose parts add up."""
+        """Return all parts; of a key with one value only the last is used. `several` are keys whose parts add up."""
         holds: dict[tuple[str, str], Path] = {}
         for part in reversed(self.found):
             where = (part.key, part.name)
@@ -108,20 +107,20 @@ class SettingParts:
 
 
 def reason(problem: TeamwrightError) -> str:
-    """What is wrong with a file, without saying that it is a settings file."""
+    """Return the problem of a file, without the phrase that names it a settings file."""
     place = dict(problem.looked_at).get("at", "")
     what = problem.what.removeprefix("a settings file cannot be read: ")
     return f"{what} ({place})" if place.startswith("line") and "column" in place else what
 
 
 def line_in(text: str) -> int:
-    """The line that a message of ours names; 0 when it names none."""
+    """Return the line that one of our messages names; 0 when it names none."""
     found = _LINE.search(text)
     return int(found[1]) if found is not None else 0
 
 
 def positions_of(layer: SettingsLayer) -> JsonPositions:
-    """Where everything of a file stands."""
+    """Return the positions of everything in a file."""
     return _positions(layer.text)
 
 

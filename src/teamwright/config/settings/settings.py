@@ -1,4 +1,4 @@
-"""The values of all settings that hold for a run, and what was said with flags. Data only."""
+"""The merged settings of a run, and the values of its flags. Data only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from teamwright.tools.shell.bash import BashSettings
 
 @dataclass(frozen=True, slots=True)
 class SettingFlags:
-    """What was said for this run; None and empty mean nothing was. `only_allowed`: files allow nothing."""
+    """The flags of this run; None and empty mean not given. `only_allowed`: files allow nothing."""
 
     model: str | None = None
     effort: Effort | None = None
@@ -43,13 +43,13 @@ class SettingFlags:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The values that hold. `origins` names the file or flag of each value that is not a default.
+    """The settings in use. `origins` names the file or flag of each value that is not a default.
 
-    `delegates`: the lead only coordinates; `mode` is then the one that its members follow.
+    `delegates`: the lead only coordinates; `mode` is then the mode that its members follow.
 
-    `each` caps every member and sub-agent; `directories` are additional ones, by real path; `models` holds the
-    keys of the models' room as they were written; `skills_off` are names of skills and commands, in small letters;
-    `warnings` are lines for people about what was left out; `files` is how many settings files were read.
+    `each` caps every member and sub-agent; `directories` are additional ones, by real path; `models` contains the keys
+    of the models' settings as written; `skills_off` are lower-case names of skills and commands; `warnings` are lines
+    for people about entries that are left out; `files` counts the settings files that were read.
     """
 
     rules: tuple[Rule, ...] = ()

@@ -1,6 +1,6 @@
-"""All settings files of a run as a person looks at them: every part with what becomes of it, broken ones beside good.
+"""All settings files of a run as shown to a person: every part with its state, broken parts included.
 
-The merge is a session's own; only where that would stop, this notes the problem and goes on. Changes nothing.
+Uses the merge of a session; a problem that stops a session is recorded here instead. Changes nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 ADDING = frozenset({name for name, key in KEYS.items() if key.kind == "texts"} | {"hooks"})
-"""Keys whose parts add up: of the others the nearest holds."""
+"""Keys whose parts add up; for the others the nearest file decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsSurvey:
-    """What was found. `settings` are those that would hold if the broken parts were not there."""
+    """The parts that were found. `settings` are those that would be used without the broken parts."""
 
     settings: Settings
     parts: Sequence[SettingPart]
@@ -35,7 +35,7 @@ class SettingsSurvey:
 
 
 def reads_compat_files(home: Home, flags: SettingFlags) -> bool:
-    """Whether the other product's files are read; so it is where the file that would say it cannot be read."""
+    """Return True when the other product's files are read, also when the file with that setting is unreadable."""
     try:
         return reads_other_product(home, flags)
     except CannotStart:
@@ -43,7 +43,7 @@ def reads_compat_files(home: Home, flags: SettingFlags) -> bool:
 
 
 def survey_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustState) -> SettingsSurvey:
-    """Every part of every file. Raises only for what flags say."""
+    """Return every part of every file. Raises only for errors in flags."""
     compat = reads_compat_files(home, flags)
     merge = SettingsMerge(trust, tolerant=True)
     merge.files(home, flags, compat)
@@ -54,7 +54,7 @@ def survey_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustStat
 
 
 def survey_layer(layer: SettingsLayer, root: Path) -> Sequence[SettingPart]:
-    """Every part of one file, as if it were the only one and trusted."""
+    """Return every part of one file, as if it were the only file and trusted."""
     merge = SettingsMerge(TrustState.as_written(root, layer_entries(layer, root)), tolerant=True)
     merge.layer(layer)
     _rooms(merge)
@@ -62,7 +62,7 @@ def survey_layer(layer: SettingsLayer, root: Path) -> Sequence[SettingPart]:
 
 
 def _rooms(merge: SettingsMerge) -> None:
-    """Have every room look at its values; those that it does not take are noted and go."""
+    """Have every package validate its values; refused values are recorded and removed."""
     for _ in KEYS:
         try:
             rooms = package_settings(merge.values, merge.origins)
@@ -73,7 +73,7 @@ def _rooms(merge: SettingsMerge) -> None:
 
 
 def _leave_out(merge: SettingsMerge, problem: TeamwrightError) -> None:
-    """Note that a room does not take a value, and go on without it."""
+    """Record that a package refuses a value, and remove the value."""
     where = dict(problem.looked_at).get("at", "")
     key = max((name for name in merge.values if where.startswith(name)), key=len, default="")
     if not key:

@@ -1,6 +1,6 @@
-"""Our own settings files as they are written: where each lies, never through a link out of the repository, whole.
+"""Our own settings files as targets of writing: their paths, protection against links, and whole-file writes.
 
-The checkout's own file stays out of git through `.git/info/exclude`. Which value goes in is decided above.
+The checkout's own file is excluded from git through `.git/info/exclude`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from teamwright.storage.read_bounded import read_plain
 
 @dataclass(frozen=True, slots=True)
 class SettingsFiles:
-    """Where settings are kept: the user's under this home, a repository's under `root`."""
+    """The settings directories: the user's under this home, a repository's under `root`."""
 
     home: Home
     root: Path
 
     def file_of(self, destination: str) -> tuple[Path, SettingsOrigin]:
-        """The file of a destination that is kept for good, and whose words it holds."""
+        """Return the file of a permanent destination, and its origin."""
         ours = self.root / ".teamwright"
         if destination == "userSettings":
             return self.home.settings, SettingsOrigin.USER
@@ -39,19 +39,19 @@ class SettingsFiles:
 
 
 def write_settings(root: Path, path: Path, origin: SettingsOrigin, content: Mapping[str, Any]) -> None:
-    """Write a file whole, as JSON with two spaces. Raises StorageError; the file is as it was then."""
+    """Write a file whole, as JSON with two spaces. Raises StorageError; the file is unchanged then."""
     mode = _mode_of(path)
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_atomic(path, text.encode("utf-8", "surrogatepass"))
     if origin is SettingsOrigin.SHARED:
         with suppress(OSError):
-            os.chmod(path, mode)  # it belongs to everybody who works on the repository
+            os.chmod(path, mode)  # everyone who works on the repository shares the file
     if origin is SettingsOrigin.LOCAL:
         exclude_from_git(root, path)
 
 
 def exclude_from_git(root: Path, path: Path) -> None:
-    """Keep the file out of git, without touching anything that git tracks. Raises StorageError."""
+    """Exclude the file from git, without a change to any tracked file. Raises StorageError."""
     found = discover(root)
     repository = found.repository
     if repository is None or found.doubts or not path.is_relative_to(repository.tree):
@@ -70,7 +70,7 @@ def exclude_from_git(root: Path, path: Path) -> None:
 
 
 def require_inside(root: Path, path: Path) -> None:
-    """A repository may not lead what is written for it to another place. Raises TeamRefused."""
+    """Raise TeamRefused when a link of the repository would redirect the write to another directory."""
     place = path.parent
     if os.path.realpath(place) != os.path.join(os.path.realpath(root), place.name) or path.is_symlink():
         what = f"{place} leads out of the repository"

@@ -1,7 +1,4 @@
-"""What a team definition says, as values; and the table of its keys, which is all that the reader goes by.
-
-Does not read files, does not know trust, settings or agents.
-"""
+"""The values of a team definition, and the table of its keys, which drives the reader."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One role. Every member of it has its limits; `line` is where it begins in the file.
+    """One role, whose limits apply to each member of it; `line` is its first line in the file.
 
-    `type` is the kind of agent that it builds on; `model`, `effort`, `mode` None mean as whoever starts it says; `owns`
-    are path patterns that nobody but its members may change; `writes` the only ones that it may change besides (None:
-    whatever nobody else owns). `command` names the command of the user's settings that runs its teammates.
+    `type` is the agent type that it builds on; `model`, `effort`, `mode` None mean those of the spawn call; `owns` are
+    path patterns that only its members may change; `writes` the only other paths that it may change (None: all unowned
+    paths). `command` names the command of the user's settings that runs its teammates.
     """
 
     name: str
@@ -41,10 +38,10 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class TeamDefinition:
-    """A whole file. `budget` caps the run, `check` is what a task's completion must pass, None where nothing is said.
+    """A whole file. `budget` caps the run, `check` must pass before a task is completed; None when not given.
 
-    `effort` is how hard agents think that are started, where neither call nor definition says so. `plans` says who
-    approves plans, `permissions` who answers asks of teammates besides the person.
+    `effort` is the reasoning effort of started agents for which neither call nor definition gives one. `plans` names
+    the approver of plans, `permissions` the approver of teammates' permission requests besides the person.
     """
 
     file: str = ""
@@ -57,14 +54,14 @@ class TeamDefinition:
     budget: Budget = NO_CAPS
 
     def role(self, name: str) -> Role | None:
-        """The role of that name, without regard to case."""
+        """Return the role of that name, without regard to case."""
         lower = name.lower()
         return next((role for key, role in self.roles.items() if key.lower() == lower), None)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyKind:
-    """What a key must be: `text`, `texts`, `count`, `number`, `effort`, `budget`, or one of `words`."""
+    """The type of a key: `text`, `texts`, `count`, `number`, `effort`, `budget`, or one of `words`."""
 
     kind: str
     words: tuple[str, ...] = ()
@@ -110,4 +107,4 @@ EXPECTED = {
     "effort": EFFORTS,
     "budget": "a table of caps",
 }
-"""What each kind is called in an error."""
+"""The name of each type in an error."""

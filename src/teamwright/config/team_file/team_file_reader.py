@@ -1,7 +1,6 @@
-"""Reading a team definition: TOML, strict, and every error with its line.
+"""The reader of a team definition: strict TOML, every error with its line.
 
-What is not known is an error, not a warning: a guardrail that is misspelt would guard nothing. Reads one file; what of
-it holds before somebody trusts it is decided elsewhere.
+An unknown key is an error, not a warning: a misspelt guardrail would guard nothing. Trust is applied elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
 FILE = Path(".teamwright") / "team.toml"
-"""Where a repository keeps its team definition."""
+"""The path of the team definition in a repository."""
 
 MAX_BYTES = 1_000_000
 _ROLES_MOST = 64
@@ -33,7 +32,9 @@ _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 def read_definition(path: Path) -> TeamDefinition | None:
-    """The definition in the file, None when there is none. Raises CannotStart (`bad-settings`) with file and line."""
+    """Return the definition in the file, None when there is none. Raises CannotStart (`bad-settings`) with file and
+    line.
+    """
     try:
         content = read_plain(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
@@ -48,7 +49,7 @@ def read_definition(path: Path) -> TeamDefinition | None:
 
 
 def parse_definition(text: str, path: Path) -> TeamDefinition:
-    """The definition in this text. Raises CannotStart (`bad-settings`) with file and line."""
+    """Return the definition in this text. Raises CannotStart (`bad-settings`) with file and line."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
@@ -90,7 +91,7 @@ class _TeamFileReader:
         return found
 
     def tools(self, names: Sequence[str], where: Sequence[str]) -> None:
-        """A tool that is misspelt would not be taken away, and a part of a tool is none."""
+        """Check the names of tools: a misspelt tool would not be removed, and a part of a tool is not a tool."""
         for name in names:
             if "(" in name:
                 raise self.wrong(where, f"{name[:60]!r} is a rule, and whole tools are named here")
@@ -168,7 +169,7 @@ def _fits(kind: str, value: Any) -> bool:
 
 
 def _is_pattern(value: Any) -> bool:
-    """A pattern below the repository: ownership of anything else would be nobody's to give."""
+    """Return True for a pattern below the repository: ownership of other paths cannot be granted."""
     if not isinstance(value, str) or not value.strip("/. ") or "\n" in value or "\0" in value:
         return False
     return not value.startswith(("/", "~")) and ".." not in value.split("/")

@@ -1,7 +1,8 @@
-"""What a team definition means for agents: kinds of agents, specs with a role's values, fences, words for the lead.
+"""The effect of a team definition on agents: agent types, specs with a role's values, path ownership, text for the
+lead.
 
-Narrowing holds at once; everything else of a repository's file holds when a person trusted exactly that. Knows the
-definition; makes no agent.
+Restrictions apply at once; any other part of a repository's file applies once a person trusted exactly this part.
+Depends on the definition.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DEFAULT_TYPE = "general-purpose"
 
 
 def widening_of_role(role: Role) -> dict[str, Any]:
-    """What of a role only holds once it is trusted: what its agents are told, which model they use, what they may."""
+    """Return the parts of a role that need trust: prompts, model and granted permissions of its agents."""
     said = {
         "description": role.description,
         "type": role.type,
@@ -38,8 +39,9 @@ def widening_of_role(role: Role) -> dict[str, Any]:
 
 
 def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
-    """What of `[team]` only holds once it is trusted: a command that is run, who answers in a person's place, and how
-    hard its agents think."""
+    """Return the parts of `[team]` that need trust: a command to run, the approver in a person's place, and the effort
+    of its agents.
+    """
     said = {
         "check": definition.check,
         "plans": definition.plans,
@@ -50,7 +52,9 @@ def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
 
 
 def trusted_definition(definition: TeamDefinition, allows: Callable[[str, Mapping[str, Any]], bool]) -> TeamDefinition:
-    """The definition as far as it holds. `allows`: whether what `team`, or a role, says was trusted as it stands."""
+    """Return the definition reduced to its usable parts. `allows` tells whether `team` or a role was trusted in this
+    form.
+    """
     roles = {name: role if _trusted(role, allows) else _narrowed(role) for name, role in definition.roles.items()}
     said = widening_of_team(definition)
     if said and not allows("team", said):
@@ -64,7 +68,7 @@ def _trusted(role: Role, allows: Callable[[str, Mapping[str, Any]], bool]) -> bo
 
 
 def _narrowed(role: Role) -> Role:
-    """What holds of a role that nobody trusted: the name, and what it may not."""
+    """Return the parts of an untrusted role that apply: its name and its restrictions."""
     return Role(
         role.name,
         disallowed_tools=role.disallowed_tools,
@@ -77,7 +81,7 @@ def _narrowed(role: Role) -> Role:
 
 
 def role_definitions(definition: TeamDefinition | None) -> list[AgentType]:
-    """The roles as kinds of agents."""
+    """Return the roles as agent types."""
     return [_kind(role, definition.file) for role in definition.roles.values()] if definition is not None else []
 
 
@@ -103,7 +107,7 @@ def _kind(role: Role, file: str) -> AgentType:
 
 
 def with_role(spec: SpawnSpec, definition: TeamDefinition | None) -> SpawnSpec:
-    """The spec with what its role says: the role that it names as its type, else the one with the member's name."""
+    """Return the spec with the values of its role: the role named as its type, else the one with the member's name."""
     if definition is None:
         return spec
     role = definition.role(spec.agent_type)
@@ -129,7 +133,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 def ownership_of(definition: TeamDefinition | None, kind: str, base: Path) -> PathOwnership | None:
-    """What an agent of this kind may not change; None when nothing is fenced off for it."""
+    """Return the paths that an agent of this type may not change; None when no path is owned by others."""
     if definition is None:
         return None
     role = definition.role(kind)
@@ -149,13 +153,13 @@ def ownership_of(definition: TeamDefinition | None, kind: str, base: Path) -> Pa
 
 
 def narrowed_limits(limits: SpawnSettings, definition: TeamDefinition) -> SpawnSettings:
-    """The limits on starting agents, with no more members than the definition has room for."""
+    """Return the limits on starting agents, with at most as many members as the definition allows."""
     members = limits.members if definition.members is None else min(limits.members, definition.members)
     return replace(limits, members=members)
 
 
 def roles_text(definition: TeamDefinition | None) -> str:
-    """What the lead is told of the roles; empty when there are none."""
+    """Return the text about roles for the lead; empty when there are none."""
     if definition is None or not definition.roles:
         return ""
     lines = [f"- {role.name}: {_in_words(role)}" for role in definition.roles.values()]

@@ -1,7 +1,6 @@
-"""Where things stand in a TOML text: the line of a table or a key, for errors that a person can follow.
+"""Positions in a TOML text: the line of a table or a key, for errors that a person can follow.
 
-The parser of the standard library tells no positions of what it accepted, so the text is read once more, line by line.
-Knows nothing of what the keys mean.
+The parser of the standard library reports no positions for valid text, so the text is scanned line by line.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ _LONG = re.compile(r"'''|\"\"\"")
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:
-    """The line, from 1 on, where the key of this path stands; of the nearest above it that can be found, else 1.
+    """Return the line, from 1 on, of the key at this path; else of the nearest parent that is found, else 1.
 
-    `keys` is the way from the top of the file (`["roles", "tester", "model"]`).
+    `keys` is the path from the top of the file (`["roles", "tester", "model"]`).
     """
     best, depth = 1, 0
     for number, path in _places(text):
@@ -31,7 +30,7 @@ def line_of(text: str, keys: Sequence[str]) -> int:
 
 
 def _places(text: str) -> list[tuple[int, list[str]]]:
-    """Every header and key, with its line; what stands in long strings is none."""
+    """Return every header and key with its line; the content of long strings is skipped."""
     found: list[tuple[int, list[str]]] = []
     table: list[str] = []
     closing = ""
@@ -58,7 +57,7 @@ def _places(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _inner(value: str) -> list[str]:
-    """The keys of an inline table on the line."""
+    """Return the keys of an inline table on the line."""
     return re.findall(r"[{,]\s*([\w-]+)\s*=", value) if value.lstrip().startswith("{") else []
 
 

@@ -1,7 +1,8 @@
-"""Who may speak with a person's authority: a person's terminal or program, never a command that an agent runs.
+"""The check that a command runs with a person's authority: at a person's terminal or in a program, not in an agent's
+command.
 
-Depends on the marks and records of processes. Leaves to its callers what needs that authority. A refusal is noted for
-the session whose agent tried, which logs it as an event.
+Depends on the marks and records of processes. A refusal is recorded for the session of that agent, which logs it as an
+event.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from teamwright.storage.paths import Home
 
 
 def require_person(home: Home, does: str, tried: str = "") -> None:
-    """Raises UsageError (`not-for-agents`) in a command of an agent. `does` says what only a person does.
+    """Raise UsageError (`not-for-agents`) in a command of an agent. `does` names the act that needs a person.
 
-    `tried` is what was typed, for the log: without secrets.
+    `tried` is the typed command for the log, without secrets.
     """
     found = agent_command(home)
     if found is None:
@@ -44,18 +45,18 @@ def require_person(home: Home, does: str, tried: str = "") -> None:
 
 
 def require_person_for_mode(home: Home, mode: Mode) -> None:
-    """Raises UsageError (`not-for-agents`) where a command of an agent starts a session in bypassPermissions."""
+    """Raise UsageError (`not-for-agents`) where a command of an agent starts a session in bypassPermissions."""
     if mode is Mode.BYPASS:
         require_person(home, f"starts a session in {mode}")
 
 
 def agent_command(home: Home) -> AgentCommand | None:
-    """Return what is known of this process as a command of an agent; None when a person started it."""
+    """Return the facts of this process as a command of an agent; None when a person started it."""
     return find_agent_command(_directories(home))
 
 
 def _note(found: AgentCommand, what: str) -> None:
-    """Note in the session of that agent what its command tried. A disk that refuses costs the note."""
+    """Record the refused command in the session of its agent. A write error loses only this record."""
     if found.directory is None:
         return
     in_room = found.directory.parent.name == "members"
@@ -70,6 +71,6 @@ def _note(found: AgentCommand, what: str) -> None:
 
 
 def _directories(home: Home) -> Iterator[Path]:
-    """The directories of all sessions, and of all members' own processes, that have records of processes."""
+    """Return the directories of all sessions, and of all members' own processes, that have records of processes."""
     for pattern in ("*/*/processes", "*/*/members/*/processes"):
         yield from (path.parent for path in (home.own / "projects").glob(pattern))

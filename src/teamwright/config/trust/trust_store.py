@@ -1,7 +1,7 @@
-"""Trust: what a person has allowed of a repository, kept by where git keeps it and by what each entry said then.
+"""Trust: the entries of a repository that a person has allowed, stored by git directory and digest.
 
-`<home>/trust.json`, 0600: version, and for each repository (the real path of its common git directory; outside git
-of the directory) the digest of every entry. An entry that is new or was changed is not trusted. Runs nothing.
+`<home>/trust.json`, mode 0600: a version, and for each repository (the real path of its common git directory; outside
+git of the directory) the digest of every entry. A new or changed entry is not trusted.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class TrustState:
-    """How far a repository is trusted now.
+    """The trust state of a repository.
 
-    `root` is its work tree, `bound_to` what trust is kept by. `trusted`: a person trusted it, for good or for this
-    run. `pending` are entries that nobody trusted yet; they take no effect.
+    `root` is its work tree, `bound_to` the key of its trust. `trusted`: a person trusted it, for good or for this run.
+    `pending` are untrusted entries, which take no effect.
     """
 
     root: Path
@@ -43,27 +43,27 @@ class TrustState:
 
     @classmethod
     def as_written(cls, root: Path, entries: Iterable[TrustEntry]) -> TrustState:
-        """A state in which exactly these entries are trusted: to see what they would do."""
+        """Return a state in which exactly these entries are trusted, for a preview of their effect."""
         return cls(root, root, True, _allowed=frozenset((entry.key, entry.digest) for entry in entries))
 
     def allows(self, entry: TrustEntry) -> bool:
-        """Whether exactly this entry, saying exactly this, was trusted."""
+        """Return True when exactly this entry with exactly this content was trusted."""
         return self.trusted and (entry.key, entry.digest) in self._allowed
 
     def along_with(self, earlier: TrustState) -> TrustState:
-        """This state, with what was trusted earlier for one run: as it stood then, and nothing that came since."""
+        """Return this state plus the entries trusted earlier for one run, in their form of that time."""
         allowed = self._allowed | earlier._allowed
         pending = tuple(entry for entry in self.entries if (entry.key, entry.digest) not in allowed)
         return replace(self, trusted=self.trusted or earlier.trusted, pending=pending, _allowed=allowed)
 
     @property
     def needs_asking(self) -> tuple[TrustEntry, ...]:
-        """The pending entries that would take effect today: what a person is asked about."""
+        """The pending entries that would take effect today, about which a person is asked."""
         return tuple(entry for entry in self.pending if entry.effect == "used")
 
     @property
     def trusted_git(self) -> frozenset[GitEntry]:
-        """What was trusted of the repository's git configuration."""
+        """The trusted entries of the repository's git configuration."""
         found = (entry for entry in self.entries if entry.kind == "git" and self.allows(entry))
         return frozenset(GitEntry(self.root / entry.file, entry.name, entry.digest) for entry in found)
 
@@ -71,7 +71,9 @@ class TrustState:
 def trust_state(
     start: Path, stored: Mapping[str, str] | None, *, session: bool = False, compat: bool = True
 ) -> TrustState:
-    """The state of the repository that holds `start`, against the digests stored for it (None: never trusted)."""
+    """Return the state of the repository that contains `start`, compared with its stored digests
+    (None: never trusted).
+    """
     root = repository_of(start)
     entries = tuple(survey_repository(root, compat))
     if session:
@@ -83,12 +85,12 @@ def trust_state(
 
 
 def repository_of(start: Path) -> Path:
-    """The root of the work tree that holds `start`, else the directory itself, by real path."""
+    """Return the root of the work tree that contains `start`, else the directory itself, by real path."""
     return work_tree(start) or Path(os.path.realpath(start))
 
 
 class TrustStore:
-    """The file of trust. `load` reads it once; `give` and `remove` write it."""
+    """The trust file. `load` reads it once; `give` and `remove` write it."""
 
     def __init__(self, path: Path, repositories: dict[str, dict[str, Any]]) -> None:
         self._path = path
@@ -96,15 +98,15 @@ class TrustStore:
 
     @classmethod
     def load(cls, home: Home) -> TrustStore:
-        """What is trusted under this home. Raises CannotStart (`bad-settings`) when the file cannot be read."""
+        """Return the trust stored under this home. Raises CannotStart (`bad-settings`) when the file cannot be read."""
         return cls(home.trust, _read(home.trust))
 
     def verdict(self, start: Path, *, session: bool = False, compat: bool = True) -> TrustState:
-        """How far the repository that holds this directory is trusted. `session`: a person trusts it for this run."""
+        """Return the trust state of the repository of this directory. `session`: a person trusts it for this run."""
         return trust_state(start, self._stored(trust_root(start)), session=session, compat=compat)
 
     def give(self, state: TrustState) -> TrustState:
-        """Trust what the state showed, and nothing that appeared since; kept for good. Raises StorageError."""
+        """Trust the entries that the state showed, and no later ones, for good. Raises StorageError."""
         entries = {entry.key: entry.digest for entry in state.entries}
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._read_again()
@@ -114,9 +116,9 @@ class TrustStore:
         return replace(state, trusted=True, pending=(), _allowed=allowed)
 
     def give_also(self, start: Path, entries: Iterable[TrustEntry]) -> bool:
-        """Trust these entries too, which a person just wrote, where the repository is trusted for good.
+        """Trust these entries too, which a person just wrote, if the repository is trusted for good.
 
-        False, and nothing done, where it is not. Raises StorageError.
+        Returns False, without a change, when it is not. Raises StorageError.
         """
         self._read_again()
         known = self._stored(trust_root(start))
@@ -128,7 +130,7 @@ class TrustStore:
         return True
 
     def remove(self, start: Path) -> bool:
-        """Forget the repository that holds this directory; False when it was not trusted. Raises StorageError."""
+        """Remove the trust in the repository of this directory; False when it was not trusted. Raises StorageError."""
         self._read_again()
         known = self._repositories.pop(str(trust_root(start)), None) is not None
         if known:
@@ -137,7 +139,7 @@ class TrustStore:
 
     @property
     def repositories(self) -> tuple[Path, ...]:
-        """What is trusted, by the path that trust is bound to."""
+        """The trusted repositories, by the path that is the key of their trust."""
         return tuple(Path(name) for name in self._repositories)
 
     def _stored(self, bound_to: Path) -> dict[str, str] | None:
@@ -148,7 +150,7 @@ class TrustStore:
         return {str(key): str(digest) for key, digest in cast("dict[Any, Any]", entries).items()}
 
     def _read_again(self) -> None:
-        """Another process may have written since. Raises StorageError for a file of a newer version."""
+        """Read the file again, since another process may have written it. Raises StorageError for a newer version."""
         self._repositories = _read(self._path)
         version = _version(self._path)
         if version > VERSION:

@@ -1,6 +1,6 @@
-"""What of a repository could run, redirect or widen something: every entry with a digest of what it says.
+"""The entries of a repository that could run, redirect or widen something, each with a digest of its content.
 
-Looks, runs nothing, trusts nothing. What takes effect is decided in `settings`, what is trusted in `trust`.
+Nothing is run or trusted here. `settings` decides which entries take effect, `trust_store` which are trusted.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from teamwright.storage.read_bounded import read_plain
 TrustEffect: TypeAlias = Literal["used", "not used yet"]
 
 MAX_FILES = 200
-"""Files of one definition directory that go into a digest; more of them, or one that cannot be read, are never the
-same twice, so that they cannot be trusted."""
+"""Files of one definition directory that go into a digest. With more files, or an unreadable one, the digest is always
+new, so that the directory cannot be trusted.
+"""
 
 MAX_ENTRIES = 1_000
-"""Skills, or commands, of one directory that are looked at, in the order of their names; of these 300 are used."""
+"""Skills, or commands, of one directory that are read, in the order of their names; 300 of them are used."""
 
 MAX_BYTES = 64_000_000
-"""Bytes of one definition directory that go into a digest; of more it is as with more files."""
+"""Bytes of one definition directory that go into a digest; the limit works like that of files."""
 
 NARROWING = frozenset({"permissions.deny", "permissions.ask", "disabledMcpjsonServers"})
-"""The only settings of a repository that hold before somebody trusts it."""
+"""The only settings of a repository that apply without trust."""
 
 
 HOOKS = "hooks"
@@ -54,12 +55,12 @@ _PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
 _BETWEEN = re.compile(r"[\s;&|()<>`=]+")
 _FILLED_IN = re.compile(r"\$\{?\w*|[{}]")
-"""What stands for a text that nobody knows before the command runs."""
+"""The pattern of a text that is unknown before the command runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrustEntry:
-    """One thing of a repository. `file` is relative to its root; `summary` says in one line what it would do."""
+    """One entry of a repository. `file` is relative to its root; `summary` describes its effect in one line."""
 
     kind: str
     name: str
@@ -68,16 +69,16 @@ class TrustEntry:
     effect: TrustEffect
     summary: str
     allows: bool = False
-    """True when it allows calls that would be asked about."""
+    """True when it allows calls that would otherwise need an answer."""
 
     @property
     def key(self) -> str:
-        """What the entry is called in `trust.json`."""
+        """The key of the entry in `trust.json`."""
         return f"{self.kind} {self.file} {self.name}"
 
 
 def repository_layers(root: Path, compat: bool) -> list[tuple[Path, SettingsOrigin]]:
-    """The settings files that a repository may have, the nearest last."""
+    """Return the possible settings files of a repository, the nearest last."""
     theirs = [
         (root / ".claude" / "settings.json", SettingsOrigin.COMPAT_SHARED),
         (root / ".claude" / "settings.local.json", SettingsOrigin.COMPAT_LOCAL),
@@ -90,7 +91,7 @@ def repository_layers(root: Path, compat: bool) -> list[tuple[Path, SettingsOrig
 
 
 def survey_repository(root: Path, compat: bool = True) -> list[TrustEntry]:
-    """Every entry of the repository that trust is about, in a stable order. Unreadable files are left out."""
+    """Return every entry of the repository that needs trust, in a stable order. Unreadable files are left out."""
     found: list[TrustEntry] = []
     for path, origin in repository_layers(root, compat):
         try:
@@ -108,12 +109,14 @@ def survey_repository(root: Path, compat: bool = True) -> list[TrustEntry]:
 
 
 def _rank(entry: TrustEntry) -> int:
-    """Entries that allow calls come first, since they also decide on git; then hooks, which run automatically."""
+    """Return the sort rank: entries that allow calls first, since they also decide on git; then hooks, which run
+    automatically.
+    """
     return 0 if entry.allows else 1 if entry.kind == "hook" else 2
 
 
 def layer_entries(layer: SettingsLayer, root: Path) -> list[TrustEntry]:
-    """The entries of one settings file: each rule, directory, variable and value by itself."""
+    """Return the entries of one settings file: each rule, directory, variable and value separately."""
     file = _relative(layer.path, root)
     found: list[TrustEntry] = []
     for name, value in layer.values.items():
@@ -129,37 +132,38 @@ def layer_entries(layer: SettingsLayer, root: Path) -> list[TrustEntry]:
 
 
 def entry_of(layer: SettingsLayer, root: Path, name: str, part: str, value: Any) -> TrustEntry:
-    """The entry of one part of one setting, as `layer_entries` makes it."""
+    """Return the entry of one part of one setting, as `layer_entries` makes it."""
     return _entry(name, part, _relative(layer.path, root), "used", value)
 
 
 def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
-    """The entry of one hook. Its digest has what the hook says and what it runs of the repository: a script that is
-    named in its command, and all of `hooks/` beside the settings file."""
+    """Return the entry of one hook. Its digest covers the hook and the repository's files that it runs: a script named
+    in its command, and all of `hooks/` beside the settings file.
+    """
     name = " ".join(part for part in (hook.event, hook.matcher) if part) + f": {hook.command}"
     beside = layer.path.parent / "hooks"
     parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
     parts += [_tree_digest(file) for file in _named_files(root, hook.command)]
-    # Shown whole, and without room in which something could be pushed out of sight: whoever trusts it has read it.
+    # The summary is shown whole and without padding that could hide a part: the person who trusts it has read it.
     summary = f"hook: {' '.join(name.split())}"
     return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
 
 
 def files_run_by(hooks: Iterable[HookSpec], root: Path) -> frozenset[str]:
-    """Files of the repository that these hooks run, by real path: also those that are not there yet."""
+    """Return the files of the repository that these hooks run, by real path, also missing ones."""
     found = {path for hook in hooks for path in _named_paths(root, hook.command)}
     return frozenset(str(path) for path in found if path != root and not path.is_dir())
 
 
 def _named_files(root: Path, command: str, base: Path | None = None) -> list[Path]:
-    """Files of the repository that stand in a command which runs in `base`, or at its root."""
+    """Return the files of the repository that a command names, which runs in `base` or at the root."""
     return sorted(path for path in _named_paths(root, command, base) if os.path.isfile(path))
 
 
 def _named_paths(root: Path, command: str, base: Path | None = None) -> set[Path]:
-    """Everything in a command that could name something of the repository: rather too much than too little.
+    """Return every path in a command that could name a file of the repository: rather too many than too few.
 
-    What follows a variable or a substitution (`$(git rev-parse --show-toplevel)/x.sh`) may lie anywhere in it.
+    A path after a variable or a substitution (`$(git rev-parse --show-toplevel)/x.sh`) may be anywhere in it.
     """
     plain = command.replace('"', "").replace("'", "")
     forms = {_PROJECT.sub(lambda _: str(root), plain), _DEFAULT.sub(r"\1", plain)}
@@ -191,7 +195,7 @@ def _entry(kind: str, name: str, file: str, effect: TrustEffect, value: Any) -> 
 
 
 def _team_file(root: Path) -> list[TrustEntry]:
-    """What the team definition would run or widen: the team's part, and each role by itself."""
+    """Return the entries of the team definition: the `team` part, and each role separately."""
     try:
         definition = read_definition(root / FILE)
     except CannotStart:
@@ -204,25 +208,25 @@ def _team_file(root: Path) -> list[TrustEntry]:
 
 
 def team_entry(name: str, said: Mapping[str, Any]) -> TrustEntry:
-    """The entry of a role, or of `team`, of the team definition."""
+    """Return the entry of a role, or of `team`, of the team definition."""
     return _entry("team file", name, str(FILE), "used", dict(said))
 
 
 def _servers(root: Path, compat: bool) -> list[TrustEntry]:
-    """The servers of `.mcp.json`."""
+    """Return the entries of the servers of `.mcp.json`."""
     found = project_servers(root).servers if compat else dict[str, Any]()
     return [server_entry(root, root / SERVERS_FILE, name, entry) for name, entry in sorted(found.items())]
 
 
 def server_entry(root: Path, file: Path, name: str, entry: object) -> TrustEntry:
-    """The entry of one MCP server, shown whole. Its digest has the files of the repository that it names."""
+    """Return the entry of one MCP server, shown whole. Its digest covers the repository's files that it names."""
     parts = ["mcp server", name, json.dumps(entry, sort_keys=True), *_run_by(root, entry)]
     summary = f"mcp server: {describe_server(name, entry)}"
     return TrustEntry("mcp server", name, _relative(file, root), _digest(parts), "used", summary)
 
 
 def _run_by(root: Path, entry: Any) -> list[str]:
-    """Digests of the files of the repository that an entry of a server names."""
+    """Return digests of the repository's files that a server's entry names."""
     said = cast("dict[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
     place, env = said.get("cwd"), said.get("env")
     bases = [root, root / place] if isinstance(place, str) else [root]
@@ -233,14 +237,15 @@ def _run_by(root: Path, entry: Any) -> list[str]:
 
 
 def _agents(root: Path, compat: bool) -> list[TrustEntry]:
-    """The definitions of agents. One that cannot be read takes no effect, and nobody need trust it."""
+    """Return the entries of agent definitions. An unreadable one takes no effect and needs no trust."""
     every = [found for shelf in repository_directories(root, compat) for found in shelf.definitions()]
     return [agent_entry(root, found) for found in every if found.definition is not None]
 
 
 def agent_entry(root: Path, found: FoundDefinition) -> TrustEntry:
-    """The entry of a definition. Its digest has what it says and what its hooks run of the repository; the commands
-    of its hooks are shown whole: whoever trusts it has read them."""
+    """Return the entry of a definition. Its digest covers its content and the repository's files that its hooks run;
+    the commands of its hooks are shown whole, so that the person who trusts them has read them.
+    """
     made = found.definition
     hooks = made.hooks if made is not None else ()
     servers = {name: entry for name, entry in made.mcp_servers.items() if entry} if made is not None else {}
@@ -254,7 +259,7 @@ def agent_entry(root: Path, found: FoundDefinition) -> TrustEntry:
 
 
 def asset_places(compat: bool) -> list[tuple[SkillKind, str]]:
-    """Directories of a repository that hold skills and commands, the first that counts first."""
+    """Return the directories of a repository with skills and commands, in order of precedence."""
     skills = [".teamwright/skills", *([".claude/skills"] if compat else []), ".agents/skills"]
     commands = [".teamwright/commands", *([".claude/commands"] if compat else [])]
     return [*(("skill", place) for place in skills), *(("command", place) for place in commands)]
@@ -269,9 +274,10 @@ def _assets(root: Path, compat: bool) -> Iterator[TrustEntry]:
 
 
 def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEntry:
-    """The entry of a skill, a command, or a directory of commands. What it would run by itself is shown whole.
+    """Return the entry of a skill, a command, or a directory of commands. Commands that it would run automatically are
+    shown whole.
 
-    One that lies elsewhere is never used, and not looked at either.
+    One whose real path is elsewhere is neither used nor read.
     """
     inside = Path(os.path.realpath(path)).is_relative_to(root)
     does = describe_effects(_texts(kind, path)) if inside else ""
@@ -281,7 +287,7 @@ def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEn
 
 
 def _texts(kind: SkillKind, path: Path) -> Iterator[str]:
-    """What people wrote in it; a file that cannot be read says nothing, and is never used either."""
+    """Yield the texts of its files; an unreadable file yields nothing and is never used."""
     files = [skill_file(path) or path / SKILL_FILE] if kind == "skill" else [path]
     if kind == "command" and path.is_dir():
         files = sorted(islice(path.rglob("*.md"), MAX_FILES))
@@ -291,12 +297,12 @@ def _texts(kind: SkillKind, path: Path) -> Iterator[str]:
 
 
 def asset_digest(path: Path) -> str:
-    """The digest of all that lies in a file or a directory; never the same twice where that cannot be told."""
+    """Return the digest of all content of a file or directory; always new when it cannot be computed."""
     return _tree_digest(path)
 
 
 def _tree_digest(path: Path) -> str:
-    # A link may lead to all of the disk: as many files are looked at as are used.
+    # A link may lead to the whole disk: at most as many files are read as are used.
     below = (p for p in path.rglob("*") if p.is_file())
     files = [path] if path.is_file() else sorted(islice(below, MAX_FILES + 1))
     if len(files) > MAX_FILES:

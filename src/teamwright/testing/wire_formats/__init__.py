@@ -1,4 +1,4 @@
-"""The formats that the loopback model server answers in, one module for each model API."""
+"""The wire formats of the loopback model server, one module for each model API."""
 
 from teamwright.testing.wire_formats.wire_format import WireFormat, format_for_path
 

@@ -1,4 +1,4 @@
-"""What an answer is made of, whatever the API: whom it answers, its counts, pieces of text as they would come."""
+"""Parts of an answer that all wire formats share: the request's facts, token counts and pieces of text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from teamwright.testing.replies import Answer
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """What an answer needs to know of its request."""
+    """The facts of a request that an answer needs."""
 
     prompt_tokens: int
     number: int
@@ -19,7 +19,7 @@ class AnswerRequest:
 
 @dataclass(frozen=True, slots=True)
 class AnswerTokens:
-    """Tokens of one answer; `prompt` holds those of the cache too."""
+    """The token counts of one answer; `prompt` includes cached tokens."""
 
     prompt: int
     read: int
@@ -28,7 +28,7 @@ class AnswerTokens:
 
 
 def answer_tokens(answer: Answer, prompt_tokens: int) -> AnswerTokens:
-    """The counts that the script gives, else bytes / 4."""
+    """Return the token counts that the script gives, else bytes / 4."""
     given = answer.usage or {}
     written = len(answer.text + answer.thinking + json.dumps([dict(i) for _, i in answer.tools])) // 4 + 1
     read, write = given.get("cache_read_input_tokens", 0), given.get("cache_creation_input_tokens", 0)
@@ -37,15 +37,15 @@ def answer_tokens(answer: Answer, prompt_tokens: int) -> AnswerTokens:
 
 
 def split_text(text: str, size: int = 24) -> list[str]:
-    """The text, cut."""
+    """Split a text into pieces of `size` characters."""
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
 def stop_reason(answer: Answer) -> str:
-    """Why it ends, in the words of the Messages API."""
+    """Return the stop reason in the words of the Messages API."""
     return answer.stop_reason or ("tool_use" if answer.tools else "end_turn")
 
 
 def call_id(number: int, place: int) -> str:
-    """The id of a call: new in every answer."""
+    """Return the id of a tool call, which is unique across answers."""
     return f"call_test_{number}_{place}_0123456789"

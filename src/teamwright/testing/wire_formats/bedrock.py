@@ -1,4 +1,4 @@
-"""Bedrock's ConverseStream on the wire, frames and all.
+"""Bedrock's ConverseStream wire format, with its binary frames.
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html (seen 2026-11-21)
 """
@@ -19,7 +19,7 @@ _STRING = 7
 
 
 def frame(headers: dict[str, str], payload: bytes) -> bytes:
-    """One message of an event stream."""
+    """Encode one message of an event stream."""
     coded = b"".join(
         struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", _STRING, len(value)) + value.encode()
         for name, value in headers.items()
@@ -35,7 +35,7 @@ def _event(kind: str, said: Event) -> bytes:
 
 
 def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
-    """The frames of an answer; the counts come behind its end."""
+    """Yield the frames of an answer; the token counts follow its end."""
     yield _event("messageStart", {"role": "assistant"})
     index = 0
     if answer.thinking:
@@ -75,12 +75,12 @@ def _delta(index: int, delta: Event) -> Event:
 
 
 def error_body(status: int, type: str, message: str, number: int) -> Event:
-    """An HTTP error; its type is in a header, which the server does not send."""
+    """Return the body of an HTTP error. Its type belongs in a header, which the server does not send."""
     return {"message": message}
 
 
 def error_event(type: str, message: str, number: int) -> bytes:
-    """An exception inside a stream."""
+    """Encode an exception inside a stream."""
     kind = type if type.endswith("Exception") else "serviceUnavailableException"
     headers = {":exception-type": kind, ":content-type": "application/json", ":message-type": "exception"}
     return frame(headers, json.dumps({"message": message}).encode())

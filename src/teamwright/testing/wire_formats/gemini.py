@@ -1,4 +1,4 @@
-"""The Gemini API on the wire: https://ai.google.dev/api/generate-content (seen 2026-11-21)."""
+"""The Gemini API's wire format: https://ai.google.dev/api/generate-content (seen 2026-11-21)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATUS = {
 
 
 def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
-    """The responses of an answer: parts, counts so far; why it ends stands in the last one."""
+    """Yield the responses of an answer: parts and running token counts; the last response has the finish reason."""
     counts = answer_tokens(answer, asking.prompt_tokens)
     usage: Event = {"promptTokenCount": counts.prompt, "totalTokenCount": counts.prompt + counts.out}
     if counts.read:
@@ -48,12 +48,12 @@ def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
 
 
 def error_body(status: int, type: str, message: str, number: int) -> Event:
-    """An HTTP error."""
+    """Return the body of an HTTP error."""
     return {"error": {"code": status, "message": message, "status": type or _STATUS.get(status, "UNKNOWN")}}
 
 
 def error_event(type: str, message: str, number: int) -> bytes:
-    """An error inside a stream: the service's own word where the type is one, else that it is overloaded."""
+    """Encode an error inside a stream. A type that the service does not know becomes its overload error."""
     known = {name: status for status, name in _STATUS.items()}
     status = known.get(type, 503)
     return encode_data(error_body(status, type if type in known else "", message, number))

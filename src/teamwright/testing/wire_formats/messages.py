@@ -1,4 +1,4 @@
-"""The Messages API on the wire."""
+"""The wire format of the Messages API."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ PING = encode_event({"type": "ping"})
 
 
 def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
-    """The events of an answer."""
+    """Yield the events of an answer."""
     told = answer_events(answer, prompt_tokens=asking.prompt_tokens, number=asking.number, model=asking.model)
     return map(encode_event, told)
 
 
 def error(type: str, message: str, number: int) -> Event:
-    """An error, alone or inside a stream."""
+    """Return an error object, for an HTTP body or inside a stream."""
     return {"type": "error", "error": {"type": type, "message": message}, "request_id": f"req_test_{number}"}
 
 
 def error_event(type: str, message: str, number: int) -> bytes:
-    """An error inside a stream."""
+    """Encode an error inside a stream."""
     return encode_event(error(type, message, number))

@@ -1,4 +1,4 @@
-"""Chat Completions on the wire: https://developers.openai.com/api/reference/resources/chat (seen 2026-11-21)."""
+"""The wire format of Chat Completions: https://developers.openai.com/api/reference/resources/chat (seen 2026-11-21)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ERRORS = {
 
 
 def encode_data(event: Event) -> bytes:
-    """One event without a name."""
+    """Encode one event without a name."""
     return f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
 
 
 def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
-    """The chunks of an answer, the counts in one of their own, and `[DONE]`."""
+    """Yield the chunks of an answer, the token counts in a separate chunk, and `[DONE]`."""
     base = {"id": f"chatcmpl-{asking.number}", "object": "chat.completion.chunk", "created": 1, "model": asking.model}
 
     def chunk(delta: Event, finish: str | None = None) -> bytes:
@@ -47,7 +47,7 @@ def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
 
 
 def encode_usage(answer: Answer, prompt_tokens: int) -> Event:
-    """The counts: what the cache holds is part of the prompt."""
+    """Return the token counts; cached tokens are part of the prompt."""
     counts = answer_tokens(answer, prompt_tokens)
     return {
         "prompt_tokens": counts.prompt,
@@ -58,11 +58,11 @@ def encode_usage(answer: Answer, prompt_tokens: int) -> Event:
 
 
 def error_body(status: int, type: str, message: str, number: int) -> Event:
-    """An HTTP error."""
+    """Return the body of an HTTP error."""
     usual, code = _ERRORS.get(status, ("server_error", None))
     return {"error": {"message": message, "type": usual, "param": None, "code": type or code}}
 
 
 def error_event(type: str, message: str, number: int) -> bytes:
-    """An error inside a stream."""
+    """Encode an error inside a stream."""
     return encode_data({"error": {"message": message, "type": type, "code": None}})

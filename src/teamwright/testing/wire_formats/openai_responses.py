@@ -1,4 +1,6 @@
-"""The Responses API on the wire: https://developers.openai.com/api/reference/resources/responses (seen 2026-11-21)."""
+"""The Responses API's wire format: https://developers.openai.com/api/reference/resources/responses
+(seen 2026-11-21).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _INCOMPLETE = {"max_tokens": "max_output_tokens"}
 
 
 def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
-    """The events of an answer, numbered."""
+    """Yield the numbered events of an answer."""
     items: list[Event] = []
     for sequence, event in enumerate(_events_without_numbers(answer, asking)):
         if event["type"] == "response.output_item.done":
@@ -113,5 +115,5 @@ def _response(answer: Answer, asking: AnswerRequest) -> Event:
 
 
 def error_event(type: str, message: str, number: int) -> bytes:
-    """An error inside a stream."""
+    """Encode an error inside a stream."""
     return encode_event({"type": "error", "code": type, "message": message, "param": None, "sequence_number": 0})

@@ -1,4 +1,4 @@
-"""The form of one API on the wire, and which one a path belongs to."""
+"""The interface of a wire format, and the choice of a format by request path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from teamwright.testing.wire_formats.answer_parts import AnswerRequest
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """One API. `events` are the bytes of an answer, one event each; `ping` is a sign of life, where there is one."""
+    """One API. `events` yields the bytes of an answer, one event each; `ping` is the API's keep-alive event, if any."""
 
     events: Callable[[Answer, AnswerRequest], Iterator[bytes]]
     error_event: Callable[[str, str, int], bytes]
@@ -24,7 +24,7 @@ class WireFormat:
     id_header: str = "x-request-id"
 
     def status_body(self, status: int, type: str, message: str, number: int) -> bytes:
-        """The body of an HTTP error; `type` is the usual one of the status unless given."""
+        """Return the body of an HTTP error; `type` defaults to the usual type of the status."""
         return json.dumps(self.error_body(status, type, message, number)).encode()
 
 
@@ -52,12 +52,12 @@ _WIRES = {
 
 
 def format_for_path(path: str) -> WireFormat | None:
-    """The API that is asked at a path."""
+    """Return the API format of a request path."""
     return next((wire for end, wire in _WIRES.items() if path.endswith(end)), None)
 
 
 def requested_model(path: str, body: Event) -> str:
-    """The model that is asked: named in the body, or, by some, in the path."""
+    """Return the requested model: named in the body or, for some APIs, in the path."""
     if "model" in body:
         return str(body["model"])
     named = path.rpartition("/models/")[2].rpartition(":")[0] or path.rpartition("/model/")[2].rpartition("/")[0]

@@ -1,7 +1,7 @@
-"""The archive: where a team goes that is deleted or finished, with its requests, mail and tasks.
+"""The archive: the directory for deleted and finished teams, with their requests, mail and tasks.
 
-Below it: `storage`, `tasks`. Nothing is destroyed here but what is older than the stated retention. Refuses to
-know whether a team may be deleted.
+Depends on `storage` and `tasks`. Only entries older than the stated retention are destroyed. The decision to delete a
+team is left to its callers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.team_file import read_team_file
 
 RETENTION_DAYS = 30
-"""How long an archived team is kept."""
+"""Days that an archived team is kept."""
 
 
 def archive_entry(home: Home, directory: str) -> Path:
-    """A free place `archive/<team directory>-<8 hex>`, with the first digits of the team's uuid where it has one."""
+    """Return a free path `archive/<team directory>-<8 hex>`; the hex digits are the first of the team's uuid, if it has
+    one.
+    """
     mark = secrets.token_hex(4)
     with contextlib.suppress(StorageError):
         file = read_team_file(home.team_file(directory))
@@ -36,10 +38,10 @@ def archive_entry(home: Home, directory: str) -> Path:
 
 
 async def archive_team(home: Home, directory: str) -> Path:
-    """Move a team's directory and its tasks into the archive; a list that others share stays. Returns the entry.
+    """Move a team's directory and its tasks into the archive; a shared task list stays. Returns the entry.
 
-    The team's directory goes in one step, so nobody finds half a team. Guards stay. Raises TeamwrightError
-    (`unknown-team`), StorageError, LockTimeout.
+    The team's directory is renamed in one step, so that no process sees half a team. Guards stay. Raises
+    TeamwrightError (`unknown-team`), StorageError, LockTimeout.
     """
     config = home.config(directory)
     if not home.team(directory).is_dir():
@@ -53,7 +55,7 @@ async def archive_team(home: Home, directory: str) -> Path:
 
 
 async def find_archived(home: Home, session: str) -> Path | None:
-    """The entry of the team that this session deleted last, seen through if a kill cut that off; None: there is none.
+    """Return the entry of the team that this session deleted last, completing an interrupted move; None without one.
 
     Raises StorageError, LockTimeout.
     """
@@ -71,8 +73,8 @@ async def find_archived(home: Home, session: str) -> Path | None:
 
 
 async def _finish_archiving(home: Home, directory: str, entry: Path) -> None:
-    """What follows the team's directory into its entry; what is there already stays."""
-    with contextlib.suppress(OSError):  # our own lock directory moved along
+    """Move the remaining files of a team into its entry; files that are there already stay."""
+    with contextlib.suppress(OSError):  # our own lock directory was moved too
         (entry / "config.json.lock").rmdir()
     _move_own_files(home, directory, entry)
     if home.tasks(directory).is_dir() and not is_shared(home.tasks(directory)):
@@ -82,7 +84,7 @@ async def _finish_archiving(home: Home, directory: str, entry: Path) -> None:
 def prune_archive(
     home: Home, *, days: float = RETENTION_DAYS, now: float | None = None, max_share: int = 1
 ) -> list[Path]:
-    """Remove what was archived more than so many days before `now`, at most one of `share` entries. Returns them."""
+    """Remove teams archived more than this many days before `now`, at most one of `share` entries. Returns them."""
     limit = (time.time() if now is None else now) - days * 86_400
     if not home.archive.is_dir():
         return []
@@ -95,7 +97,7 @@ def prune_archive(
 
 
 def _move_own_files(home: Home, directory: str, entry: Path) -> None:
-    """Requests lie elsewhere under a foreign root; doorbells are of no use to anybody."""
+    """Move a team's requests, which are elsewhere under a foreign root. Remove its doorbells."""
     requests, bells = home.requests(directory), home.doorbell(directory, "any").parent
     if requests.is_dir():
         _move(requests, entry / "requests")

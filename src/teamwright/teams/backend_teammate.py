@@ -1,6 +1,6 @@
-"""A member that a process of its own runs, started in a place: what it is called, and how its place is closed.
+"""Teammates that run in separate processes, started by a backend: the launcher's interface and the shared base classes.
 
-Below it: the member as its team sees it. Refuses to know which program runs it, and what that says.
+Depends on the team's view of a member.
 """
 
 from __future__ import annotations
@@ -20,40 +20,44 @@ from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.teammate import Teammate
 
 IN_PROCESS = "in-process"
-"""The backend of a member that lives in its lead's process."""
+"""The backend of a member that runs in its lead's process."""
 
 
 class TeammateLauncher(Protocol):
-    """Members in processes of their own; filled by `processes`."""
+    """The port that starts members in separate processes."""
 
     async def choose_backend(self, spec: SpawnSpec) -> str:
-        """The backend for a new member, IN_PROCESS or another. Raises CannotStart for one that is not to be had."""
+        """Return the backend for a new member, IN_PROCESS or another. Raises CannotStart for an unavailable one."""
         ...
 
     @property
     def choice_reason(self) -> str:
-        """Why `auto` chose the last backend, a clause; empty where it was asked for by name."""
+        """The reason for the last choice of `auto`, a clause; empty when the backend was named."""
         ...
 
     async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """Start the process of a new member; returns when it is ready, and `undo` takes it back when that fails later.
+        """Start the process of a new member; returns when it is ready. `undo` stops it when a later step fails.
 
-        Raises CannotStart with its last words, and what it could not begin for.
+        Raises CannotStart with the last output of the process, and what it could not start for.
         """
         ...
 
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """Go on with a member whose lead was gone: its process if that lives, else a new one. Raises as `start`."""
+        """Resume a member whose lead had ended: reconnect to its process if it runs, else start a new one. Raises as
+        `start`.
+        """
         ...
 
     async def clean_up(self, incarnation: Incarnation) -> None:
-        """End what still runs of a member that is over. Raises CannotStart when its place does not answer."""
+        """Stop the remaining processes of a member that has ended. Raises CannotStart when its backend
+        does not answer.
+        """
         ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BackendTeammate(Teammate):
-    """One that lives elsewhere. `who` is its name, `said_mode` the mode that it was given or says it is in."""
+    """A member in another process. `who` is its name, `said_mode` the mode that it was given or reported."""
 
     member_name: str
     transcript: Path
@@ -67,11 +71,11 @@ class BackendTeammate(Teammate):
 
     @property
     def transcript_path(self) -> Path:
-        """See Mate. A program that is not ours writes none there."""
+        """See `Teammate`. An external program writes no transcript there."""
         return self.transcript
 
     async def _close_backend(self) -> str:
-        """Close it with all that runs there. Empty, or that it may still run, and why."""
+        """Close its location with all processes in it. Returns an empty text, or that it may still run, and why."""
         try:
             if self.location is not None:
                 await self.backend.close(self.location)
@@ -80,20 +84,20 @@ class BackendTeammate(Teammate):
         return ""
 
     async def _last_line(self) -> str:
-        """`: ` and the last line that stands there; empty when nothing does."""
+        """Return `: ` and the last line of its output; empty without output."""
         said = (await self.backend.last_output(self.location)).strip() if self.location is not None else ""
         return f": {said.splitlines()[-1].strip()[:_MAX_LAST_LINE]}" if said else ""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ProcessTeammateBase(BackendTeammate):
-    """One whose agent is not here."""
+    """A member whose agent runs in another process of ours."""
 
     @abstractmethod
     async def perform(self, act: str, /, **arguments: Any) -> Mapping[str, Any]:
-        """Have its process do this, and wait until it has; what came of it, as JSON has it.
+        """Have its process perform an act and wait for the end. Returns the result as JSON.
 
-        Raises what its process raised (a TeamwrightError), and TeamRefused when it cannot be reached.
+        Raises the error that its process raised (a TeamwrightError), and TeamRefused when it cannot be reached.
         """
 
 

@@ -1,7 +1,7 @@
-"""The teams on disk: found by the name inside their files, made, and archived when they are finished.
+"""The teams on disk: found by the name inside their files, created, and archived when finished.
 
-Below it: rosters, team files, tasks, the archive. Two names never share a directory. Refuses to know how a
-process is probed: whoever makes a catalogue says how.
+Depends on rosters, team files, tasks and the archive. Two names never share a directory. The probe of a process is a
+parameter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def remove_team_locks(home: Home, directory: str) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class NewTeam:
-    """What a team begins with. `now` in milliseconds since 1970; `lead` says which process leads it."""
+    """The values of a new team. `now` is in milliseconds since 1970; `lead` names the leading process."""
 
     name: str
     lead: LeadLease
@@ -49,12 +49,12 @@ class NewTeam:
     agent_type: str = LEAD
     log: str = ""
     task_list: str = ""
-    """The shared list that the team uses in the place of its own."""
+    """The shared list that the team uses instead of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class TeamOnDisk:
-    """A team as it lies there."""
+    """A team as stored on disk."""
 
     directory: str
     config: TeamConfig
@@ -62,8 +62,9 @@ class TeamOnDisk:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTeam:
-    """A new team, and what making it did: `archived`, where a finished one of its name or old tasks went;
-    `taken_over`, the open tasks of the session's own list that are the team's now."""
+    """A created team. `archived` are the entries of a finished team of its name or of old tasks; `taken_over` are the
+    open tasks of the session's own list, which are now the team's.
+    """
 
     directory: str
     config: TeamConfig
@@ -74,7 +75,7 @@ class CreatedTeam:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedWork:
-    """What keeps a team from being finished: live members, open tasks, unread messages."""
+    """The unfinished work of a team: live members, open tasks, unread messages."""
 
     members: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -82,11 +83,11 @@ class UnfinishedWork:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left."""
+        """True when no work is left."""
         return not (self.members or self.tasks or self.unread_messages)
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         counts = (
             (len(self.members), "live member"),
             (len(self.tasks), "open task"),
@@ -97,12 +98,12 @@ class UnfinishedWork:
 
 
 def session_list_name(session: str) -> str:
-    """The directory of a session's own task list, and the name of its implicit team."""
+    """Return the directory of a session's own task list, which is also the name of its implicit team."""
     return f"session-{session[:8]}"
 
 
 def _suggest_names(name: str, teams: Sequence[TeamOnDisk]) -> list[str]:
-    """What a name that no team has may stand for: a member, by its address, or what comes nearest; three at most."""
+    """Return suggestions for an unknown team name: the address of a member, or the nearest names; three at most."""
     addresses = [(m.name, f"{m.name}@{t.config.name}") for t in teams for m in t.config.members if m.name != LEAD]
     close = nearest(name, [*(t.config.name for t in teams), *dict(addresses)])
     wanted = name.lower() if any(name.lower() == member.lower() for member, _ in addresses) else close
@@ -113,8 +114,8 @@ def _suggest_names(name: str, teams: Sequence[TeamOnDisk]) -> list[str]:
 class Teams:
     """All teams of a home.
 
-    `lives` tells whether a lead is there; `alive` whether a member of a team whose lead is gone lives on in a process
-    of its own (by default none does).
+    `lives` returns True for a live lead; `alive` returns True when a member outlived its lead in a separate process (by
+    default none does).
     """
 
     def __init__(
@@ -127,10 +128,10 @@ class Teams:
         self._is_alive = is_alive
         self._is_member_alive = is_member_alive
 
-    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def list(self) -> list[TeamOnDisk]:
-        """All teams with a readable roster, by directory. Names that could not be ours are left out."""
+        """Return all teams with a readable roster, by directory. Names that are invalid here are left out."""
         found: list[TeamOnDisk] = []
         parent = self.home.shared / "teams"
         for place in sorted(parent.iterdir()) if parent.is_dir() else ():
@@ -141,9 +142,9 @@ class Teams:
         return found
 
     async def find(self, name: str) -> TeamOnDisk:
-        """The team of that name, by the name inside its file, else in any case, else by its directory.
+        """Return the team of that name, by the name inside its file, else in any case, else by its directory.
 
-        Raises TeamwrightError (`unknown-team`) naming the nearest; of a member's name the address with its team.
+        Raises TeamwrightError (`unknown-team`) naming the nearest; for a member's name the address with its team.
         """
         teams = await self.list()
         exact = [t for t in teams if t.config.name == name]
@@ -154,7 +155,7 @@ class Teams:
         raise TeamwrightError("unknown-team", f'there is no team "{name[:100]}"', do=do)
 
     async def find_led_by(self, session: str) -> TeamOnDisk | None:
-        """The team that a session leads, or led when it ended; the newest of several. None: it has none."""
+        """Return the team that a session leads, or led when it ended; the newest of several. None without one."""
         led: list[TeamOnDisk] = []
         for team in await self.list():
             with suppress(StorageError):
@@ -164,14 +165,14 @@ class Teams:
         return max(led, key=lambda team: team.config.created_at, default=None)
 
     def is_lead_alive(self, directory: str) -> bool:
-        """Whether a process leads the team now. A team of another product under its root counts as led."""
+        """Return True when a process leads the team now. A team of another product under its root counts as led."""
         file = read_team_file(self.home.team_file(directory))
         if file is None:
             return self.home.is_foreign
         return self._is_alive(file.lead)
 
     async def unfinished_work(self, directory: str) -> UnfinishedWork:
-        """What is open in a team. An inbox that cannot be read counts as one unread message."""
+        """Return the unfinished work of a team. An unreadable inbox counts as one unread message."""
         config = await Roster(self.home, directory).read()
         lead = self.is_lead_alive(directory)
         alive = self._is_member_alive
@@ -183,13 +184,13 @@ class Teams:
         open_tasks += tuple(t.id for t in tasks.store.damaged_tasks())
         return UnfinishedWork(members, open_tasks, _unread(self.home.team(directory) / "inboxes"))
 
-    # ── making ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── creation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create(self, new: NewTeam) -> CreatedTeam:
-        """Make a team by name; the open tasks of the session's own list become its tasks, numbers kept.
+        """Create a team by name; the open tasks of the session's own list become its tasks with their numbers.
 
-        A finished team of the name is archived in silence; a directory that merely collides gets `-2`. Raises
-        TeamRefused (the name is live, its dead team has something open, or the session leads already), InvalidName.
+        A finished team of the name is archived silently; a directory that merely collides gets `-2`. Raises TeamRefused
+        (the name is live, its dead team has unfinished work, or the session leads already), InvalidName.
         """
         name = team_name(new.name)
         await self._refuse_second(new, name)
@@ -209,7 +210,7 @@ class Teams:
         return CreatedTeam(directory, config, file, tuple(archived), tuple(taken))
 
     async def create_implicit(self, new: NewTeam) -> CreatedTeam:
-        """Make the session's own team, or lead it again; its task list is the session's, untouched.
+        """Create the session's own team, or lead it again; its task list is the session's, unchanged.
 
         `new.name` is not used. Raises TeamRefused when another session's team has the name.
         """
@@ -225,10 +226,10 @@ class Teams:
         return CreatedTeam(name, config, await take_lead(self.home, name, new.lead, new.log))
 
     async def delete(self, directory: str) -> Path:
-        """Move the team and its tasks into the archive, whoever is alive. Returns the entry."""
+        """Move the team and its tasks into the archive, even with live members. Returns the entry."""
         return await archive_team(self.home, directory)
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _refuse_second(self, new: NewTeam, name: str) -> None:
         for team in await self.list():
@@ -273,7 +274,7 @@ class Teams:
         return directory
 
     async def _write(self, new: NewTeam, name: str, directory: str) -> tuple[str, TeamConfig, TeamFile] | None:
-        """Write roster and team file; None when somebody else made a team there meanwhile."""
+        """Write roster and team file; None when another process created a team there first."""
         id = agent_id(LEAD, name)
         lead = RosterMember(
             id, LEAD, agent_type=new.agent_type, model=new.model, joined_at=new.now, pane_id="", cwd=new.cwd
@@ -289,7 +290,7 @@ class Teams:
         return file
 
     async def _find_interrupted(self, new: NewTeam, name: str) -> tuple[str, TeamConfig, TeamFile] | None:
-        """The team of that name that this very session was making when it was killed: its roster is there, no more."""
+        """Return the team of that name that this session was creating when it was killed: only its roster exists."""
         for team in await self.list():
             if team.config.name != name or team.config.lead_session_id != new.lead.session:
                 continue
@@ -299,7 +300,7 @@ class Teams:
 
 
 def team_directory_name(name: str) -> str:
-    """The directory of a team: as observed, but with `team` before one that no path may begin with or be."""
+    """Return the directory of a team: as observed, but with `team` before a name that is invalid in a path."""
     directory = team_dir(name)
     try:
         return directory_name(directory)

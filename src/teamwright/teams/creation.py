@@ -1,6 +1,6 @@
-"""Forming: a session makes its team, explicit or implicit, or takes one that is on disk and has no lead.
+"""Creation of a session's team, explicit or implicit, and takeover of a team on disk without a lead.
 
-Knows the team, the catalogue of all teams and the one who hands over; does not know how members come back.
+Depends on the team and the catalogue of all teams. Resuming the members is left to `resume`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
-    """The result of the work. A cancellation is raised after its end; what it raised itself is lost then."""
+    """Return the result of the work. A cancellation is raised after its end; an error of the work is lost then."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():
@@ -47,9 +47,9 @@ async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def replace_team(home: Home, old: str, new: str, session: str) -> bool:
-    """Move the lead's unread mail from the team in `old` to that in `new`, and put `old` into the archive.
+    """Move the lead's unread mail from the team in `old` to that in `new`, and archive `old`.
 
-    False, and nothing done, when there is no team in `old` that this session leads. Raises StorageError, LockTimeout.
+    Returns False, without a change, when this session leads no team in `old`. Raises StorageError, LockTimeout.
     """
     file = read_team_file(home.team_file(old)) if old != new else None
     if file is None or file.lead.session != session:
@@ -63,7 +63,7 @@ async def replace_team(home: Home, old: str, new: str, session: str) -> bool:
             await right.send(entry, runtime=True)
     tasks = TaskList(home.tasks(old), home.guard)
     done = all(task.status is TaskStatus.COMPLETED for task in await tasks.all())
-    if done and not tasks.store.damaged_tasks():  # a number that is taken in `new` stays where it is
+    if done and not tasks.store.damaged_tasks():  # a task whose number is taken in `new` stays where it is
         await archive_team(home, old)
     return True
 
@@ -71,7 +71,7 @@ async def replace_team(home: Home, old: str, new: str, session: str) -> bool:
 async def create_team(team: SessionTeam, name: str, description: str | None, agent_type: str | None) -> TeamConfig:
     """Create an explicit team of that name, led by this session; the session's open tasks move into it.
 
-    The team that the session leads already is returned as it is when it has that name, or is the session's own team
+    The team that the session already leads is returned unchanged when it has that name, or is the session's own team
     with members. Raises InvalidName; TeamRefused when this session leads a team of another name, or a live session
     leads one of that name.
     """
@@ -87,7 +87,7 @@ async def create_team(team: SessionTeam, name: str, description: str | None, age
 async def _create(team: SessionTeam, new: NewTeam) -> TeamConfig:
     made = await team.teams.create(new)
     if team.implicit:
-        team.forget()  # the session's own team makes way
+        team.forget()  # the new team replaces the session's own one
     team.adopt(made.config.name, made.directory, implicit=False)
     await _replace_session_team(team)
     return made.config
@@ -123,7 +123,7 @@ def _refuse_second(team: SessionTeam) -> None:
 
 
 async def ensure_team(team: SessionTeam, name: str = "") -> None:
-    """The team, made if there is none: of that name, or the implicit one, `session-<8>` with the session's list."""
+    """Create the team if there is none: with that name, or the implicit one, `session-<8>` with the session's list."""
     async with team.forming_lock:
         if team.directory:
             return
@@ -135,10 +135,10 @@ async def ensure_team(team: SessionTeam, name: str = "") -> None:
 
 
 async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
-    """Lead a team that is on disk and has no lead now: this session's own of an earlier life, or another's.
+    """Lead a team on disk that has no lead now: this session's former one, or another session's.
 
-    Only the lead changes hands; `resuming` brings the members back. Raises TeamRefused while somebody leads it, or
-    this session leads another one; TeamwrightError (`unknown-team`), StorageError, LockTimeout.
+    Only the lead changes; `resume` brings the members back. Raises TeamRefused while another process leads it, or this
+    session leads another one; TeamwrightError (`unknown-team`), StorageError, LockTimeout.
     """
     async with team.forming_lock:
         _refuse_second(team)

@@ -203,7 +203,7 @@ class SettingsMerge:
                 self.origins[f"{name} {text}"] = str(layer.path)
 
     def bad_rule(self, layer: SettingsLayer, name: str, problem: UsageError) -> None:
-        """Handle a rule that cannot be parsed: a denying rule is an error; a granting rule of others is left out."""
+        """Leave out an invalid rule of an untrusted repository or a granting one of the other product, refuse others."""
         foreign = layer.origin.of_repository and not self.trust.trusted
         if foreign or (name not in NARROWING and layer.origin.compat):
             self.leave_out(layer, problem)

@@ -1,8 +1,8 @@
-"""A backend of the settings: its recipe's commands, run as argument lists, bounded in time and output.
+"""The backend of a terminal adapter: the adapter's commands, run as argument lists with limits on time and output.
 
-The terminal runs the starter, so that the program has its own environment, arguments and directory whatever the
-terminal's are. What was started is known by its process; a pane is closed only when it is proved to be ours. Below
-are the recipe, the handover and processes. Refuses to know which terminal it is.
+The terminal runs the starter, so that the program has its own environment, arguments and directory whatever those of
+the terminal are. The process identifies what was started; a pane is closed only if it is proved to be ours. Depends on
+terminal adapters, the handover and processes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from teamwright.teams.backends.terminal_adapter import TerminalAdapter, build_co
 _END_S = 2.0
 _OUTPUT = 1_000_000
 _LIST_DELAYS_S = (0.0, 0.05, 0.1, 0.3, 1.0, 2.0)
-"""How long to wait between looks whether a terminal lists what it has just opened."""
+"""Seconds between checks whether a terminal lists a pane that it has just opened."""
 
 _PASSED_VARIABLES = frozenset(
     {
@@ -44,7 +44,7 @@ _PASSED_PREFIXES = ("LC_", "XDG_")
 
 
 class _CommandFailed(Exception):
-    """A command of the recipe did not do what it is for; the text says why, `words` what it wrote."""
+    """A failed command of the adapter; the text says why, `words` is its output."""
 
     def __init__(self, why: str, words: str = "") -> None:
         super().__init__(why)
@@ -52,7 +52,7 @@ class _CommandFailed(Exception):
 
 
 def unusable_reason(adapter: TerminalAdapter, environ: Mapping[str, str]) -> str:
-    """Why this recipe cannot be used here, a clause; empty when nothing speaks against it."""
+    """Return why this adapter cannot be used here, a clause; empty when it can."""
     for program in adapter.programs:
         if shutil.which(program, path=environ.get("PATH", "")) is None:
             return f"its program is not installed (no {program} in PATH)"
@@ -61,7 +61,9 @@ def unusable_reason(adapter: TerminalAdapter, environ: Mapping[str, str]) -> str
 
 
 class AdapterBackend:
-    """A `Place`. Parameters: `recipe`; `environ`, the lead's environment, of which commands get what is no secret."""
+    """A `Backend`. Parameters: `recipe`, the terminal adapter; `environ`, the lead's environment, of which commands
+    receive only non-secret variables.
+    """
 
     def __init__(self, adapter: TerminalAdapter, environ: Mapping[str, str]) -> None:
         self._adapter = adapter
@@ -75,7 +77,7 @@ class AdapterBackend:
         self._open_lock = asyncio.Lock()
 
     async def open(self, launch: Launch) -> Location:
-        """Start it as the recipe says; the rest as `Place.open`."""
+        """Start the launch as the adapter says; the rest as `Backend.open`."""
         try:
             async with offer_launch(launch) as handover:
                 return await self._open(launch, handover)
@@ -85,9 +87,9 @@ class AdapterBackend:
             raise self._cannot_start(launch, str(problem), problem.output) from problem
 
     async def is_alive(self, location: Location) -> bool:
-        """Whether its process runs; where that cannot be seen, what the recipe's `alive` says.
+        """Return True while its process runs; for an invisible process, the answer of the adapter's `alive` command.
 
-        Raises CannotStart (`backend`) when that is not answered: then nobody knows.
+        Raises CannotStart (`backend`) when the command gives no answer: the state is then unknown.
         """
         if process_identity(location)[0]:
             return is_running(location)
@@ -97,21 +99,21 @@ class AdapterBackend:
             raise self._unreachable_error(location, str(problem)) from problem
 
     async def wait_until_ended(self, location: Location) -> None:
-        """Until the program has ended; at once when nobody sees it."""
+        """Wait until the program has ended; return at once when its process is not visible."""
         await wait_until_ended(location)
 
     async def last_output(self, location: Location) -> str:
-        """Nothing: a recipe has no command for it."""
+        """Return an empty text: an adapter has no command for output."""
         return ""
 
     async def close(self, location: Location) -> None:
-        """Close it if it is proved to be ours, and end what runs in it; the rest as `Place.close`."""
+        """Close the location if it is proved to be ours, and stop its processes; the rest as `Backend.close`."""
         family, trouble = process_tree(location), None
         self._open_locations = [one for one in self._open_locations if one.facts["mark"] != location.facts["mark"]]
         try:
             if await self._is_ours(location):
                 if family is not None:
-                    family.members()  # whom the end will part from their parents is known by now
+                    family.members()  # the processes that the end separates from their parents are known by now
                 await self._run_command(self._adapter.close, self._values(location))
         except _CommandFailed as problem:
             trouble = problem
@@ -129,11 +131,11 @@ class AdapterBackend:
             raise self._unreachable_error(location, str(trouble)) from trouble
 
     async def hide(self, location: Location) -> bool:
-        """Run the recipe's `hide`; False when it has none, or it is gone. Raises CannotStart (`backend`)."""
+        """Run the adapter's `hide`; False when it has none, or the pane is gone. Raises CannotStart (`backend`)."""
         return await self._run_on(self._adapter.hide, location)
 
     async def show(self, location: Location) -> bool:
-        """Run the recipe's `show`; False when it has none, or it is gone. Raises CannotStart (`backend`)."""
+        """Run the adapter's `show`; False when it has none, or the pane is gone. Raises CannotStart (`backend`)."""
         return await self._run_on(self._adapter.show, location)
 
     async def _run_on(self, command: Sequence[str], location: Location) -> bool:
@@ -171,20 +173,20 @@ class AdapterBackend:
         return spot
 
     async def _create(self, values: Mapping[str, str], argv: Sequence[str]) -> str:
-        """Beside the newest of ours that lives, where the recipe can and the terminal does; else anew."""
+        """Create a pane beside our newest live one, if the adapter and the terminal can; else a separate one."""
         beside = next((one for one in reversed(self._open_locations) if is_running(one)), None)
         if self._adapter.open_beside and beside is not None:
             try:
                 return await self._run_command(self._adapter.open_beside, {**values, "beside": beside.id}, argv)
             except _CommandFailed:
-                pass  # it was closed just now, or there is no room
+                pass  # the pane was closed just now, or there is no room
         return await self._run_command(self._adapter.open, values, argv)
 
     async def _set_title(self, location: Location) -> None:
         try:
             await self._run_command(self._adapter.title, self._values(location))
         except _CommandFailed:
-            return  # no reason not to start
+            return  # a failure here does not prevent the start
 
     async def _require_ours(self, location: Location) -> None:
         for pause in _LIST_DELAYS_S:
@@ -198,7 +200,7 @@ class AdapterBackend:
         )
 
     async def _is_ours(self, location: Location) -> bool:
-        """Whether what has this id is proved to be what we opened."""
+        """Return True when the pane with this id is proved to be the one that we opened."""
         return (self._adapter.is_known_by_mark or is_running(location)) and await self._is_there(location)
 
     async def _is_there(self, location: Location) -> bool:
@@ -214,7 +216,7 @@ class AdapterBackend:
             raise _CommandFailed(f"{self._adapter.alive[0]} prints no JSON", done.output) from None
 
     async def _run_command(self, template: Sequence[str], values: Mapping[str, str], argv: Sequence[str] = ()) -> str:
-        """Run one command; what it printed. Raises _Unanswered when it fails."""
+        """Run one command and return its output. Raises _CommandFailed when it fails."""
         done = await self._run(build_command(template, values, argv))
         if done.exit_code != 0:
             said = done.errors.strip() or done.output.strip()

@@ -1,6 +1,6 @@
-"""The contract of a place: what is started, where it is then, and the three things that every place can do.
+"""The interface of a backend: the launch, the location of a started program, and the operations of every backend.
 
-Below is nothing. Refuses to know which places there are, who chooses one, and whether what was started answers.
+Depends on no other module. The choice of a backend is left to `backend_choice`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is started in a place. Never a shell string: arguments, environment and directory are taken as they are.
+    """A program to start in a backend. Never a shell string: arguments, environment and directory are used verbatim.
 
-    Parameters: `name`, the member's, shown as the title; `team`, the directory name of its team, and `session`, the
-    lead's session id: both make the tag by which a place knows its own; `argv`, the absolute path of the program first;
-    `env`, the whole environment of the child: a place adds and replaces nothing but what names the terminal
+    Parameters: `name`, the member's name, shown as the title; `team`, the directory name of its team, and `session`,
+    the lead's session id, which together form the tag of our panes; `argv`, with the absolute path of the program
+    first; `env`, the whole environment of the child, in which a backend sets only variables that name the terminal
     (`TERMINAL_VARIABLES`); `cwd`, an absolute directory; `color`, one of the eight of a team.
     """
 
@@ -37,16 +37,18 @@ TERMINAL_VARIABLES = (
     *("TMUX", "TMUX_PANE", "STY", "WINDOW", "ZELLIJ", "ZELLIJ_PANE_ID", "ZELLIJ_SESSION_NAME"),
     *("ITERM_SESSION_ID", "KITTY_PID", "KITTY_WINDOW_ID", "WEZTERM_PANE", "WEZTERM_UNIX_SOCKET"),
 )
-"""Variables that say which terminal one is in: those of the place hold, those of the starting process are dropped."""
+"""Variables that name the current terminal: the backend's values are used, those of the starting
+process are dropped.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where something was started; enough for another process to probe or close it after a crash.
+    """The location of a started program; enough for another process to probe or close it after a crash.
 
-    `kind` is the backend's name and becomes `backendType`, `id` is its own id (`%12`) and becomes `tmuxPaneId`. `facts`
-    is what the place needs besides, all text; `note` is a sentence for people: how to see it, or why it is elsewhere
-    than asked for.
+    `kind` is the backend's name and becomes `backendType`, `id` is the backend's own id (`%12`) and becomes
+    `tmuxPaneId`. `facts` are further texts of the backend; `note` is a sentence for people: how to see the program, or
+    why it runs elsewhere than requested.
     """
 
     kind: str
@@ -55,14 +57,14 @@ class Location:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The spot as an object of text, for `from_json`."""
+        """Return the location as an object of texts, for `from_json`."""
         return {"kind": self.kind, "id": self.id, "facts": dict(self.facts)} | (
             {"note": self.note} if self.note else {}
         )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Location:
-        """The spot in this object. Raises KeyError or TypeError for what is none."""
+        """Return the location in this object. Raises KeyError or TypeError for an invalid one."""
         facts = cast("dict[object, object]", data.get("facts") or {})
         kind, id = data["kind"], data["id"]
         if not (isinstance(kind, str) and isinstance(id, str)):
@@ -71,14 +73,14 @@ class Location:
 
 
 IN_PROCESS_BACKEND = "in-process"
-"""How a member is shown to live that has no place of its own."""
+"""The shown backend of a member without a separate process."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownLocation:
-    """Where a member lives, for people and models: its backend, and its id there (`%12`); as a text it is these two.
+    """A member's location for people and models: its backend, and its id there (`%12`), which are also its text.
 
-    `note` says how to see it, `why` why `auto` chose it.
+    `note` says how to see it, `why` is the reason of `auto` for this backend.
     """
 
     backend: str = IN_PROCESS_BACKEND
@@ -91,23 +93,23 @@ class ShownLocation:
 
     @classmethod
     def from_location(cls, location: Location | None, why: str = "") -> ShownLocation:
-        """Of a member that was started at this spot; None: in its lead's process."""
+        """Return the shown form of a location; None means the lead's process."""
         return cls(why=why) if location is None else cls(location.kind, location.id, location.note, why)
 
 
 @runtime_checkable
 class HidingBackend(Protocol):
-    """A place that can put what runs there out of sight."""
+    """A backend that can hide a program from view."""
 
     async def hide(self, location: Location) -> bool:
-        """Put it out of sight, where it goes on. False when it is gone, or that cannot be done there.
+        """Hide the program, which continues to run. False when it is gone, or the backend cannot hide it.
 
         Raises CannotStart (`backend`).
         """
         ...
 
     async def show(self, location: Location) -> bool:
-        """Bring it back. Returns and raises as `hide`."""
+        """Show the program again. Returns and raises as `hide`."""
         ...
 
 
@@ -115,23 +117,23 @@ class Backend(Protocol):
     """A backend. Safe to use from many coroutines at once."""
 
     async def open(self, launch: Launch) -> Location:
-        """Start it and say where; returns when the program itself runs.
+        """Start the program and return its location; returns when the program itself runs.
 
-        Raises CannotStart (`backend`) with the reason; nothing is left behind then, nor when it is cancelled.
+        Raises CannotStart (`backend`) with the reason. No process or pane is left after an error or a cancellation.
         """
         ...
 
     async def is_alive(self, location: Location) -> bool:
-        """Whether what was started there still runs: asked of the system now, never remembered."""
+        """Return True while the started program runs, by asking the system now."""
         ...
 
     async def last_output(self, location: Location) -> str:
-        """How it ended and the last lines that it wrote; empty when that cannot be known. For a start that failed."""
+        """Return how it ended and its last lines of output; empty when unknown. For the error of a failed start."""
         ...
 
     async def close(self, location: Location) -> None:
-        """End it and take its place away, if it carries our tag; else, or a second time, nothing is done.
+        """End the program and close its location if it has our tag; else, and a second time, do nothing.
 
-        Raises CannotStart (`backend`) when the backend does not answer: then nobody knows.
+        Raises CannotStart (`backend`) when the backend does not answer: the state is then unknown.
         """
         ...

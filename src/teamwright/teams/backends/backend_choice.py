@@ -1,7 +1,6 @@
-"""Which place members get: what was named, or what `auto` finds, and why.
+"""The choice of a backend for members: the named one, or the one that `auto` selects, with the reason.
 
-Pure: what was found is handed in. What is named is used or refused with the reason, never replaced in silence.
-Refuses to know how anything is found, and what a place does.
+The environment is a parameter. A named backend is used or refused with the reason, never silently replaced.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ IN_PROCESS, TMUX, AUTO = "in-process", "tmux", "auto"
 
 @dataclass(frozen=True, slots=True)
 class BackendEnvironment:
-    """What was found. `environ`: the lead's environment; `at_terminal`: whether a person sits at a terminal of ours;
+    """The environment of the choice. `environ`: the lead's environment; `at_terminal`: a person sits at our terminal;
 
-    `no_tmux`: why tmux cannot be used, empty when it can; `recipes`: the same for each backend of the settings.
+    `no_tmux`: why tmux cannot be used, empty when it can; `recipes`: the same for each terminal adapter.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -31,13 +30,15 @@ class BackendEnvironment:
 
     @property
     def in_tmux(self) -> bool:
-        """Whether the lead says that it sits in a pane of tmux."""
+        """True when the lead's environment says that it runs in a tmux pane."""
         return bool(self.environ.get("TMUX") and self.environ.get("TMUX_PANE"))
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedBackend:
-    """`place` is `in-process`, `tmux` or the name of a recipe; `why`, a clause for people and models."""
+    """The choice. `place` is `in-process`, `tmux` or the name of a terminal adapter; `why` is a clause for people and
+    models.
+    """
 
     backend: str
     reason: str
@@ -51,13 +52,13 @@ _AUTO_RULES: tuple[_AutoRule, ...] = (
     (lambda found: bool(found.tmux_problem), IN_PROCESS, lambda found: found.tmux_problem),
     (lambda _: True, TMUX, lambda _: "this terminal is in tmux"),
 )
-"""What `auto` takes: the first row that is true."""
+"""The rules of `auto`: the first true row decides."""
 
 
 def choose_backend(setting: str, environment: BackendEnvironment) -> SelectedBackend:
-    """The place for members under this setting: `auto`, `in-process`, `tmux` or a recipe's name.
+    """Return the backend for members under this setting: `auto`, `in-process`, `tmux` or a terminal adapter's name.
 
-    Raises UsageError for a name that nothing has, CannotStart (`backend`) for one that cannot be used here.
+    Raises UsageError for an unknown name, CannotStart (`backend`) for a backend that cannot be used here.
     """
     if setting == AUTO:
         return next(

@@ -1,4 +1,4 @@
-"""Settings of places: which backend members get, how they appear, and the user's own recipes."""
+"""Settings of backends: the backend of members, their appearance, and the user's terminal adapters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from teamwright.teams.backends.tmux_layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
-    """Where members run. A value is the user's alone: a recipe runs commands."""
+    """The backend settings. Only the user's own settings define them, since an adapter runs commands."""
 
     backend: str = AUTO
-    """`auto`, `in-process`, `tmux`, `detached`, or the name of a recipe."""
+    """`auto`, `in-process`, `tmux`, `detached`, or the name of a terminal adapter."""
     layout: Layout = "split"
-    """In tmux: `split`, beside the lead while there is room; `window`, in one window for the team."""
+    """The layout in tmux: `split` beside the lead while there is room; `window` in one window for the team."""
     lead_share: float = 0.3
     """The lead's share of its pane's width, with `split`."""
     adapters: Mapping[str, TerminalAdapter] = field(default_factory=dict[str, TerminalAdapter])
-    """The user's own, by name; one of the name of a shipped one stands for it."""
+    """The user's terminal adapters by name; one with the name of a shipped adapter replaces it."""
     orphan_timeout_s: float = 60.0
-    """How long a member's process stays when its lead is gone, in seconds."""
+    """Seconds that a member's process continues after its lead has ended."""

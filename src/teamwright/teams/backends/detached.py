@@ -1,7 +1,7 @@
-"""Members without a terminal: each a process of its own session, whose output goes to a file.
+"""The detached backend: members without a terminal, each in a separate process session with its output in a file.
 
-It outlives its lead, however that ends; how long is its own business. Started through the handover like everywhere,
-and known by number and start. Below are the handover and processes. Refuses to know terminals.
+A member outlives its lead and decides itself how long. The handover starts it, and pid and start time identify it.
+Depends on the handover and processes.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _LAST_LINES, _LAST_BYTES = 12, 8_192
 
 
 class _Child:
-    """A process that is our child: with all that came out of it, and how it ended once it has."""
+    """A child process of ours: its descendants, and its exit status once it has ended."""
 
     def __init__(self, pid: int, start: str) -> None:
         self.start = start
         self.family = ProcessTree(pid)
         self.exit_text = ""
         self.on_early_end: Callable[[str], None] | None = None
-        """Told of an end while it is still awaited that the program begins."""
+        """Called when the process ends before its program has begun."""
         self.reaped = asyncio.Event()
         self._pid = pid
 
     def reap(self, watch: WatchedProcess) -> None:
-        """It ended: who came out of it is noted while the number is still its own, then it is reaped."""
+        """Reap the ended process, after its descendants were recorded while its pid is still valid."""
         if self.on_early_end is not None:
             self.on_early_end("it ended at once")
         self.family.release()
@@ -63,7 +63,7 @@ class _Child:
 
 
 class DetachedBackend:
-    """A `Place`. Parameters: `folder`, where the files with their output go, made with mode 0700 when it is needed."""
+    """A `Backend`. Parameters: `folder`, the directory of output files, created with mode 0700 when needed."""
 
     def __init__(self, folder: Path, *, start_s: float = _START_S, end_s: float = _END_S) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ class DetachedBackend:
         self._children: dict[int, _Child] = {}
 
     async def open(self, launch: Launch) -> Location:
-        """Start it in a session of its own, without a terminal; the rest as `Place.open`."""
+        """Start the program in a separate process session, without a terminal; the rest as `Backend.open`."""
         try:
             log, output = self._new_log(launch)
         except (OSError, StorageError) as problem:
@@ -93,24 +93,24 @@ class DetachedBackend:
         return spot
 
     async def is_alive(self, location: Location) -> bool:
-        """Whether the very process that was started runs now."""
+        """Return True while exactly the started process runs."""
         return is_running(location)
 
     async def wait_until_ended(self, location: Location) -> None:
-        """Until the program has ended, by an event where the system has one."""
+        """Wait until the program has ended, by an event if the system has one."""
         await wait_until_ended(location)
 
     async def last_output(self, location: Location) -> str:
-        """How it ended, if it was our child, and the last lines of its output; empty without any."""
+        """Return the exit status, for a child of ours, and the last lines of its output; empty without any."""
         child = self._child(location)
         how = [child.exit_text] if child is not None and child.exit_text else []
         words = _tail(Path(location.facts["log"])) if location.facts.get("log") else ""
         return "\n".join([*how, *words.splitlines()])
 
     async def close(self, location: Location) -> None:
-        """End it and all that came out of it: SIGTERM, then SIGKILL. The file with its output stays.
+        """End the process and all its descendants: SIGTERM, then SIGKILL. The output file stays.
 
-        Raises CannotStart (`backend`) when something of it will not end.
+        Raises CannotStart (`backend`) when one of them does not end.
         """
         child = self._child(location)
         family = child.family if child is not None else process_tree(location)
@@ -118,7 +118,7 @@ class DetachedBackend:
             pids = ", ".join(str(row.pid) for row in left)
             raise CannotStart("backend", f"process {location.id} cannot be ended: these are left: {pids}")
         if child is not None:
-            with contextlib.suppress(TimeoutError):  # one that is stuck in the kernel is gone for us
+            with contextlib.suppress(TimeoutError):  # a process that is stuck in the kernel counts as gone
                 async with asyncio.timeout(_REAP_S):
                     await child.reaped.wait()
             self._children.pop(process_identity(location)[0], None)
@@ -129,7 +129,7 @@ class DetachedBackend:
         return log, os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _spawn(self, handover: Handover, output: int, log: Path) -> Location:
-        """The starter, in a session of its own, with no variable that would name a terminal. Raises OSError."""
+        """Start the starter in a separate process session, without variables that name a terminal. Raises OSError."""
         pid = os.posix_spawn(
             handover.argv[0],
             handover.argv,
@@ -159,7 +159,7 @@ class DetachedBackend:
         try:
             pid, _ = await handover.deliver(self._start_s)
         finally:
-            child.on_early_end = None  # nothing of what was handed over is held for as long as it lives
+            child.on_early_end = None  # no part of the handover is kept while the process runs
         if pid not in {0, process_identity(location)[0]}:
             raise LaunchFailed(f"process {pid} took what was meant for {location.id}")
 
@@ -175,7 +175,7 @@ class DetachedBackend:
 
 
 def _tail(log: Path) -> str:
-    """The last lines of the file; empty when there is none."""
+    """Return the last lines of the file; empty without a file."""
     try:
         with open(log, "rb") as file:
             size = os.fstat(file.fileno()).st_size

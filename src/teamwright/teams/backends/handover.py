@@ -1,8 +1,8 @@
-"""Handing a launch over to a terminal: arguments, environment and directory, as they are, and whether it runs.
+"""The handover of a launch to a terminal: exact arguments, environment and directory, and the confirmed start.
 
-The terminal runs `starter` with the path of a socket that only this user can reach; the launch goes over it, so no
-secret is in an argument or a file, and the socket closes when the program has taken the starter's place. Whoever
-leaves the block takes the offer back: a starter that was given nothing ends without a word. Knows no terminal.
+The terminal runs `starter` with the path of a socket that only this user can reach; the launch is sent over it, so that
+no secret is in an argument or a file. The socket closes when the program has replaced the starter. Leaving the block
+withdraws the offer: a starter without a launch exits silently.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from teamwright.teams.backends.backend import TERMINAL_VARIABLES, Launch
 
 
 class LaunchFailed(Exception):
-    """The program does not run; the text says why, in a few words."""
+    """The program does not run; the text says why in a few words."""
 
 
 class Handover:
-    """One launch on offer. `argv` is what the terminal has to run; `give` it once that is so."""
+    """One offered launch. `argv` is the command for the terminal; call `deliver` once the terminal runs it."""
 
     def __init__(self, launch: Launch, address: str) -> None:
         self.argv = (sys.executable, "-I", "-S", starter.__file__, address)
@@ -39,9 +39,10 @@ class Handover:
         self._starter = asyncio.get_running_loop().create_future()
 
     async def deliver(self, timeout_s: float) -> tuple[int, str]:
-        """Hand it over and wait until the program runs; its process: number and start (see `family.start_of`).
+        """Deliver the launch and wait until the program runs. Returns its pid and start time (see `family.start_of`).
 
-        The number is 0 when the process cannot be seen from here. Raises LaunchFailed, after `within_s` at the latest.
+        The pid is 0 when the process cannot be seen from here. Raises LaunchFailed, after `timeout_s` seconds at the
+        latest.
         """
         taken = False
         try:
@@ -64,26 +65,26 @@ class Handover:
         return process
 
     async def accept(self, reading: asyncio.StreamReader, writing: asyncio.StreamWriter) -> None:
-        """A starter came: the first one is it."""
+        """Accept the connection of a starter; only the first one counts."""
         if self._starter.done():
             writing.close()
         else:
             self._starter.set_result((reading, writing))
 
     def fail(self, why: str) -> None:
-        """Nobody will come for it: `give` raises LaunchFailed with this reason. Nothing happens when somebody came."""
+        """Make `deliver` raise LaunchFailed with this reason. Does nothing after a starter has connected."""
         if not self._starter.done():
             self._starter.set_exception(LaunchFailed(why))
 
     def withdraw(self) -> None:
-        """Hang up on whoever came; harmless when nobody did."""
+        """Close the connection to the starter; harmless without one."""
         if not self._starter.cancel() and self._starter.exception() is None:
             self._starter.result()[1].close()
 
 
 @contextlib.asynccontextmanager
 async def offer_launch(launch: Launch) -> AsyncGenerator[Handover]:
-    """Offer this launch for as long as the block lasts. Raises LaunchFailed when the system gives no socket."""
+    """Offer this launch while the block runs. Raises LaunchFailed when no socket can be created."""
     if not launch.argv or not os.path.isabs(launch.argv[0]):
         raise LaunchFailed("the program has no absolute path")
     if not sys.executable:
@@ -109,7 +110,7 @@ async def offer_launch(launch: Launch) -> AsyncGenerator[Handover]:
 
 
 def _socket_directory() -> Path:
-    """A directory of mode 0700 in which a socket's path is short enough."""
+    """Return a directory of mode 0700 whose path is short enough for a socket."""
     folder = Path(tempfile.mkdtemp(prefix="tw-"))
     if len(os.fsencode(folder)) + 2 <= MAX_ADDRESS:
         return folder
@@ -118,14 +119,14 @@ def _socket_directory() -> Path:
 
 
 def _encode_launch(launch: Launch) -> bytes:
-    """As `starter` reads it."""
+    """Encode the launch for `starter`."""
     given = [f"{key}={value}" for key, value in launch.env.items()]
     parts = ([os.fspath(launch.cwd)], launch.argv, given, TERMINAL_VARIABLES)
     return json.dumps([[os.fsencode(text).decode("latin-1") for text in part] for part in parts]).encode()
 
 
 def _verified_process(output: bytes, line: socket.socket) -> tuple[int, str]:
-    """The process that says it is this number, when the system says the same: numbers of another namespace are none."""
+    """Return the process that reports this pid, when the system confirms it; pids of another namespace are rejected."""
     pid = int(output) if output.strip().isdigit() else 0
     if sys.platform == "linux":
         credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

@@ -1,6 +1,6 @@
-"""The process in a place: found again by number and start, awaited by an event, never taken for another.
+"""The process at a location: identified by pid and start time, awaited by an event, never confused with another.
 
-What a spot knows of it is in its facts (`pid`, `start`). Below are processes; refuses to know terminals.
+Its identity is in the location's facts (`pid`, `start`). Depends on processes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from teamwright.teams.backends.backend import Location
 
 
 async def wait_set(event: asyncio.Event, seconds: float) -> bool:
-    """Whether the event is set within so many seconds."""
+    """Return True when the event is set within this many seconds."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -29,25 +29,25 @@ async def wait_set(event: asyncio.Event, seconds: float) -> bool:
 
 
 def process_identity(location: Location) -> tuple[int, str]:
-    """Number and start; 0 when it could not be seen from here."""
+    """Return pid and start time; pid 0 when the process could not be seen from here."""
     pid = location.facts.get("pid", "")
     return (int(pid), location.facts.get("start", "")) if pid.isdigit() else (0, "")
 
 
 def is_running(location: Location) -> bool:
-    """Whether the very process that was started runs now; False when it could not be seen."""
+    """Return True while exactly the started process runs; False when it could not be seen."""
     pid, start = process_identity(location)
     return pid > 1 and process_start(pid) == start
 
 
 def process_tree(location: Location) -> ProcessTree | None:
-    """The process with all that came out of it; None when it could not be seen."""
+    """Return the process with all its descendants; None when it could not be seen."""
     pid, start = process_identity(location)
     return ProcessTree.from_record(pid, "", start, ProcessSnapshot()) if pid > 1 else None
 
 
 async def wait_until_ended(location: Location) -> None:
-    """Until the process has ended, by an event where the system has one; at once when nobody sees it any more."""
+    """Wait until the process has ended, by an event if the system has one; return at once when it is not visible."""
     pid, start = process_identity(location)
     life = WatchedProcess.open(pid)
     if life is None:
@@ -63,7 +63,7 @@ async def wait_until_ended(location: Location) -> None:
 
 
 def terminal_device(pid: int) -> str:
-    """The device of the terminal that the process is in, `/dev/pts/4`; empty when it has none or nobody can tell."""
+    """Return the process's terminal device, `/dev/pts/4`; empty when it has none or it is unknown."""
     if sys.platform == "linux":
         found = (_device_at(pid, descriptor) for descriptor in range(3))
         return next((path for path in found if path), "")
@@ -83,7 +83,9 @@ def _device_at(pid: int, descriptor: int) -> str:
 
 
 async def run_to_end(work: Coroutine[object, object, None]) -> bool:
-    """Do this also when cancelled meanwhile; whether it was done: a place that does not answer is no second error."""
+    """Run the work to its end, also when cancelled. Returns True when it finished; a backend that does not answer adds
+    no second error.
+    """
     task = asyncio.ensure_future(work)
     with contextlib.suppress(CannotStart):
         try:

@@ -1,7 +1,7 @@
-"""The lead's end of the wires: members' processes call in, are known by a token, and what they tell is heard here.
+"""The lead's end of the IPC connections: member processes connect with a token, and their notes and calls arrive here.
 
-What they log becomes events of the session, each line once: its origin stands in the session's own log. Knows members
-in processes and the team; what they ask that is none of a team's business goes to `HubRequests`.
+Their logged events become events of the session, each line once: the session's log records the origin. Depends on
+member processes and the team; calls that do not concern a team go to `HubRequests`.
 """
 
 from __future__ import annotations
@@ -44,80 +44,80 @@ from teamwright.teams.team import SessionTeam
 
 
 class ProcessHost(Protocol):
-    """Where members live, and what their processes are started with."""
+    """The port with the backends of members and the launch of their processes."""
 
     async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend] | None:
-        """The backend of a new member and its place; None: it lives in this process.
+        """Return the name and backend of a new member; None when it runs in this process.
 
-        Raises CannotStart for one that is not to be had.
+        Raises CannotStart for an unavailable one.
         """
         ...
 
     @property
     def choice_reason(self) -> str:
-        """Why `auto` made the last choice, a clause; empty where it was asked for by name."""
+        """The reason for the last choice of `auto`, a clause; empty when the backend was named."""
         ...
 
     async def backend_for(self, location: Location) -> Backend | None:
-        """The place of that kind, to probe or to close it; None when there is none any more."""
+        """Return the backend of this location, to probe or close it; None when there is none any more."""
         ...
 
     def process_token(self, incarnation: Incarnation) -> str:
-        """What the member's last process was told to call with; empty when that cannot be known."""
+        """Return the token of the member's last process; empty when it is unknown."""
         ...
 
     def discard(self, directory: Path) -> None:
-        """Delete what a process of this room was to read at its start and did not read. Never raises."""
+        """Delete the start file in this process directory if the process did not read it. Never raises."""
         ...
 
     def last_event_number(self, name: str, incarnation: Incarnation) -> int:
-        """The number of the newest line of the member's own log that stands in the session's."""
+        """Return the number of the newest line of the member's own log that the session's log contains."""
         ...
 
     def build_launch(self, member: RosterMember, incarnation: Incarnation, token: str, *, resumed: bool) -> Launch:
-        """Everything that the member's process is started with. Raises CannotStart, StorageError."""
+        """Return the launch of the member's process. Raises CannotStart, StorageError."""
         ...
 
 
 class HubRequests(Protocol):
-    """What members' processes ask of the lead's, beyond what a team knows of."""
+    """The port for requests of member processes that do not concern the team."""
 
     def welcome_facts(self, name: str) -> IpcBody:
-        """What the process of this member is told when it has called."""
+        """Return the facts that this member's process receives when it connects."""
         ...
 
     def receive_note(self, name: str, what: str, arguments: IpcBody) -> None:
-        """The process of this member told something."""
+        """Receive a note from this member's process."""
         ...
 
     def process_ended(self, name: str, directory: Path) -> None:
-        """The process of this member, with that room, has ended, however that came."""
+        """Handle the end of this member's process with that process directory, whatever its cause."""
         ...
 
     async def handle_call(self, name: str, what: str, arguments: IpcBody) -> IpcBody:
-        """The process of this member has something done: a question answered, room for a call."""
+        """Perform a call of this member's process: the answer to a question, room for a model call."""
         ...
 
 
 VERSION = 1
-"""Of what is said over a wire: both ends are of one installation, and refuse another."""
+"""The version of the IPC protocol: both ends belong to one installation and refuse another version."""
 
 _SESSION_EVENTS = (SessionOpened, RunEnded)
-"""Events of a member's own log that say nothing about the session."""
+"""Events of a member's own log that do not concern the session."""
 
 _FORWARDED_EVENTS = (MemberChanged, TaskChanged, TurnEnded, ModeChanged, ModelChanged, SubagentChanged)
-"""What members' processes are told of the others: how they stand."""
+"""Events about other members that member processes receive."""
 
 
 class ProcessHub:
-    """Where members' processes call in. `translate` makes of their events those of the session."""
+    """The endpoint for member processes. `translate` converts their events into those of the session."""
 
     def __init__(self, team: SessionTeam, path: Path, help: HubRequests) -> None:
         self.team = team
         self.path = path
         self.requests = help
         self.is_watched: Callable[[], bool] = lambda: False
-        """Whether anybody here would be shown what members say while they say it."""
+        """Returns True when a display here shows text of members while they produce it."""
         self.translate: Callable[[str, TeamEvent], TeamEvent] = lambda _member, event: event
         self._expected: dict[str, ProcessTeammate] = {}
         self._switchboard: IpcServer | None = None
@@ -126,7 +126,7 @@ class ProcessHub:
         self._notify_tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Listen, if nobody does yet. Raises StorageError."""
+        """Listen, unless that is done already. Raises StorageError."""
         async with self._opening:
             if self._switchboard is None:
                 self._switchboard = await IpcServer.open(self.path, self._on_call)
@@ -141,17 +141,17 @@ class ProcessHub:
             self.path.unlink()
 
     def expect(self, process: ProcessTeammate) -> None:
-        """This process will call with its token, and be this member."""
+        """Expect this process to connect with its token as this member."""
         self._expected[process.token] = process
         self.team.changed.set()
 
     def forget(self, process: ProcessTeammate) -> None:
-        """It is over: whoever calls with its token is nobody."""
+        """Stop expecting the process: its token is no longer valid."""
         self._expected.pop(process.token, None)
         self._wires.pop(process, None)
 
     def forward(self, event: TeamEvent) -> None:
-        """Tell every member's process how another one stands now."""
+        """Forward the state of another member to every member process."""
         if not self._wires or not isinstance(event, _FORWARDED_EVENTS):
             return
         told = to_json(event)
@@ -160,16 +160,16 @@ class ProcessHub:
                 wire.send_note("elsewhere", event=told)
 
     def broadcast(self, what: str, **arguments: object) -> None:
-        """Tell every member's process."""
+        """Send a note to every member process."""
         for wire in self._wires.values():
             wire.send_note(what, **arguments)
 
     def set_watched(self, is_watched: bool) -> None:
-        """Somebody here wants to be shown what members say while they say it; or nobody does any more."""
+        """Record whether a display here shows text of members while they produce it, and notify their processes."""
         self.broadcast("watched", on=is_watched)
 
     def emit_live(self, body: IpcBody) -> None:
-        """What a member says, or begins to do, while it does."""
+        """Emit a member's live text or activity."""
         if self.is_watched() and (event := live_from_json(body)) is not None:
             self.team.emit(event)
 
@@ -185,7 +185,7 @@ class ProcessHub:
                 process.disconnect()
 
     def _read_missed_events(self, process: ProcessTeammate) -> None:
-        """What a process that ended without a word had logged, and not got across."""
+        """Read the logged events of a process that ended without notice and did not send them."""
         with suppress(OSError):
             for number, event in read_events(
                 process_directory(process.transcript) / "events.jsonl", process.last_event_number
@@ -193,9 +193,9 @@ class ProcessHub:
                 self.receive_event(process, number, to_json(event), is_past=True)
 
     async def register(self, wire: IpcConnection, arguments: IpcBody) -> ProcessTeammate:
-        """Whoever calls with a token that is expected is that member. Raises TeamRefused for anybody else.
+        """Return the member whose token the connection presents. Raises TeamRefused for an unknown token.
 
-        While members come back one after another, the next one in the row waits until it is its turn.
+        While members are resumed one after another, the next connection waits for its turn.
         """
         token, changed = str(arguments.get("token")), self.team.changed
         while token not in self._expected and str(arguments.get("name")).lower() in self.team.resuming:
@@ -208,7 +208,7 @@ class ProcessHub:
         self._wires[process] = wire
         return process
 
-    # ── what they tell ────────────────────────────────────────────────────────────────────────────────────────
+    # ── notes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def receive_event(
         self,
@@ -219,9 +219,9 @@ class ProcessHub:
         facts: IpcBody | None = None,
         is_past: bool = False,
     ) -> None:
-        """A line of the process's log: an event of the session, once. `past`: of a process before this one.
+        """Turn a line of the process's log into an event of the session, once. `is_past`: from an earlier process.
 
-        `facts` are those of a call, which no log has.
+        `facts` are those of a call, which are in no log.
         """
         if number and number <= process.last_event_number:
             return
@@ -255,7 +255,7 @@ class ProcessHub:
                 pass
 
     def _notify_others(self, process: ProcessTeammate, event: TeamEvent) -> None:
-        """What follows for the others, as if it had happened here."""
+        """Apply the effects of an event on the other members, as if it had happened here."""
         team = self.team
         match event:
             case TaskChanged():
@@ -281,7 +281,7 @@ class ProcessHub:
 
 
 class _Connection:
-    """One process that has called (an Ear)."""
+    """One connected process (an `IpcHandler`)."""
 
     def __init__(self, hub: ProcessHub, wire: IpcConnection) -> None:
         self._hub = hub
@@ -326,7 +326,7 @@ class _Connection:
 
 
 def _update_mode_or_rest(process: ProcessTeammate, what: str, arguments: IpcBody) -> None:
-    """Return its present state: idle, or with its own permission mode."""
+    """Update the process's state: idle, or its own permission mode."""
     if what == "mode":
         process.reported_mode = str(arguments["mode"])
     else:
@@ -334,7 +334,7 @@ def _update_mode_or_rest(process: ProcessTeammate, what: str, arguments: IpcBody
 
 
 def _record_end(process: ProcessTeammate, arguments: IpcBody) -> None:
-    """Its last words: how it ended, or why it could not begin."""
+    """Record how the process ended, or why it could not start."""
     if "error" in arguments:
         process.start_error = error_from_json(arguments["error"])
     else:

@@ -1,7 +1,7 @@
-"""Starting a member as a process: place, handshake, or an error with its last words and nothing left behind.
+"""The launcher of member processes: start in a backend and handshake, or an error with the last output and no remains.
 
-Going on with one after its lead was gone: a process that still lives calls again, any other is started anew. Knows
-places, the exchange and the team; does not know what a member's process is made of.
+A resume reconnects to a process that still runs and replaces any other. Depends on backends, the IPC connection and the
+team.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from teamwright.teams.team_file import save_location
 from teamwright.teams.teammate import Teammate
 
 READY_S = 30.0
-"""How long a process may take to be ready."""
+"""Seconds until a process must be ready."""
 
 RECONNECT_S = 10.0
-"""How long a process that outlived its lead may take to call the next one."""
+"""Seconds until a process that outlived its lead must connect to the next one."""
 
 _PROBE_S = 0.5
-"""How often it is asked whether what was started still runs, until it has called."""
+"""Seconds between checks whether the process still runs, until it has connected."""
 
 _END_S = 2.0
-"""How long a process may take to end after SIGTERM."""
+"""Seconds that a process may take to end after SIGTERM."""
 
 
 class ProcessLauncher:
-    """Members in processes of their own (see teams.team.Elsewhere)."""
+    """A launcher of members in separate processes (see `TeammateLauncher`)."""
 
     def __init__(self, team: SessionTeam, housing: ProcessHost, exchange: ProcessHub) -> None:
         self.team = team
@@ -105,22 +105,22 @@ class ProcessLauncher:
             await place.close(spot)
         room = process_directory(Path(incarnation.transcript))
         if spot is not None and lease_held(room / LEASE) and (family := process_tree(spot)) is not None:
-            await family.terminate(_END_S)  # its place is gone, or does not see it, and it lives
+            await family.terminate(_END_S)  # its location is gone, or its backend does not see it, and it runs
         await asyncio.to_thread(end_orphans, room)
         self.host.discard(room)
         self.hub.requests.process_ended("", room)
 
-    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _locate(self, incarnation: Incarnation) -> tuple[Location | None, Backend | None]:
-        """Where its process was started, and the place, if there is one of that kind here."""
+        """Return the location of its process, and the backend, if one of that kind is available."""
         spot = Location.from_json(incarnation.place) if incarnation.place is not None else None
         return spot, await self.host.backend_for(spot) if spot is not None else None
 
     async def _current_backend(self, member: RosterMember) -> str:
-        """The backend for a member that goes on: its own, else what is to be had here; nobody is lost for want of one.
+        """Return the backend for a resumed member: its former one, else an available one, so that no member is lost.
 
-        What is different is told.
+        A different backend causes a notice.
         """
         was = member.backend_type or ""
         try:
@@ -139,7 +139,7 @@ class ProcessLauncher:
     async def _resume_in_process(
         self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack
     ) -> Teammate:
-        """A member that had a process of its own goes on in this one."""
+        """Resume in this process a member that had a separate process."""
         team, home = self.team, Location(IN_PROCESS, IN_PROCESS)
         await save_location(team.home, team.directory, member.name, None)
         await change_entry(team, member.name, set_location(home))
@@ -153,7 +153,7 @@ class ProcessLauncher:
 
         async def over(name: str, cause: str, agreed: str | None) -> None:
             await process_end(team, name, cause, agreed)
-            await return_late_mail(team)  # what it wrote last to somebody who was gone, before it could learn of that
+            await return_late_mail(team)  # its last messages to members that had ended, which it could not know yet
 
         return ProcessTeammate(
             emit=team.emit,
@@ -201,7 +201,7 @@ class ProcessLauncher:
             raise TeamRefused("team-refused", f"{member.name} was ended while it started", note="nothing was started")
 
     def _add_member(self, process: ProcessTeammate, member: RosterMember, undo: AsyncExitStack) -> None:
-        """It is a member from now on; `undo` takes it back."""
+        """Add the process to the team's members; `undo` removes it."""
         team = self.team
         self.hub.expect(process)
         undo.push_async_callback(self._remove_member, process)
@@ -218,7 +218,7 @@ class ProcessLauncher:
         self.team.changed.set()
 
     async def _wait_until_ready(self, process: ProcessTeammate) -> None:
-        """Until it can be written to. Raises what it says itself, or CannotStart with its last words."""
+        """Wait until the process can receive messages. Raises its own error, or CannotStart with its last output."""
         try:
             async with asyncio.timeout(READY_S):
                 while not await wait_set(process.ready, _PROBE_S):
@@ -246,7 +246,7 @@ class ProcessLauncher:
         )
 
     async def _reconnect(self, process: ProcessTeammate, incarnation: Incarnation) -> bool:
-        """Whether its process outlived the lead, and is back."""
+        """Return True when its process outlived the lead and has reconnected."""
         room = process_directory(Path(incarnation.transcript))
         if not process.token or not lease_held(room / LEASE):
             return False
@@ -259,7 +259,7 @@ class ProcessLauncher:
         return False
 
     async def _remove_member(self, process: ProcessTeammate) -> None:
-        """A member whose start failed never was."""
+        """Remove a member whose start failed."""
         process.end_cause = "it could not be started"
         team = self.team
         trouble = await process.terminate(team.settings.cancel_grace_s)
@@ -274,7 +274,9 @@ class ProcessLauncher:
 
 
 async def _resume_plan(process: ProcessTeammate) -> None:
-    """A plan that waited when its lead was killed waits for an answer here, or is told the one that it missed."""
+    """Resume an open plan after the lead was killed: it waits for an answer here, or receives the one
+    that it missed.
+    """
     if process.pending_plan.is_open:
-        with suppress(TeamwrightError):  # it has ended meanwhile, which is seen to
+        with suppress(TeamwrightError):  # it has ended, and its end is handled
             await process.perform("plan_answered")

@@ -1,7 +1,7 @@
-"""A member that is a process of ours: what it says over the wire, and how it is reached, interrupted and ended.
+"""A teammate in a separate process of ours: messages over its IPC connection, wake-up, interruption and end.
 
-Its end is seen when the wire ends. Its own process moves it along the lifecycle; that it is over is decided here.
-Knows the wire and the place; does not know what an agent does.
+The end of the connection shows the end of the process. The process moves itself along the lifecycle; its end is decided
+here. Depends on the IPC connection and the backend.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEven
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
 
 SUSPENDED = "suspended"
-"""How a process says that it leaves and keeps its place."""
+"""The end of a process that leaves and keeps its place."""
 
 FAILED = "failed"
 
 CRASHED = "crashed"
-"""How a process ended that said nothing."""
+"""The end of a process without a last message."""
 
 LEAD_END_S = 3.0
-"""Within what time a lead ends that is ended along with a member's process."""
+"""Seconds in which a lead ends that is ended together with a member's process."""
 
 _END_EVENTS = {SUSPENDED: LifecycleEvent.CRASHED, FAILED: LifecycleEvent.FAILED, CRASHED: LifecycleEvent.CRASHED}
-"""What the end of a process means whose lead goes on, by how it says that it ends; all else is leaving."""
+"""The lifecycle event of a process's end while its lead continues, by the reported kind; any other kind is leaving."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """The last words of a process that ends in order. `how` is left, failed or suspended."""
+    """The last message of a process that ends in order. `how` is left, failed or suspended."""
 
     kind: str
     cause: str
@@ -52,10 +52,10 @@ class ProcessEnd:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ProcessTeammate(ProcessTeammateBase):
-    """One member in a process of its own. `live` lasts as long as that does.
+    """One member in a separate process. The task `live` runs as long as the process.
 
-    `left` sees to what follows from its end; `held_senders` are those whose mail may not wake it now; `bell` is where
-    it listens.
+    `left` handles the effects of its end; `held_senders` are those whose mail may not wake it now; `bell` is its
+    doorbell.
     """
 
     token: str
@@ -67,26 +67,26 @@ class ProcessTeammate(ProcessTeammateBase):
     wire: IpcConnection | None = None
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it can be written to, or will never be."""
+    """Set when it can receive messages, or never will."""
     disconnected: asyncio.Event = field(default_factory=asyncio.Event)
     end: ProcessEnd | None = None
     start_error: TeamwrightError | None = None
-    """Why it could not begin, as it said itself."""
+    """The error that it reported at its start."""
     has_started: bool = False
-    """Whether its start is over: what follows from its end is seen to here only then."""
+    """True once its start is complete: only then are the effects of its end handled here."""
     last_event_number: int = 0
-    """The number of the newest line of its log that was told here."""
+    """The number of the newest line of its log that arrived here."""
     _rate_limited: bool = False
     _cap_reason: str = ""
     _wake_number: int = field(default_factory=now_ms)
-    """The number of the newest ring: above those of a lead before this one."""
+    """The number of the newest wake-up, above those of an earlier lead."""
     _rest_number: int = 0
 
-    # ── see Mate ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── see `Teammate` ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def mode(self) -> str:
-        """See Mate. Without one of its own it follows the lead's."""
+        """See `Teammate`. Without its own mode it follows the lead's."""
         return self.lead_mode() if self.own_mode is Mode.BUBBLE else self.reported_mode
 
     @property
@@ -137,7 +137,7 @@ class ProcessTeammate(ProcessTeammateBase):
         """See Away."""
         if self.wire is None:
             raise self._unreachable_error()
-        self._wake_number += 1  # it may have something to do after that: it does not rest before it looked again
+        self._wake_number += 1  # it may have work after that, so it must look again before it rests
         try:
             return await self.wire.call(act, **arguments)
         except ConnectionError:
@@ -146,7 +146,7 @@ class ProcessTeammate(ProcessTeammateBase):
             self.wake()
 
     async def terminate(self, grace_s: float) -> str:
-        """See Mate. Asked first; after `grace_s` seconds its place is closed with all that runs there.
+        """See `Teammate`. Asks first; after `grace_s` seconds closes its location with all processes in it.
 
         Commands that left its process group are ended by their records.
         """
@@ -159,29 +159,29 @@ class ProcessTeammate(ProcessTeammateBase):
             trouble = f"{self.name} did not wind up within {grace_s:.0f} s" if self.wire is not None else ""
         trouble = await self._close_backend() or trouble
         await asyncio.to_thread(end_orphans, process_directory(self.transcript))
-        remove_unused(self.doorbell)  # a killed process leaves it hanging
+        remove_unused(self.doorbell)  # a killed process leaves its doorbell
         return trouble
 
-    # ── the door ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── wake-up ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def wake(self) -> None:
-        """See Doorway. Its process says when it has looked."""
+        """See `Wakeable`. Its process reports when it has looked."""
         self._wake_number += 1
         self._send_note("look", number=self._wake_number, held=self.held_senders(self.name))
 
     def is_held(self, sender: str, /) -> bool:
-        """See Doorway."""
+        """See `Wakeable`."""
         return sender in self.held_senders(self.name)
 
     @property
     def wake_pending(self) -> bool:
-        """See Doorway: whether it has not said yet that it looked since."""
+        """See `Wakeable`: True until the process reports that it looked after the newest wake-up."""
         return self._rest_number < self._wake_number
 
-    # ── its life ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def connect(self, wire: IpcConnection, pid: int, status: Mapping[str, Any]) -> None:
-        """Its process has called: from now on it is reached by this wire. `stands`: how it has been for a while."""
+        """Attach the connection of its process. `status` is the state that the process reports."""
         self.wire, self.pid = wire, pid
         self.disconnected.clear()
         if status:
@@ -190,7 +190,7 @@ class ProcessTeammate(ProcessTeammateBase):
         self.wake()
 
     def _take_status(self, arguments: Mapping[str, Any]) -> None:
-        """It was at work before this process led it."""
+        """Take over the state of a process that worked before this lead."""
         self.state, self.turns = MemberState(arguments["state"]), int(arguments["turn"])
         self.model, self.effort = str(arguments["model"]), str(arguments["effort"])
         self.reported_mode = str(arguments["mode"])
@@ -203,29 +203,31 @@ class ProcessTeammate(ProcessTeammateBase):
         self._emit_state(RATE_LIMITED if self._rate_limited else detail)
 
     def disconnect(self) -> None:
-        """The wire has ended, and so has the process: it calls again only where its lead was gone."""
+        """Handle the end of the connection, which is the end of the process: it reconnects only after its lead was
+        gone.
+        """
         self.wire, self.is_resting = None, False
         self.disconnected.set()
         self.ready.set()
         self.team_changed.set()
 
     async def run(self) -> None:
-        """Until its process ends; then whatever follows from that is seen to."""
+        """Wait until the process ends, then handle the effects of its end."""
         await self.disconnected.wait()
         if not self.has_started:
-            return  # whoever starts it sees to that
+            return  # the caller that starts it handles that
         bye = self.end
         if bye is None:
             bye = ProcessEnd(CRASHED, f"its process {self.pid} ended without a word{await self._last_line()}")
         if bye.kind == SUSPENDED:
             await self._wait_for_lead_end()
         if self.end_cause or self.state in ENDED_STATES:
-            return  # whoever ends it sees it out
+            return  # the caller that ends it handles that
         self.end_cause = bye.cause
         self.transition(_END_EVENTS.get(bye.kind, LifecycleEvent.LEFT), bye.cause)
         if trouble := await self.terminate(
             0
-        ):  # before anybody hears of it: a lead that then ends leaves nothing behind
+        ):  # before other members learn of it: a lead that then ends leaves nothing behind
             self.emit(Notice(member=self.name, text=trouble, level="warning"))
         words = {FAILED: "failed: ", CRASHED: "crashed: ", SUSPENDED: "crashed: "}.get(bye.kind, "")
         cause = f"{words}{bye.cause}"
@@ -233,25 +235,27 @@ class ProcessTeammate(ProcessTeammateBase):
         self.team_changed.set()
 
     async def _wait_for_lead_end(self) -> None:
-        """Wait a little: what ended it (a closed window, a shutdown) may be ending its lead as well, which keeps it."""
+        """Wait briefly: the cause of the end (a closed window, a shutdown) may also end the lead, which keeps the
+        member.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAD_END_S):
                 while not self.end_cause and self.state not in ENDED_STATES:
                     self.team_changed.clear()
                     await self.team_changed.wait()
 
-    # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── notes of the process ──────────────────────────────────────────────────────────────────────────────────────────
 
     def note_rest(self, arguments: IpcBody) -> None:
-        """It has looked at everything up to this ring, and there is nothing to do."""
+        """Record that it has handled everything up to this wake-up, and has nothing to do."""
         if (number := int(arguments["number"])) > self._wake_number:
-            return  # a ring of a lead before this one
+            return  # a wake-up of an earlier lead
         self._rest_number = max(self._rest_number, number)
         self.is_resting = True
         self.team_changed.set()
 
     def note_state(self, event: MemberChanged) -> bool:
-        """Its own process moved it; False for an end, which is told here once it is true."""
+        """Apply a state that its own process reports; False for an end, which is reported here once it is true."""
         try:
             state = MemberState(event.state)
         except ValueError:
@@ -265,16 +269,16 @@ class ProcessTeammate(ProcessTeammateBase):
         self.last_active_ms = now_ms()
         if state is not MemberState.PENDING and not self.ready.is_set():
             self.ready.set()
-            self.wake()  # what was rung before it listened was not heard
+            self.wake()  # wake-ups before it listened did not arrive
         return True
 
     def note_plan(self, arguments: IpcBody) -> None:
-        """It handed in a plan, or one that waited was answered."""
+        """Record that it submitted a plan, or that its open plan was answered."""
         request = str(arguments["request"])
         self.pending_plan = PendingPlan(request, str(arguments["target"])) if request else NO_PENDING_PLAN
 
     def note_cap(self, why: str) -> None:
-        """Its last turn ended at this cap; empty: at none."""
+        """Record the cap at which its last turn ended; empty for none."""
         self._cap_reason = why
 
     def _send_note(self, what: str, **arguments: Any) -> None:

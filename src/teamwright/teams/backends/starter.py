@@ -1,7 +1,7 @@
-"""What a terminal runs to become a member's program: it is given the launch over a socket, and replaces itself.
+"""The starter: a script that a terminal runs; it receives a launch over a socket and replaces itself with the program.
 
-Run as a script, by a bare interpreter, from inside the terminal: it imports nothing of ours and reads no setting. So
-neither arguments nor environment pass through a shell, a command line or a file. The other end is `handover`.
+A bare interpreter runs it inside the terminal; it imports none of our modules and reads no setting. So neither
+arguments nor environment pass through a shell, a command line or a file. The other end is `handover`.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import sys
 
 
 def main(address: str) -> int:
-    """Take the launch that is offered at this socket and become it; returns only when that cannot be."""
+    """Receive the launch offered at this socket and become its program; returns only on failure."""
     with socket.socket(socket.AF_UNIX) as line:
         try:
             line.connect(address)
@@ -23,7 +23,7 @@ def main(address: str) -> int:
         except OSError:
             told = b""
         if not told:
-            return 0  # whoever started us is gone, or thought better of it: nobody is to see an error
+            return 0  # the offering process is gone or withdrew the offer: no error is shown
         try:
             _exec(json.loads(told))
         except (OSError, ValueError) as problem:
@@ -37,7 +37,9 @@ def main(address: str) -> int:
 
 
 def _exec(launch: list[list[str]]) -> None:
-    """Lists of directory, arguments, `KEY=VALUE`, names that stay; texts are bytes as Latin-1, so any byte passes."""
+    """Replace this process. The lists are directory, arguments, `KEY=VALUE`, kept names; texts are bytes as Latin-1, so
+    any byte passes.
+    """
     (cwd,), argv, given, stay = ([text.encode("latin-1") for text in part] for part in launch)
     env = dict(pair.split(b"=", 1) for pair in given)
     for key in stay:

@@ -1,7 +1,7 @@
-"""A recipe: a terminal described by settings, as commands with placeholders; read, checked, and filled in.
+"""Terminal adapters: terminals described by settings as commands with placeholders; parsing, validation and filling in.
 
-A command is a list of arguments, never a line for a shell. What ties that which is closed to that which was opened
-has to be in it, or the recipe is refused. Pure: runs nothing, reads no file. The settings' page is docs/backends.md.
+A command is a list of arguments, never a shell line. An adapter without proof that the closed pane is the opened one is
+refused. No command is run here. The settings' page is docs/backends.md.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
 
 @cache
 def shipped_adapters() -> dict[str, TerminalAdapter]:
-    """By name, read once a process."""
+    """Return the shipped adapters by name, read once a process."""
     return parse_adapters(_read_shipped()["adapters"])
 
 
 def facts_date() -> str:
-    """The day on which their facts were looked up, `YYYY-MM-DD`."""
+    """Return the day on which their facts were looked up, `YYYY-MM-DD`."""
     return str(_read_shipped()["seen"])
 
 
@@ -56,7 +56,7 @@ _COMMAND_PLACEHOLDERS: dict[str, frozenset[str]] = {
     "hide": _PANE_PLACEHOLDERS,
     "show": _PANE_PLACEHOLDERS,
 }
-"""The commands of a recipe, and the placeholders that each may have. `env` is `{env:NAME}`."""
+"""The commands of an adapter, and the allowed placeholders of each. `env` is `{env:NAME}`."""
 
 _REQUIRED = ("open", "alive", "close")
 _OTHER_KEYS = ("id", "where", "env", "needs", "takes", "start_s", "tried", "sources")
@@ -64,7 +64,7 @@ _LAST_LINE = "last-line"
 
 
 class InvalidAdapter(Exception):
-    """A recipe that cannot be used: `key`, with dots, is what of it; the text says why; `do` what helps."""
+    """An unusable adapter: `key`, with dots, is the wrong entry; the text says why; `do` what to change."""
 
     def __init__(self, key: str, what: str, do: str = "") -> None:
         super().__init__(what)
@@ -73,13 +73,13 @@ class InvalidAdapter(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IdSource:
-    """How the id of what was opened is known: `last-line`, `regex` and `json` of the output, or a `text` we gave."""
+    """The source of a pane's id: `last-line`, `regex` and `json` of the output, or a `text` that we chose."""
 
     way: str = _LAST_LINE
     text: str = ""
 
     def read(self, output: str, values: Mapping[str, str]) -> str:
-        """The id. Raises ValueError with what is wrong, for people."""
+        """Return the id. Raises ValueError with the problem, for people."""
         found = self._find(output, values)
         if found is None:
             raise ValueError(f"its output names no id ({self}): {_excerpt(output)}")
@@ -105,7 +105,7 @@ class IdSource:
 
 @dataclass(frozen=True, slots=True)
 class TerminalAdapter:
-    """A backend of the settings; the fields are the keys of docs/backends.md. `tried` is empty for one untried."""
+    """A backend of the settings; the fields are the keys of docs/backends.md. `tried` is empty for an untested one."""
 
     name: str
     open: tuple[str, ...]
@@ -127,18 +127,18 @@ class TerminalAdapter:
 
     @property
     def is_known_by_mark(self) -> bool:
-        """Whether it is known by its mark also when its program has ended."""
+        """True when its panes are identified by a mark even after the program has ended."""
         return "mark" in {slot for text in self._identifying_texts() for slot, _ in placeholders(text)}
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The programs that it runs, each once."""
+        """The programs that it runs, without duplicates."""
         commands = (getattr(self, name) for name in _COMMAND_PLACEHOLDERS)
         return tuple(dict.fromkeys(command[0] for command in commands if command))
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables without which it cannot be used: those that it needs, and those that its commands name."""
+        """The variables that it needs: the required ones, and those that its commands name."""
         texts = (
             [text for name in _COMMAND_PLACEHOLDERS for text in getattr(self, name)]
             + list(self.where.values())
@@ -153,19 +153,21 @@ class TerminalAdapter:
             yield self.id.text
 
     def is_identified(self) -> bool:
-        """Whether something ties what is closed to what was opened."""
+        """Return True when a fact ties the closed pane to the opened one."""
         return bool(
             {"mark", "pid", "tty"} & {slot for text in self._identifying_texts() for slot, _ in placeholders(text)}
         )
 
 
 def placeholders(text: str) -> list[tuple[str, str]]:
-    """The placeholders of a text, each with what is behind its colon."""
+    """Return the placeholders of a text, each with the part after its colon."""
     return [(match[1], match[2] or "") for match in _PLACEHOLDER.finditer(text) if match[1]]
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """The text with its placeholders replaced, once; `{{` and `}}` become braces. Raises KeyError for a missing one."""
+    """Return the text with its placeholders replaced, once; `{{` and `}}` become braces. Raises KeyError for a missing
+    one.
+    """
 
     def value(match: re.Match[str]) -> str:
         if not match[1]:
@@ -176,12 +178,14 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def build_command(template: Sequence[str], values: Mapping[str, str], argv: Sequence[str] = ()) -> list[str]:
-    """The arguments of one command. A word `{argv}` becomes all of `argv`."""
+    """Return the arguments of one command. A word `{argv}` becomes all of `argv`."""
     return [word for text in template for word in (argv if text == "{argv}" else (fill(text, values),))]
 
 
 def json_contains(output: str, wanted: Mapping[str, str]) -> bool:
-    """Whether some object in this JSON has all of these values, compared as text. Raises ValueError for no JSON."""
+    """Return True when an object in this JSON has all these values, compared as text. Raises ValueError for invalid
+    JSON.
+    """
     try:
         waiting: list[Any] = [json.loads(output)]
     except RecursionError:
@@ -199,12 +203,12 @@ def json_contains(output: str, wanted: Mapping[str, str]) -> bool:
 
 
 def parse_adapters(table: Mapping[str, Any]) -> dict[str, TerminalAdapter]:
-    """The recipes of a table by name. Raises InvalidAdapter."""
+    """Return the adapters of a table by name. Raises InvalidAdapter."""
     return {name: parse_adapter(name, value) for name, value in table.items()}
 
 
 def parse_adapter(name: str, raw: Any) -> TerminalAdapter:
-    """One recipe from its JSON. Raises InvalidAdapter with the key, `name` first."""
+    """Parse one adapter from JSON. Raises InvalidAdapter with the key, `name` first."""
     if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
         why = (
             "is a backend already" if name in _RESERVED_NAMES else "is no name: small letters, digits, `-`, `_` and `.`"
@@ -335,7 +339,7 @@ def _seconds(name: str, value: Any) -> float:
 
 
 def _json_value(output: str, path: str) -> str | None:
-    """What stands at this path (`0.pane.id`) in the JSON; None when nothing does."""
+    """Return the value at this path (`0.pane.id`) in the JSON; None without one."""
     try:
         here: Any = json.loads(output)
         for part in path.split("."):

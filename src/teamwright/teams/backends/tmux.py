@@ -1,8 +1,7 @@
-"""The tmux backend: members in panes beside the lead, in a window of their own, or in a session of our own.
+"""The tmux backend: members in panes beside the lead, in a separate window, or in our own tmux session.
 
-A member's program is the pane's process: nothing is typed and no shell is between. Which server and which pane are
-the lead's is what `TMUX` and `TMUX_PANE` say, checked each time; panes are named by `%id` alone. Below are the
-handover and the panes. Refuses to know rosters, handshakes, and whether tmux was the right choice.
+A member's program is the pane's process: nothing is typed and no shell is between. `TMUX` and `TMUX_PANE` name the
+lead's server and pane and are checked each time; `%id` alone identifies a pane. Depends on the handover and the panes.
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ KIND = "tmux"
 
 _LAST_LINES = 12
 _REAP_DELAYS_S = (0.0, 0.02, 0.05, 0.1, 0.3, 1.0)
-"""How long to wait between looks whether tmux noticed an end that we know of: it takes it a few milliseconds."""
+"""Seconds between checks whether tmux noticed an end, which takes it a few milliseconds."""
 _EXTRA_CHILD_END = ("run-shell", "-b", "true")
-"""tmux 3.3a misses the signal of an end now and then; that of any other child makes it look after all of them."""
+"""tmux 3.3a sometimes misses the signal of an end; the end of any other child makes it check all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TmuxSettings:
-    """How members appear in tmux."""
+    """The appearance of members in tmux."""
 
     layout: Layout = "split"
-    """`split`: stacked at the right of the lead, while there is room; `window`: in one window for the team."""
+    """`split`: stacked at the right of the lead while there is room; `window`: in one window for the team."""
     lead_percent: int = 30
     """The lead's share of its pane's width, with `split`."""
     start_s: float = 20.0
-    """How long a program may take from its pane to its first instruction, in seconds."""
+    """Seconds that a program may take from its pane to its first instruction."""
     end_s: float = 2.0
-    """How long a program may take to end when its pane is closed, in seconds; then it is killed."""
+    """Seconds that a program may take to end when its pane is closed; then it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class _TmuxState:
 
 
 class TmuxBackend:
-    """A `Place`. Parameters: `program`, the path of tmux; `environ`, the lead's environment, which says where it is."""
+    """A `Backend`. Parameters: `program`, the path of tmux; `environ`, the lead's environment, which names its pane."""
 
     def __init__(self, program: str, environ: Mapping[str, str], settings: TmuxSettings | None = None) -> None:
         self._program = program
@@ -80,7 +79,7 @@ class TmuxBackend:
         self._layout_lock = asyncio.Lock()
 
     async def open(self, launch: Launch) -> Location:
-        """Start it in a new pane; the rest as `Place.open`."""
+        """Start the program in a new pane; the rest as `Backend.open`."""
         try:
             async with offer_launch(launch) as handover:
                 return await self._open(launch, handover)
@@ -88,9 +87,9 @@ class TmuxBackend:
             raise _cannot_start(launch, str(problem)) from problem
 
     async def is_alive(self, location: Location) -> bool:
-        """Whether the pane is there, ours, and its program is the one that was started and runs.
+        """Return True while the pane is ours and its program is the started one and runs.
 
-        Raises CannotStart (`backend`) when tmux does not answer: then nobody knows.
+        Raises CannotStart (`backend`) when tmux does not answer: the state is then unknown.
         """
         pane = await self._find_pane(location)
         if pane is None or pane.dead:
@@ -99,11 +98,13 @@ class TmuxBackend:
         return not pid or (pane.pid == pid and process_start(pid) == start)
 
     async def wait_until_ended(self, location: Location) -> None:
-        """Until the program has ended, by an event where the system has one; at once when nobody sees it any more."""
+        """Wait until the program has ended, by an event if the system has one; return at once when it
+        is not visible.
+        """
         await wait_until_ended(location)
 
     async def last_output(self, location: Location) -> str:
-        """How it ended and its last lines, from the pane that stays when a program fails; empty without one."""
+        """Return how it ended and its last lines, from the pane that remains after a failure; empty without one."""
         server, told = self._at(location.facts["socket"]), [""]
         with contextlib.suppress(CannotStart, TmuxError):
             for pause in _REAP_DELAYS_S:
@@ -120,9 +121,9 @@ class TmuxBackend:
         return _last_output(told)
 
     async def close(self, location: Location) -> None:
-        """Close the pane and end what runs in it; the rest as `Place.close`.
+        """Close the pane and end its processes; the rest as `Backend.close`.
 
-        Raises CannotStart (`backend`) when tmux does not answer, or something of the program will not end.
+        Raises CannotStart (`backend`) when tmux does not answer, or a process of the program does not end.
         """
         pid, start = process_identity(location)
         family = ProcessTree.from_record(pid, "", start, ProcessSnapshot()) if pid else None
@@ -134,7 +135,8 @@ class TmuxBackend:
                 if by_id is not None and by_id.tag != location.facts["tag"]:
                     return
                 if family is not None:
-                    family.members()  # whom the pane's end will part from their parents is known by now
+                    # the processes that the end of the pane separates from their parents are known by now
+                    family.members()
                 if by_id is not None:
                     await tmux_panes.kill(server, by_id, panes)
                 await tmux_panes.arrange_window(server, by_id.window if by_id is not None else location.facts["window"])
@@ -148,7 +150,9 @@ class TmuxBackend:
             )
 
     async def hide(self, location: Location) -> bool:
-        """Move it into a window of its own in the background; False when it is gone. Raises CannotStart (`backend`)."""
+        """Move the pane into a separate window in the background; False when it is gone. Raises CannotStart
+        (`backend`).
+        """
         async with self._layout_lock:
             if (pane := await self._find_pane(location)) is None:
                 return False
@@ -160,7 +164,7 @@ class TmuxBackend:
         return True
 
     async def show(self, location: Location) -> bool:
-        """Move it back to its team where there is room; False when it is gone. Raises CannotStart (`backend`)."""
+        """Move the pane back to its team if there is room; False when it is gone. Raises CannotStart (`backend`)."""
         async with self._layout_lock:
             if (pane := await self._find_pane(location)) is None:
                 return False
@@ -188,12 +192,12 @@ class TmuxBackend:
         return replace(spot, facts={**spot.facts, **known})
 
     async def _create_pane(self, launch: Launch, argv: Sequence[str]) -> tuple[Pane, Location]:
-        """A pane of ours in which the starter waits. One that was made in vain ends with its starter, untagged."""
+        """Create a pane in which the starter waits. An unused one ends with its starter, untagged."""
         owner = PaneOwner(launch.session, launch.team)
         scene = await self._current_state(launch.session)
         try:
             pane = await tmux_panes.create_pane(scene.server, scene.panes, scene.lead, owner, argv)
-        except TmuxServerGone:  # it ended just now
+        except TmuxServerGone:  # the server ended just now
             scene = await self._current_state(launch.session)
             pane = await tmux_panes.create_pane(scene.server, scene.panes, scene.lead, owner, argv)
         tag = owner.tag(launch.name, secrets.token_hex(8))
@@ -210,9 +214,9 @@ class TmuxBackend:
         return pane, Location(KIND, pane.id, facts, self._note(scene, pane, owner, socket))
 
     async def _hand_over(self, handover: Handover, pane: Pane, location: Location) -> tuple[int, str]:
-        """Give the launch to the starter that waits in the pane, or learn at once that none does."""
+        """Give the launch to the starter that waits in the pane, or fail at once when none does."""
         life = WatchedProcess.open(pane.pid)
-        if life is None:  # it ended already, or its number means nothing here
+        if life is None:  # it ended already, or its pid has no meaning here
             seen = await self._find_pane(location)
             if seen is None or seen.dead:
                 raise LaunchFailed("its pane ended at once")
@@ -225,7 +229,7 @@ class TmuxBackend:
             life.close()
 
     async def _current_state(self, session: str) -> _TmuxState:
-        """Where the lead is now, and what is there. Raises TmuxError."""
+        """Return the lead's pane and all panes now. Raises TmuxError."""
         lead = self._environ.get("TMUX_PANE", "")
         socket, number, last = [*self._environ.get("TMUX", "").rsplit(",", 2), "", ""][:3]
         if not (socket and re.fullmatch(r"%\d+", lead)):
@@ -246,7 +250,7 @@ class TmuxBackend:
     async def _own_server_state(self, session: str, note: str) -> _TmuxState:
         panes = await list_panes(self._own_server) if self._own_server is not None else []
         if self._own_server is None or not panes:
-            # A new name each time: a server that lost its last pane may still be on its way out.
+            # A new name each time: a server that lost its last pane may still be ending.
             self._own_server_count += 1
             name = (
                 f"{OWN_SOCKET_PREFIX}{re.sub(r'[^A-Za-z0-9]', '', session)[:8]}-{os.getpid()}-{self._own_server_count}"
@@ -258,7 +262,7 @@ class TmuxBackend:
         return LeadWindow(session, pane, self._settings.layout, self._settings.lead_percent)
 
     def _note(self, scene: _TmuxState, pane: Pane, owner: PaneOwner, socket: str) -> str:
-        """What a person has to be told: how to see it, or why it is not where it was asked for."""
+        """Return a note for people: how to see the member, or why it is not in the requested place."""
         if scene.server is self._own_server:
             why = f"{scene.note}; " if scene.note else ""
             return f"{why}see it with: tmux -S {shlex.quote(socket)} attach"
@@ -281,7 +285,7 @@ class TmuxBackend:
 
 
 def _last_output(lines: Sequence[str]) -> str:
-    """How it ended and what stands in its pane, without tmux's own line about it."""
+    """Return how it ended and the text of its pane, without tmux's own line about it."""
     status, _, number = (lines[0] if lines else "").partition("|")
     how = f"ended by signal {number}" if number else f"ended with status {status}" if status else ""
     text = [line.rstrip() for line in lines[1:] if line.strip() and not line.startswith("Pane is dead")]

@@ -1,7 +1,7 @@
-"""The borders of a window that has panes of ours: titles and colours while it has, as they were when it has none.
+"""The borders of a window with our panes: titles and colours while there are any, else the window's own borders.
 
-tmux has one border style a window, so ours is a format: a pane with a colour of ours has it, every other pane what the
-user chose. What the window itself had set is kept in user options of the window. Knows the server, no layout.
+tmux has one border style a window, so ours is a format: a pane with our colour has that colour, every other pane the
+user's. The window's former values are stored in user options of the window. Depends on the tmux server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _UNSET = "unset"
 
 
 async def show_borders(server: TmuxServer, window: str) -> None:
-    """Show titles and colours in this window; nothing happens a second time. Raises TmuxError."""
+    """Show titles and colours in this window; a second call changes nothing. Raises TmuxError."""
     if await _value(server, window, f"{_SAVED_OPTION}{_STATUS}"):
         return
     chosen = await _value(server, window, _STATUS, inherited=True)
@@ -27,7 +27,7 @@ async def show_borders(server: TmuxServer, window: str) -> None:
 
 
 async def restore_borders(server: TmuxServer, window: str) -> None:
-    """Put everything back as the window had it; nothing happens when it was never changed. Raises TmuxError."""
+    """Restore the window's own borders; a window that was never changed stays as it is. Raises TmuxError."""
     for option in (*_STYLES, _STATUS):
         was = await _value(server, window, _SAVED_OPTION + option)
         if was:
@@ -51,7 +51,7 @@ async def _value(server: TmuxServer, window: str, option: str, *, inherited: boo
 
 
 def _escape_branch(style: str) -> str:
-    """The style, which may hold formats of its own, as a branch of a condition: commas between parts are escaped."""
+    """Return the style, which may contain formats, as a branch of a condition: commas between parts are escaped."""
     out, depth, previous = "", 0, ""
     for letter in style:
         if letter == "{" and previous == "#":

@@ -1,7 +1,7 @@
-"""The panes of a tmux server at one moment, and where among them the next one belongs.
+"""The panes of a tmux server at one moment, and the position of the next one.
 
-A line of tmux becomes a row; from rows follow, in order, the ways to make room. Pure: asks tmux nothing. Refuses to
-know members; a pane is ours by the tag that it bears.
+A line of tmux becomes a row; the rows give the possible positions in order of preference. tmux is not called here. The
+tag of a pane says whether it is ours.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from teamwright.protocol.values import dataclass
 Layout = Literal["split", "window"]
 
 TAG, WINDOW_TAG, COLOUR = "@teamwright", "@teamwright_window", "@teamwright_colour"
-"""User options of ours: whose pane; whose window; a pane's colour."""
+"""User options of ours: the owner of a pane, the owner of a window, the colour of a pane."""
 
 MIN_ROWS, MIN_COLUMNS = 3, 20
-"""A pane that would be smaller goes elsewhere."""
+"""The smallest pane: one that would be smaller is placed elsewhere."""
 
 LEAD_COLUMNS = 40
 """Columns that the lead keeps of a narrow window, up to half of it, whatever its share: a person types there."""
@@ -39,12 +39,12 @@ _FIELDS = (
     f"#{{{TAG}}}",
 )
 FORMAT = "|".join(_FIELDS)
-"""What `list-panes -F` has to print for `rows`; the tag, which others could fill with anything, comes last."""
+"""The `list-panes -F` format for `parse_panes`; the tag, which others could fill with any text, is the last field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """One pane. `server` and `pid` are numbers of processes, sizes are in cells, `tag` is empty for one of others."""
+    """One pane. `server` and `pid` are process numbers, sizes are in cells, `tag` is empty for a pane of others."""
 
     id: str
     window: str
@@ -63,7 +63,7 @@ class Pane:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Beside or below the pane `beside`: `flags` of split-window and join-pane."""
+    """A position beside or below the pane `beside`: `flags` of split-window and join-pane."""
 
     neighbour: str
     flags: tuple[str, ...]
@@ -71,14 +71,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class NewWindow:
-    """A window of its own in this session."""
+    """A position in a new window of this session."""
 
     session: str
 
 
 @dataclass(frozen=True, slots=True)
 class LeadWindow:
-    """Where the lead is: the session, its pane (empty when it has none any more), how to lay out, the lead's share."""
+    """The lead's window: its session, its pane (empty when it has none any more), the layout, the lead's share."""
 
     session: str
     pane: str
@@ -87,7 +87,7 @@ class LeadWindow:
 
 
 def parse_panes(lines: Iterable[str], session: str = "") -> list[Pane]:
-    """The panes in these lines, each once: as seen from `session` when its window is in several."""
+    """Return the panes in these lines, each once: as seen from `session` when its window is in several."""
     found: dict[str, Pane] = {}
     for line in lines:
         fields = line.split("|", len(_FIELDS) - 1)
@@ -99,9 +99,9 @@ def parse_panes(lines: Iterable[str], session: str = "") -> list[Pane]:
 
 
 def placements(panes: Sequence[Pane], home: LeadWindow, window_tag: str, owner: str) -> Iterator[Split | NewWindow]:
-    """How to make room for one more of ours, the best first; the last one always works.
+    """Yield the possible positions of one more pane, the best first; the last one always works.
 
-    Parameters: `window_tag`, what a window of this team bears; `owner`, what tags of this team's panes begin with.
+    Parameters: `window_tag`, the tag of this team's windows; `owner`, the prefix of the tags of this team's panes.
     """
     lead = next((pane for pane in panes if pane.id == home.pane), None)
     if lead is not None and home.layout == "split":
@@ -113,10 +113,10 @@ def placements(panes: Sequence[Pane], home: LeadWindow, window_tag: str, owner: 
 
 
 def even_out_commands(pane: Pane, panes: Sequence[Pane]) -> list[tuple[str, ...]]:
-    """The commands that make panes of one size where all of them are ours; none where others would be touched.
+    """Return the commands that give panes one size when all of them are ours; none when others would change.
 
-    A zoomed window is left alone: laying it out would end the zoom. (`select-layout -E` goes on with what is around a
-    stack that is even already, the lead's pane too; so each pane is given its height.)
+    A zoomed window is left alone: a new layout would end the zoom. (`select-layout -E` also resizes the panes around an
+    even stack, the lead's pane too; so each pane receives its height.)
     """
     window = [one for one in panes if one.window == pane.window]
     if pane.zoomed or len(window) < 2:
@@ -132,7 +132,7 @@ def even_out_commands(pane: Pane, panes: Sequence[Pane]) -> list[tuple[str, ...]
 
 
 def stacks(layout: str) -> list[dict[str, int]]:
-    """The stacks of a `window_layout` that hold panes alone, from top to bottom, with their heights.
+    """Return the stacks of a `window_layout` that contain only panes, from top to bottom, with their heights.
 
     `[80x9,0,0,1,80x10,0,10,2]` is one.
     """

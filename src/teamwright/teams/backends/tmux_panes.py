@@ -1,7 +1,7 @@
-"""What is done to panes of one tmux server: room is made for one, it is dressed, hidden, shown, killed.
+"""Operations on panes of one tmux server: create, label, arrange, hide, show and kill.
 
-Below are the server and what is known of its panes. Focus never moves, a zoom is kept, and a pane is killed only by
-tmux's own comparison of its tag, in the same breath. Refuses to know what runs in a pane and where the lead is.
+Depends on the tmux server and its layout. Focus never moves, a zoom is kept, and tmux itself compares a pane's tag in
+the command that kills it.
 """
 
 from __future__ import annotations
@@ -31,34 +31,38 @@ _NO_COLOUR = "default"
 _TMUX_COLOURS = {"blue", "green", "yellow", "cyan", "red"}
 _TITLE = "#{pane_title}"
 _SIZE = ("-x", "200", "-y", "50")
-"""Of a session that nobody has attached to yet."""
+"""The size of a session without an attached client."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaneOwner:
-    """Whose panes: as tags say it, in plain ASCII without blanks, because that is all that every tmux hands back."""
+    """The owner of panes, as in their tags: plain ASCII without blanks, the only text that every tmux version returns
+    unchanged.
+    """
 
     session: str
     team: str
 
     @classmethod
     def from_tag(cls, tag: str) -> PaneOwner:
-        """Whose tag this is."""
+        """Return the owner in this tag."""
         session, team, *_ = [*tag.split("/"), "", ""]
         return cls(unquote(session), unquote(team))
 
     @property
     def window_tag(self) -> str:
-        """What a window bears that was opened for the team."""
+        """The tag of a window that was opened for the team."""
         return f"{quote(self.session, safe='')}/{quote(self.team, safe='')}"
 
     @property
     def prefix(self) -> str:
-        """What the tags of all panes of the team begin with."""
+        """The prefix of the tags of the team's panes."""
         return f"{self.window_tag}/"
 
     def tag(self, name: str, incarnation: str) -> str:
-        """The tag of one life of one member; `life` is random, so that no later pane is taken for it."""
+        """Return the tag of one incarnation of a member; `incarnation` is random, so that no later pane is confused
+        with it.
+        """
         return f"{self.prefix}{quote(name, safe='')}/{incarnation}"
 
     @property
@@ -68,7 +72,7 @@ class PaneOwner:
 
 
 async def list_panes(server: TmuxServer, session: str = "") -> list[Pane]:
-    """All panes of the server, as seen from `session`; none when there is no server. Raises TmuxError."""
+    """Return all panes of the server, as seen from `session`; none without a server. Raises TmuxError."""
     with contextlib.suppress(TmuxServerGone):
         return parse_panes(await server.run(("list-panes", "-a", "-F", FORMAT)), session)
     return []
@@ -77,9 +81,9 @@ async def list_panes(server: TmuxServer, session: str = "") -> list[Pane]:
 async def create_pane(
     server: TmuxServer, panes: Sequence[Pane], home: LeadWindow | None, owner: PaneOwner, argv: Sequence[str]
 ) -> Pane:
-    """Start these arguments in a new pane, beside the others of the team if there is room; without `home` in a new
+    """Start these arguments in a new pane, beside the team's others if there is room; without `home` in a new session.
 
-    session. A window that was opened for it bears the team's tag. Raises TmuxError.
+    A window that is opened for it receives the team's tag. Raises TmuxError.
     """
     start = ("-d", "-P", "-F", FORMAT)
     if home is None:
@@ -89,7 +93,7 @@ async def create_pane(
         if isinstance(way, NewWindow):
             break
         zoom = ("-Z",) if any(pane.zoomed for pane in panes if pane.id == way.neighbour) else ()
-        with contextlib.suppress(TmuxError):  # no space, or it was closed just now: the next way
+        with contextlib.suppress(TmuxError):  # no space, or the pane was closed just now: try the next position
             return _created_pane(
                 await server.run(("split-window", *start, *zoom, "-t", way.neighbour, *way.flags, "--", *argv))
             )
@@ -98,14 +102,14 @@ async def create_pane(
 
 
 async def label_pane(server: TmuxServer, pane: Pane, tag: str, name: str, color: str) -> None:
-    """Make the pane ours by its tag, keep it when its program fails, and let it look so. Raises TmuxError."""
+    """Tag the pane as ours, keep it when its program fails, and set its title and colour. Raises TmuxError."""
     await server.run(
         ("set-option", "-p", "-t", pane.id, TAG, tag),
         ("set-option", "-p", "-t", pane.id, "remain-on-exit", "on"),
         ("set-hook", "-p", "-t", pane.id, "pane-died", _close_on_success(pane.id)),
     )
     colour = color if color in _TMUX_COLOURS else _COLOURS.get(color, _NO_COLOUR)
-    with contextlib.suppress(TmuxError):  # a tmux that has no such decoration is no reason not to start
+    with contextlib.suppress(TmuxError):  # a tmux without this decoration does not prevent a start
         await server.run(
             ("select-pane", "-t", pane.id, "-T", escape_format(name)),  # with -T nothing is selected
             ("set-option", "-p", "-t", pane.id, COLOUR, colour),
@@ -114,7 +118,7 @@ async def label_pane(server: TmuxServer, pane: Pane, tag: str, name: str, color:
 
 
 async def arrange_window(server: TmuxServer, window: str) -> None:
-    """Give the team's panes in this window even sizes and their titles; without any, give the window back as it was."""
+    """Give the team's panes in this window even sizes and titles; without any, restore the window."""
     with contextlib.suppress(TmuxError):
         panes = await list_panes(server)
         here = [pane for pane in panes if pane.window == window]
@@ -128,7 +132,7 @@ async def arrange_window(server: TmuxServer, window: str) -> None:
 
 
 async def kill(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
-    """Close the pane if it still bears this tag. Raises TmuxError."""
+    """Close the pane if it still has this tag. Raises TmuxError."""
     command = f"kill-pane -t {pane.id}"
     if kept := _zoomed_neighbour(pane, panes):
         command += f" ; resize-pane -Z -t {kept}"
@@ -136,19 +140,19 @@ async def kill(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
 
 
 async def discard(server: TmuxServer, pane: Pane) -> None:
-    """Close a pane in which nothing runs yet, if it bears this tag already. Never raises."""
+    """Close a pane in which nothing runs yet, if it has this tag already. Never raises."""
     with contextlib.suppress(TmuxError):
         await kill(server, pane, ())
         await arrange_window(server, pane.window)
 
 
 async def hide(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
-    """Move the pane into a window of its own, in the background; one that is alone in its window stays.
+    """Move the pane into a separate window in the background; a pane that is alone in its window stays.
 
     Raises TmuxError.
     """
     if sum(one.window == pane.window for one in panes) > 1:
-        name = pane.tag.split("/")[-2]  # still quoted, which is as well for tmux
+        name = pane.tag.split("/")[-2]  # still quoted, which suits tmux too
         command = f"break-pane -d -s {pane.id} -t '{pane.session}:' -n '{name}'"
         if kept := _zoomed_neighbour(pane, panes):
             command += f" ; resize-pane -Z -t {kept}"
@@ -157,7 +161,7 @@ async def hide(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
 
 
 async def show(server: TmuxServer, pane: Pane, panes: Sequence[Pane], home: LeadWindow) -> None:
-    """Move the pane back to the others of its team, if there is room. Raises TmuxError."""
+    """Move the pane back beside its team's others, if there is room. Raises TmuxError."""
     others, owner = [one for one in panes if one.id != pane.id], PaneOwner.from_tag(pane.tag)
     for way in placements(others, home, owner.window_tag, owner.prefix):
         if isinstance(way, NewWindow):
@@ -181,9 +185,8 @@ async def _create_window(server: TmuxServer, command: Sequence[str], owner: Pane
 
 
 def _close_on_success(id: str) -> str:
-    """Close the pane of a program that ended well. (`remain-on-exit failed` closes that of one that failed, too, when
-
-    tmux meets the end of its terminal before the end of its process.)
+    """Close the pane of a program that ended well. (`remain-on-exit failed` also closes that of a failed program, when
+    tmux sees the end of the terminal before the end of the process.)
     """
     return f"if-shell -F -t {id} '#{{==:#{{pane_dead_status}},0}}' 'kill-pane -t {id}'"
 
@@ -196,15 +199,16 @@ def _created_pane(lines: Sequence[str]) -> Pane:
 
 
 async def _run_if_ours(server: TmuxServer, pane: Pane, command: str) -> None:
-    """Comparing and doing is one step for tmux: whatever becomes of the id meanwhile, no other pane is met.
+    """Run a command on the pane only if its tag matches. tmux compares and runs in one step, so no other pane is
+    affected.
 
-    `pane.tag` is quoted, so it holds nothing that a format would read.
+    `pane.tag` is quoted, so it contains nothing that a format would expand.
     """
     await server.run(("if-shell", "-F", "-t", pane.id, f"#{{==:#{{{TAG}}},{pane.tag}}}", command))
 
 
 def _zoomed_neighbour(pane: Pane, panes: Sequence[Pane]) -> str:
-    """The pane whose zoom would be lost when this one leaves its window; empty when there is none."""
+    """Return the pane whose zoom would be lost when this one leaves its window; empty when there is none."""
     return _active_pane(pane.window, panes) if pane.zoomed and not pane.active else ""
 
 

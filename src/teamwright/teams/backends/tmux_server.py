@@ -1,7 +1,7 @@
-"""One tmux server: which program, which socket, commands as argument lists, and what `tmux -V` says.
+"""One tmux server: program, socket, commands as argument lists, and the version.
 
-Below is the tmux program. Every call names the server, bears a deadline, and gives tmux an environment without
-secrets, because a server that is started keeps it. Refuses to know panes, layouts and members.
+Depends on the tmux program. Every call names the server and has a deadline. tmux receives an environment without
+secrets, because a started server keeps it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from teamwright.protocol.values import dataclass
 
 OWN_SOCKET_PREFIX = "teamwright-"
-"""How the socket names of our own servers begin."""
+"""The prefix of the socket names of our own servers."""
 
 
 def is_own_socket(path: str) -> bool:
@@ -73,16 +73,16 @@ _UNREACHABLE = ("no server running", "error connecting", "server exited", "lost 
 
 
 class TmuxError(Exception):
-    """tmux said no; the text is what it said."""
+    """An error of tmux; the text is tmux's own."""
 
 
 class TmuxServerGone(TmuxError):
-    """There is no server at the socket."""
+    """No server at the socket."""
 
 
 @dataclass(frozen=True, slots=True)
 class TmuxProgram:
-    """The tmux of this machine: its path, the version as it says it, and why it cannot be used (empty when it can)."""
+    """The tmux of this machine: its path, its version text, and why it cannot be used (empty when it can)."""
 
     program: str = ""
     version: str = ""
@@ -91,16 +91,16 @@ class TmuxProgram:
 
 @dataclass(frozen=True, slots=True)
 class TmuxServer:
-    """A server by its address: `-S` with the path of its socket, or `-L` with a name and what else starts it."""
+    """A server by its address: `-S` with the path of its socket, or `-L` with a name and further start options."""
 
     program: str
     address: tuple[str, ...]
     environ: Mapping[str, str]
 
     async def run(self, *commands: Sequence[str]) -> list[str]:
-        """Run these commands in order, the rest not once one fails; the lines that they print.
+        """Run these commands in order, stopping at the first failure. Returns the lines of output.
 
-        Raises TmuxServerGone, or TmuxError with what tmux said.
+        Raises TmuxServerGone, or TmuxError with tmux's message.
         """
         words: list[str] = []
         for command in commands:
@@ -114,7 +114,7 @@ class TmuxServer:
 
 
 async def find_tmux(environ: Mapping[str, str]) -> TmuxProgram:
-    """Look for tmux in the PATH of this environment and ask for its version. Never raises."""
+    """Find tmux in the PATH of this environment and read its version. Never raises."""
     program = shutil.which("tmux", path=environ.get("PATH", ""))
     if program is None:
         return TmuxProgram(problem="tmux is not installed (no tmux in PATH)")
@@ -135,7 +135,9 @@ async def find_tmux(environ: Mapping[str, str]) -> TmuxProgram:
 
 
 def parse_version(output: str) -> tuple[int, int] | None:
-    """The version in what `tmux -V` says: `tmux 3.3a`, `tmux next-3.4`; builds without a number are the newest."""
+    """Return the version in the output of `tmux -V`: `tmux 3.3a`, `tmux next-3.4`; builds without a number count as the
+    newest.
+    """
     if re.fullmatch(r"tmux (master|openbsd-[\d.]+)", output):
         return _NEWEST
     match = re.fullmatch(r"tmux (?:next-)?(\d+)\.(\d+)[a-z]?(?:-rc\d*)?", output)
@@ -143,12 +145,12 @@ def parse_version(output: str) -> tuple[int, int] | None:
 
 
 def escape_format(text: str) -> str:
-    """Text for a place where tmux expands formats: names and titles."""
+    """Escape text that tmux expands as a format: names and titles."""
     return text.replace("#", "##")
 
 
 def _escape_word(word: str) -> str:
-    """The word as tmux takes it for one: a `;` at its end would end the command."""
+    """Return the word in a form that tmux takes for one: a `;` at its end would end the command."""
     return word[:-1] + "\\;" if word.endswith(";") else word
 
 
@@ -158,11 +160,11 @@ async def _run(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, st
         process = await asyncio.create_subprocess_exec(
             *argv,
             env=handed_on,
-            cwd="/",  # a server keeps the directory that it was started in
+            cwd="/",  # a server keeps its start directory
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C at the lead's terminal is not meant for it
+            start_new_session=True,  # Ctrl-C at the lead's terminal must not reach it
         )
     except (OSError, ValueError) as problem:
         raise TmuxError(f"{argv[0]} could not be run: {problem}") from problem

@@ -203,7 +203,7 @@ class SettingsMerge:
                 self.origins[f"{name} {text}"] = str(layer.path)
 
     def bad_rule(self, layer: SettingsLayer, name: str, problem: UsageError) -> None:
-        """Leave out an invalid rule of an untrusted repository or a granting one of the other product, refuse others."""
+        """Leave out a bad rule of an untrusted repository or a granting one of the other product; refuse any other."""
         foreign = layer.origin.of_repository and not self.trust.trusted
         if foreign or (name not in NARROWING and layer.origin.compat):
             self.leave_out(layer, problem)

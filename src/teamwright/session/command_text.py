@@ -1,7 +1,4 @@
-"""Commands that somebody is told to type, as they work where this run keeps its state.
-
-Knows a command's words and a home; starts nothing.
-"""
+"""Commands in texts for users, completed with the home that this run uses."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ _COMMAND = re.compile(r"\bteamwright (?=[a-z-])")
 
 
 def command_with_home(command: str, home: str | None) -> str:
-    """The command with the home that was named for this run; as it is where none was, or where it names one itself.
+    """Return the command with the home that was named for this run; unchanged without one, or if it names one.
 
-    Also within a sentence, and with words before it: `end it with: teamwright stop crew`.
+    It also works within a sentence: `end it with: teamwright stop crew`.
     """
     if home is None or "--home" in command:
         return command

@@ -1,7 +1,7 @@
-"""What is known of a session before anything is made: home, settings, trust, which session, and whether it goes on.
+"""The context of a session before its construction: home, settings, trust, the session's id, and whether it is resumed.
 
-Everything that can be wrong before a model is asked is found here. Knows settings, trust and sessions on disk;
-makes nothing but the home's own directories.
+All errors that need no model call are found here. Depends on settings, trust and sessions on disk; creates only the
+home's directories.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from teamwright.session.reload.saved_model import load_lead_model
 from teamwright.storage.paths import Home, find_home
 
 TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
-"""Switches teams on or off for a process, above the setting `teams`."""
+"""Enables or disables teams for a process, with precedence over the setting `teams`."""
 
 _SWITCH = {
     "": True,
@@ -53,12 +53,12 @@ _SWITCH = {
 
 
 ASKS_PERSON = ("deny", "wait")
-"""What becomes of a request where nobody is at a terminal."""
+"""The behaviour of requests without a person at a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """What is known before anything is made."""
+    """The context of a session, known before its construction."""
 
     options: Options
     home: Home
@@ -71,16 +71,16 @@ class SessionContext:
     definition: TeamDefinition | None = None
     places: DefinitionSources = field(default_factory=DefinitionSources)
     room: Path | None = None
-    """The directory of a member's own process in its session's."""
+    """The directory of a member process in its session's directory."""
 
     @property
     def directory(self) -> Path:
-        """Where this process keeps its log, outputs and records: the session's directory, or a member's room in it."""
+        """The directory of this process's log, outputs and records: the session's, or a member's in it."""
         return self.home.session(self.cwd, self.id) if self.room is None else self.room
 
 
 def load_context(options: Options) -> SessionContext:
-    """Everything that can be wrong before a model is asked."""
+    """Load the context of a session. Raises all errors that need no model call."""
     require_platform()
     home = find_home(options.home).require_readable()
     _require_person(home, options)
@@ -98,7 +98,7 @@ def load_context(options: Options) -> SessionContext:
 
 
 def _require_person(home: Home, options: Options) -> None:
-    """Raises UsageError (`not-for-agents`) where a command of an agent would take a person's authority with these."""
+    """Raise UsageError (`not-for-agents`) when an agent's command uses options that only a person may use."""
     if options.resume is not None or options.adopt is not None:
         require_person(home, "resumes sessions and takes teams over")
     if options.trust:
@@ -106,7 +106,7 @@ def _require_person(home: Home, options: Options) -> None:
 
 
 def load_member_context(options: Options, session: SessionId, room: Path) -> SessionContext:
-    """The same for the own process of a member of that session; `room` is its directory there."""
+    """Load the context of a member process of that session; `room` is its directory there."""
     require_platform()
     home = find_home(options.home).require_readable()
     return replace(_load(options, home, options.cwd, session, resumed=(room / "events.jsonl").exists()), room=room)
@@ -132,7 +132,7 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
 
 
 USUAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
-"""Variables without which commands hardly run: the process's, unless a program names its own."""
+"""Variables that most commands need: the process's values, unless a program sets its own."""
 
 
 def _usual() -> dict[str, str]:
@@ -143,7 +143,7 @@ NO_FORKS = "agents.fork has no effect in a headless run: Agent without subagent_
 
 
 def _with_possible_forks(settings: Settings, options: Options) -> Settings:
-    """The settings, without forks in a headless run. Raises CannotStart (`bad-settings`) where settings contradict."""
+    """Return the settings, without forks in a headless run. Raises CannotStart (`bad-settings`) for contradictions."""
     why = settings.agents.fork_refusal()
     if not why:
         if not (settings.agents.fork and options.headless):
@@ -156,7 +156,7 @@ def _with_possible_forks(settings: Settings, options: Options) -> Settings:
 
 
 def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings:
-    """The settings with what the team file says; what a person said for themselves goes before it."""
+    """Return the settings with the team file's; the person's own settings have precedence."""
     said, origins = settings.origins, dict(settings.origins)
     changes: dict[str, Any] = {"limits": narrowed_limits(settings.limits, definition)}
     if definition.plans is not None and "plan_approval" not in said:
@@ -169,10 +169,10 @@ def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings
 
 
 def load_team_definition(trust: TrustState) -> tuple[TeamDefinition | None, tuple[str, ...]]:
-    """The repository's team definition as far as it holds, and lines about what of it does not.
+    """Return the repository's team definition as far as it is in effect, and lines about its ignored parts.
 
-    A file that cannot be used is an error once the repository is trusted: what it forbids must not get lost in silence.
-    Raises CannotStart (`bad-settings`) with file and line.
+    Once the repository is trusted, a file that cannot be used is an error, so that its restrictions are not lost
+    silently. Raises CannotStart (`bad-settings`) with file and line.
     """
     try:
         definition = read_definition(trust.root / FILE)
@@ -186,7 +186,7 @@ def load_team_definition(trust: TrustState) -> tuple[TeamDefinition | None, tupl
 
 
 def _require_new(home: Home, cwd: Path, session: SessionId) -> None:
-    """Raises UsageError for the id of a session that is there already."""
+    """Raise UsageError when a session with this id exists."""
     if home.transcript(cwd, session).exists() or home.session(cwd, session).exists():
         raise UsageError(
             "usage",
@@ -197,7 +197,7 @@ def _require_new(home: Home, cwd: Path, session: SessionId) -> None:
 
 
 def _directory_of(view: SessionView, cwd: Path) -> Path:
-    """Where a session that is resumed works. Raises CannotStart when that cannot be."""
+    """Return the working directory of a session to resume. Raises CannotStart when it cannot be used."""
     if view.damaged:
         raise CannotStart("damaged-file", f"session {view.id[:8]} cannot be resumed: {view.damaged}")
     there = Path(view.cwd) if view.cwd else cwd
@@ -208,7 +208,7 @@ def _directory_of(view: SessionView, cwd: Path) -> Path:
 
 
 def settings_flags(options: Options) -> SettingFlags:
-    """What of the options settings care about."""
+    """Return the options that override settings."""
     return SettingFlags(
         model=options.model if isinstance(options.model, str) else None,
         effort=parse_optional_effort(options.effort),
@@ -224,7 +224,7 @@ def settings_flags(options: Options) -> SettingFlags:
 
 
 def are_teams_enabled(ground: SessionContext) -> bool:
-    """Whether agents may form teams: what the caller said, else the environment, else the settings."""
+    """Return True when agents may form teams: by the options, else the environment, else the settings."""
     if ground.options.teams is not None:
         return ground.options.teams
     said = ground.env.get(TEAMS_VARIABLE, "").strip().lower()
@@ -237,7 +237,7 @@ def are_teams_enabled(ground: SessionContext) -> bool:
 
 
 def trust_warnings(ground: SessionContext) -> list[str]:
-    """One line that says what of the repository is left out, and how to trust it."""
+    """Return a line that lists untrusted entries of the repository, and how to trust them."""
     waiting = ground.trust.needs_asking
     if not waiting:
         return []
@@ -249,7 +249,7 @@ def trust_warnings(ground: SessionContext) -> list[str]:
 
 
 def resumed_model(ground: SessionContext) -> str | None:
-    """A resumed session goes on with the model that it was left with, unless another is named."""
+    """Return the model of a resumed session: the one that was named, else its last one."""
     if not ground.resumed:
         return None
     header = read_header(ground.home.transcript(ground.cwd, ground.id)) or {}
@@ -265,15 +265,15 @@ def session_environment(ground: SessionContext) -> PromptEnvironment:
 
 
 def is_unattended(ground: SessionContext) -> bool:
-    """Whether it is known already that nobody will answer questions."""
+    """Return True when it is already known that no person will answer questions."""
     options = ground.options
     return not options.interactive and options.on_request is None and not waits_for_answers(ground)
 
 
 def waits_for_answers(ground: SessionContext) -> bool:
-    """Whether a request waits for another process to answer it, where nobody is at a terminal.
+    """Return True when a request waits for an answer of another process, without a person at a terminal.
 
-    What the caller said, else the setting. Raises CannotStart (`bad-settings`) for another word than wait or deny.
+    The options decide, else the setting. Raises CannotStart (`bad-settings`) for a word other than wait or deny.
     """
     said = ground.options.ask or ground.settings.unattended_requests
     if said not in ASKS_PERSON:

@@ -1,6 +1,6 @@
-"""The default caps of a headless run: no person watches it, so it must end without one.
+"""The default caps of a headless run, which must end without a person watching it.
 
-What flags, a team's file or a program give goes before them. Knows budgets and options; counts nothing.
+Caps of flags, a team file or a program have precedence. Depends on budgets and options.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from teamwright.protocol.budget import Budget
 from teamwright.session.options import Options
 
 HEADLESS = Budget(usd=20.0, tokens=5_000_000, turns=200, minutes=120)
-"""Model calls are those of the lead; every other agent may make as many."""
+"""The default caps. Model calls are the lead's; every other agent may make as many."""
 
 _FLAGS = {
     "turns": "--max-turns",
@@ -24,7 +24,7 @@ _FLAGS = {
 
 
 def with_default_caps(options: Options) -> Options:
-    """The options of a headless run with a cap of each kind; any other options as they are."""
+    """Return the options of a headless run with a cap of each kind; other options unchanged."""
     if not options.headless:
         return options
     given = options.budget
@@ -34,14 +34,14 @@ def with_default_caps(options: Options) -> Options:
 
 
 def calls_per_agent(options: Options, said: Budget) -> int | None:
-    """Model calls of each agent but the lead in this run, where no setting says it; None: no cap."""
+    """Return the cap on model calls of each agent but the lead, where no setting has one; None: no cap."""
     if not options.headless or said.turns is not None:
         return None
     return max(HEADLESS.turns or 0, options.budget.turns or 0)
 
 
 def default_caps_line(budget: Budget, assumed: Sequence[str], card: ModelCard) -> str:
-    """The caps that a run has by default, and the flags that raise them; empty when all were given."""
+    """Return a line with the run's default caps and the flags that raise them; empty when all caps were given."""
     words = {
         "turns": f"{budget.turns or 0} model calls of the lead and of each agent",
         "tokens": f"{budget.tokens or 0:,} tokens",

@@ -1,8 +1,8 @@
-"""How a command is started as a member (the port of `teams.strangers`): its place, its environment, its flags.
+"""Starts of external members (the port of `teams.external`): backend, environment and flags of a command.
 
-Never a shell string. The program works on the files of its own state root, so the team must live there. Its login is
-its own: nothing of it is read, and keys of ours are not handed to it. What a role or a call would hold it to and cannot
-is refused. Knows settings and places; does not know what the program does.
+No shell string is used. The program works on the files of its own state root, so the team must be in that root. Its
+login is not read, and Teamwright's keys are not passed to it. Restrictions of a role or a call that the program cannot
+keep are refused. Depends on settings and backends.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 
 ROOT_VARIABLE = "CLAUDE_CONFIG_DIR"
-"""Names the state root of the other product to it; without it that is `~/.claude`."""
+"""The other product's variable for its state root; the default is `~/.claude`."""
 
 TASKS_VARIABLE = "CLAUDE_CODE_ENABLE_TASKS"
-"""With this variable the other product gives a member its task tools, where its model is one that gets them."""
+"""The variable with which the other product gives a member its task tools, if its model is one that gets them."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(slots=True)
 class ExternalPrograms:
-    """The commands of one session. `hidden` are variables that no program is handed (`*` at the end: anything)."""
+    """The external commands of one session. `hidden` are variables that no program receives (`*` matches an ending)."""
 
     ground: SessionContext
     team: SessionTeam
@@ -53,7 +53,7 @@ class ExternalPrograms:
     hidden: tuple[str, ...]
 
     async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend]:
-        """See Commanding."""
+        """Implement `ExternalCommands.choose_backend`."""
         command = self._command(spec.command)
         self._require_holdable(spec)
         env = self._environment(command)
@@ -62,11 +62,11 @@ class ExternalPrograms:
         return await self._place(command, spec.backend)
 
     async def backend_for(self, location: Location) -> Backend | None:
-        """See Commanding."""
+        """Implement `ExternalCommands.backend_for`."""
         return await self.places.backend_for(location)
 
     def build_start(self, member: RosterMember, incarnation: Incarnation) -> ExternalStart:
-        """See Commanding."""
+        """Implement `ExternalCommands.build_start`."""
         command = self._command(incarnation.command)
         env = self._environment(command)
         mode = mode_for_external(self.team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
@@ -91,7 +91,7 @@ class ExternalPrograms:
         )
 
     def _require_holdable(self, spec: SpawnSpec) -> None:
-        """Raises UsageError for limits that another program knows nothing of: they are not dropped in silence."""
+        """Raise UsageError for limits that the other program does not support, instead of ignoring them."""
         bounds, definition = spec.bounds or AgentBounds(), self.ground.definition
         role = definition.role(spec.agent_type) if definition is not None else None
         cannot = [
@@ -120,7 +120,7 @@ class ExternalPrograms:
             self.team.emit(Notice(member=spec.name, text=text, level="warning"))
 
     async def _place(self, command: ExternalCommand, wanted: str) -> tuple[str, Backend]:
-        """As asked for or set; where members would live in the lead's process: in tmux, which needs no terminal."""
+        """Return the requested or configured backend; tmux, which needs no terminal, instead of the lead's process."""
         if wanted == IN_PROCESS:
             raise UsageError(
                 "usage", f"{command.name} is a separate program: it cannot run in-process", note="nothing was started"
@@ -132,7 +132,7 @@ class ExternalPrograms:
         return chosen
 
     def _environment(self, command: ExternalCommand) -> dict[str, str]:
-        """The lead's without keys of ours, with what the command says."""
+        """Return the lead's environment without Teamwright's keys, with the command's own variables."""
         begins = tuple(name[:-1] for name in self.hidden if name.endswith("*"))
         base = {
             name: value
@@ -159,7 +159,7 @@ class ExternalPrograms:
         return _VARIABLE.sub(value, text)
 
     def _require_root(self, command: ExternalCommand, env: Mapping[str, str]) -> None:
-        """Raises CannotStart when the program reads the files of another root than the team's."""
+        """Raise CannotStart when the program's state root is not the team's."""
         said = command.root or env.get(ROOT_VARIABLE) or "~/.claude"
         home = env.get("HOME") or os.path.expanduser("~")
         root = Path(home) / said[2:] if said.startswith("~/") else Path(said)
@@ -177,7 +177,7 @@ class ExternalPrograms:
         )
 
     def _flags(self, member: RosterMember, life: Incarnation, mode: Mode) -> MemberFlags:
-        """Who it is, in its own words: a mode only where it is another than what it begins in."""
+        """Return the flags of the member. A mode is passed only when it differs from the program's initial mode."""
         bounds = life.bounds or AgentBounds()
         return replace(
             member_flags(member, self.team, self.ground.id, "" if mode is Mode.DEFAULT else str(mode)),
@@ -187,7 +187,7 @@ class ExternalPrograms:
 
 
 def _program(command: ExternalCommand, env: Mapping[str, str]) -> str:
-    """Its absolute path, looked for as its own environment says. Raises CannotStart."""
+    """Return the program's absolute path by its own environment. Raises CannotStart."""
     program = os.path.expanduser(command.argv[0])
     found = shutil.which(program, path=env.get("PATH"))
     if found is None:

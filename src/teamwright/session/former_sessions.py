@@ -1,7 +1,6 @@
-"""Sessions that led a team before the one that leads it now: what their commands left running, and jobs that were lost.
+"""Former sessions of a team: processes that their commands left running, and lost background jobs.
 
-A session that a process drives again is left alone. Knows team files, leases and background jobs; does not know how
-a lost job is told of in words.
+A session that a process runs again is left alone. Depends on team files, leases and background jobs.
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ class FormerSessions:
 
     @classmethod
     def of_team(cls, home: Home, directory: str, own: Path) -> FormerSessions:
-        """Those of the team in `directory`; `own` is the directory of the session that takes it up.
+        """Return the former sessions of the team in `directory`; `own` is the directory of the session that takes it
+        over.
 
-        Ask before that session leads the team. Raises StorageError.
+        Must be called before that session leads the team. Raises StorageError.
         """
         file = read_team_file(home.team_file(directory))
         if file is None:
@@ -43,17 +43,17 @@ class FormerSessions:
         return cls([BackgroundJobs(session=place) for place in dead], dead)
 
     async def end(self) -> None:
-        """End what they left running: no member that comes back meets it. A few seconds at most."""
+        """End the processes that they left running, before members are resumed. Takes a few seconds at most."""
         for jobs in self.jobs:
             jobs.start_orphan_cleanup()
         await asyncio.gather(*(jobs.wait_for_orphan_cleanup() for jobs in self.jobs))
 
     def notify_owners(self, team: SessionTeam, text: Callable[[Job], str]) -> None:
-        """Tell the members of the jobs that they lost; those of a former lead are nobody's."""
+        """Notify members of the jobs that they lost. Jobs of a former lead are not reported."""
         for jobs in self.jobs:
             notify_lost(jobs, team, None, text)
 
     async def close(self) -> None:
-        """Nothing more is noted."""
+        """Stop recording."""
         for jobs in self.jobs:
             await jobs.close()

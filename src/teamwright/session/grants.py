@@ -1,8 +1,8 @@
-"""What was granted along with a yes: for the session at once, and for good where the person who answered said so.
+"""Grants that come with an approval: for the session at once, and permanently where the approver chose so.
 
-Rules and directories hold for every agent; accepted edits for the member that asked; another mode for that member and
-for the lead, whose mode bounds it. Only a person grants: a lead never does. Depends on the policies of a session and
-on the settings files; asks no one.
+Rules and directories apply to every agent, and accepted edits to the member that asked. Another mode applies to that
+member and to the lead, whose mode bounds it. Only a person grants; a lead never does. Depends on the policies of a
+session and on the settings files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.modes import SessionModes
 
 PEOPLE = frozenset({"terminal", "another terminal", "program"})
-"""Who answers as a person does, and so may grant. A hook may, too: only one that a person put there is ever run."""
+"""Approvers that are a person and so may grant. A hook may too, because only a person can configure one."""
 
 _GRANTS = PEOPLE | {"hook"}
 _WIDTH = {Mode.PLAN: 0, Mode.DONT_ASK: 1, Mode.DEFAULT: 2, Mode.ACCEPT_EDITS: 3, Mode.DELEGATE: 3, Mode.BYPASS: 4}
@@ -29,7 +29,7 @@ _WIDTH = {Mode.PLAN: 0, Mode.DONT_ASK: 1, Mode.DEFAULT: 2, Mode.ACCEPT_EDITS: 3,
 
 @dataclass(slots=True)
 class Grants:
-    """Keeps what was granted. `policies` are all of the session now; `modes` changes modes as `/mode` does."""
+    """The grants of a session. `policies` are all policies of the session; `modes` changes modes as `/mode` does."""
 
     places: SettingsFiles
     emit: Emit
@@ -37,7 +37,7 @@ class Grants:
     modes: Callable[[], SessionModes] | None = None
 
     async def __call__(self, owner: str, policy: Policy, answer: PermissionAnswer) -> None:
-        """Keep what this answer grants to the member; what cannot be is told and left out. Never raises."""
+        """Apply the grants of this answer to the member; grants that fail are reported and left out. Never raises."""
         for update in answer.updates:
             try:
                 if answer.by not in _GRANTS:
@@ -50,7 +50,7 @@ class Grants:
                 self._notify(owner, f"not granted: {problem.what}", level="warning")
 
     async def _apply(self, owner: str, policy: Policy, update: PermissionUpdate, by: str) -> None:
-        """It holds from the next call on."""
+        """Apply an update from the next call on."""
         if update.kind == "setMode":
             await self._set_mode(owner, check_mode(update, policy.effective_mode), by)
             return
@@ -60,7 +60,7 @@ class Grants:
                 one.apply_update(session, f"granted by {by}", by_user=by in PEOPLE)
 
     async def answer(self, question: Question) -> PermissionAnswer | None:
-        """Answer a question about an edit of a member whose edits were accepted; None for every other one."""
+        """Answer a question about an edit of a member whose edits were accepted; None for other questions."""
         mate = None if self.modes is None else self.modes().team.find(question.owner)
         if mate is None or not mate.edits_accepted_by or question.kind != "permission":
             return None
@@ -68,13 +68,13 @@ class Grants:
         return PermissionAnswer(True, mate.edits_accepted_by) if covered else None
 
     def _check(self, update: PermissionUpdate, policy: Policy) -> None:
-        """What no answer may grant is not saved either. Raises UsageError."""
+        """Raise UsageError for an update that no answer may grant, so that it is not saved either."""
         Policy(policy.effective_mode, (), policy.scope).apply_update(replace(update, destination="session"))
 
     async def _set_mode(self, owner: str, mode: Mode, by: str) -> None:
-        """For the member that asked; for the lead where it asked itself, or the member could not use the mode.
+        """Set the mode of the member that asked, or of the lead where it asked or the member cannot use the mode.
 
-        Edits are accepted for the member alone: the questions about them are answered, and no mode changes. Raises
+        Edits are accepted for the member alone: questions about them are answered, and no mode changes. Raises
         UsageError when the member has ended.
         """
         if self.modes is None:
@@ -92,7 +92,7 @@ class Grants:
             return
         if narrower or owner == LEAD:
             if modes.lead.policy.is_delegating:
-                lead.mode = mode  # it goes on coordinating; those below it follow
+                lead.mode = mode  # the lead still only coordinates; agents below it follow the mode
             else:
                 modes.set_lead(mode, by)
         if mate is not None:

@@ -1,6 +1,6 @@
-"""The servers of a session for whoever makes agents: which tools an agent gets, and what must be there before.
+"""The MCP servers of a session: the tools that an agent gets, and the servers that must run before.
 
-The rooms that speak to servers load with the first server. Knows settings and kinds of agents; knows no screen.
+The MCP package is imported with the first server. Depends on settings and agent types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALL = "McpCall"
 
 @dataclass(slots=True)
 class SessionMcpServers:
-    """The servers of one session. `made` makes their room when the first one is needed."""
+    """The servers of one session. `made` creates their pool when the first one is needed."""
 
     configs: Sequence[ServerConfig]
     settings: McpSettings
@@ -43,7 +43,7 @@ class SessionMcpServers:
 
     @property
     def servers(self) -> McpServerPool:
-        """Their room."""
+        """The pool of servers."""
         if self._servers is None:
             self._servers = self.made(self)
             for line in self._servers.add(self.configs):
@@ -51,10 +51,10 @@ class SessionMcpServers:
         return self._servers
 
     async def tools_of(self, kind: AgentType | None, allowed: Callable[[str], bool]) -> list[AnyTool]:
-        """The tools of servers for an agent that is born now; `allowed` says which names it may have.
+        """Return the servers' tools for a new agent; `allowed` says which names it may have.
 
-        Servers that nobody has seen yet are waited for, a few seconds. Raises UsageError, CannotStart for servers
-        that the agent's kind cannot do without.
+        Servers whose tools are unknown are waited for, a few seconds. Raises UsageError, CannotStart for servers that
+        the agent type needs.
         """
         if not self.configs and (kind is None or not (kind.mcp_servers or kind.required_mcp_servers)):
             return []
@@ -66,7 +66,7 @@ class SessionMcpServers:
         return self._made(servers, allowed, covers(() if kind is None else kind.disallowed_tools, CALL))
 
     async def require(self, names: Iterable[str], among: Sequence[McpServer] = ()) -> None:
-        """Have these servers running. Raises UsageError for one that there is not, CannotStart for one that fails."""
+        """Wait until these servers run. Raises UsageError for an unknown server, CannotStart for one that fails."""
         from teamwright.mcp.errors import McpServerError
         from teamwright.mcp.servers import REQUIRED_S
 
@@ -87,7 +87,7 @@ class SessionMcpServers:
                 raise _failed(server, problem.what) from None
 
     def _of(self, kind: AgentType | None) -> list[McpServer]:
-        """The shared servers, and the kind's own in place of shared ones of the same name."""
+        """Return the shared servers, and the agent type's own in place of shared ones of the same name."""
         from teamwright.mcp.server_config import parse_servers
 
         servers = {server.config.key: server for server in self.servers.shared}
@@ -105,7 +105,7 @@ class SessionMcpServers:
         return list(servers.values())
 
     def _visible(self, server: McpServer, kind: AgentType | None, allowed: Callable[[str], bool]) -> bool:
-        """Whether an agent may have any of its tools, as far as they are known."""
+        """Return True when an agent may have any of its tools, as far as they are known."""
         if server.tools is not None:
             return any(allowed(tool.name) for tool in server.tools)
         begins = f"mcp__{server.config.key}"
@@ -128,7 +128,9 @@ class SessionMcpServers:
         return [*tools, call]
 
     async def exchange(self, configs: Sequence[ServerConfig], settings: McpSettings) -> None:
-        """Serve these from now on: agents get them where a new prefix begins, and lose what has ended at once."""
+        """Change the servers: agents get new tools with their next prefix, and lose those of removed servers at
+        once.
+        """
         self.configs, self.settings = configs, settings
         if self._servers is not None:
             for line in await self._servers.replace_all(configs):
@@ -136,11 +138,11 @@ class SessionMcpServers:
         self.note()
 
     def note(self) -> None:
-        """Keep how the servers stand, for other processes to look at."""
+        """Save the state of the servers, for other processes."""
         write_state(self.directory, self.views())
 
     def views(self) -> list[ServerStatus]:
-        """How they stand; without starting or loading anything that is not there."""
+        """Return the state of the servers, without starting or importing anything."""
         if self._servers is None:
             return [ServerStatus(one.name, one.kind, "asleep", source=one.source) for one in self.configs]
         return [
@@ -163,14 +165,14 @@ class SessionMcpServers:
 
 
 def attach_mcp_tools(toolbox: Toolbox) -> None:
-    """Let calls find tools of servers by their full names, where the agent may call what its prefix does not name."""
+    """Let calls find tools of servers by full names, where the agent may call tools that its prefix does not name."""
     for tool in toolbox.tools:
         if tool.name == CALL:
             toolbox.find_unlisted = getattr(tool, "find", toolbox.find_unlisted)
 
 
 def renew_mcp_tools(toolbox: Toolbox) -> None:
-    """Where a new prefix begins: let the agent have what its servers list now."""
+    """Give the agent the tools that its servers list now, at a new prefix."""
     again = next((getattr(tool, "rebuild", None) for tool in toolbox.tools if tool.name == CALL), None)
     if again is not None:
         toolbox.set_tools([*(tool for tool in toolbox.tools if tool.name != CALL and not is_mcp_tool(tool)), *again()])
@@ -178,12 +180,12 @@ def renew_mcp_tools(toolbox: Toolbox) -> None:
 
 
 def is_mcp_tool(tool: AnyTool) -> bool:
-    """Whether it is a tool of a server."""
+    """Return True for a tool of a server."""
     return is_mcp_tool_name(tool.name)
 
 
 def is_mcp_tool_name(name: str) -> bool:
-    """Whether a tool of that name is a server's."""
+    """Return True for the name of a server's tool."""
     return name.startswith("mcp__")
 
 

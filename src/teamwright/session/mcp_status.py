@@ -1,6 +1,6 @@
-"""How the MCP servers of a session stand, in a file of its directory: for other processes to look at.
+"""The state of a session's MCP servers in a file of its directory, for other processes.
 
-Written when something changes, read by whoever looks. Format: docs/formats/mcp.md. Starts nothing.
+Written at each change. Format: docs/formats/mcp.md.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MOST_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """One server. `state` is asleep (not started yet), starting, running, failed or closed; `tools` None: not known.
+    """One server. `state` is asleep (not started yet), starting, running, failed or closed; `tools` None: unknown.
 
-    `pid` is 0 for one that does not run here; `problem` says why it failed; `source` where it is configured.
+    `pid` is 0 without a local process; `problem` says why it failed; `source` is the place of its configuration.
     """
 
     name: str
@@ -41,14 +41,14 @@ class ServerStatus:
 
 
 def write_state(directory: Path, servers: Sequence[ServerStatus]) -> None:
-    """Keep how they stand. Never fails: looking is not worth a failed call."""
+    """Save the state of the servers. Never raises, so that no call fails because of it."""
     body = {"v": VERSION, "servers": [asdict(server) for server in servers]}
     with suppress(StorageError, OSError):
         write_atomic(directory / STATE, json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8", "replace"))
 
 
 def read_state(directory: Path) -> tuple[ServerStatus, ...]:
-    """How they stood when the session wrote last; nothing when that cannot be known."""
+    """Return the servers' last saved state; empty when it cannot be read."""
     known = {field.name for field in fields(ServerStatus)}
     try:
         rows: Any = json.loads(read_plain(directory / STATE, MOST_BYTES))["servers"]

@@ -1,1 +1,1 @@
-"""Control of a running team: everything that a person or a program can do to its agents, for every caller."""
+"""Control of a running team: all actions of a person or a program on its agents, for every caller."""

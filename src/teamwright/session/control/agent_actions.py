@@ -1,7 +1,7 @@
-"""What a person at a session, or its program, has done with the lead or with a member, by name.
+"""Actions of a person or a program on the lead or a member of a session, by name.
 
-One whose agent is here has it done here, any other in its own process, with the same outcome and the same errors.
-Knows a session; knows no screen.
+An agent of this process is changed directly, any other in its own process, with the same results and errors. Depends on
+a session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ NOTHING = "nothing was changed"
 
 
 async def context_view(session: Session, name: str = "") -> ContextView:
-    """The window of the lead, or of that member, as it is now. Raises UnknownMember naming the nearest, InvalidName."""
+    """Return the present context of the lead, or of that member. Raises UnknownMember naming the nearest,
+    InvalidName.
+    """
     agent = find_live_agent(session, name, "nothing was looked at")
     return await CONTEXT.perform_at(agent) if isinstance(agent, ProcessTeammateBase) else agent_context(agent)
 
@@ -41,7 +43,7 @@ async def context_view(session: Session, name: str = "") -> ContextView:
 
 @dataclass(frozen=True, slots=True)
 class PendingCompaction:
-    """A compaction that was asked for: `waits` says that the agent does it before its next model call."""
+    """A requested compaction; `waits` means that the agent runs it before its next model call."""
 
     member: str
     waits: bool
@@ -49,15 +51,15 @@ class PendingCompaction:
 
 
 async def compact_agent(session: Session, name: str = "", keep: str = "") -> CompactResult:
-    """Compact the conversation of the lead, or of that member, and wait for it: at once, or before its next model call.
+    """Compact the conversation of the lead or a member, at once or before its next model call, and wait for it.
 
-    `keep` says what the summary must not lose. Raises UnknownMember; all else that is in the way is in the result.
+    `keep` says what the summary must contain. Raises UnknownMember; all other failures are in the result.
     """
     return await _start_compaction(find_live_agent(session, name, "nothing was compacted"), keep)
 
 
 def request_compaction(session: Session, name: str = "", keep: str = "") -> PendingCompaction:
-    """The same without waiting; it ends with the session. Raises UnknownMember."""
+    """Request a compaction without waiting for it; it is cancelled with the session. Raises UnknownMember."""
     agent = find_live_agent(session, name, "nothing was compacted")
     waits = (
         agent.state in BUSY_STATES if isinstance(agent, ProcessTeammateBase) else agent.compaction.turn_lock.locked()
@@ -69,7 +71,7 @@ def request_compaction(session: Session, name: str = "", keep: str = "") -> Pend
 
 
 async def _result(compacting: Awaitable[CompactResult]) -> CompactResult:
-    """What became of it, where nobody waits to be raised at: its member may end meanwhile."""
+    """Return the result of a compaction that no caller waits for; its member may end before."""
     try:
         return await compacting
     except TeamwrightError as problem:
@@ -85,7 +87,7 @@ async def _start_compaction(agent: Agent | ProcessTeammateBase, keep: str) -> Co
 
 
 async def clear_lead(session: Session) -> CompactResult:
-    """Have the lead go on with an empty conversation; members and all on disk stay. Raises TeamRefused in a turn."""
+    """Clear the lead's conversation; members and all files stay. Raises TeamRefused in a turn."""
     return await session.lead.clear()
 
 
@@ -93,7 +95,7 @@ async def clear_lead(session: Session) -> CompactResult:
 
 
 async def set_model(session: Session, model: str | Model, member: str = "", by: str = "user") -> ModelChange:
-    """Another model for the lead, or for that member; the rest as `change_model`. Raises UnknownMember also."""
+    """Change the model of the lead or of that member, like `change_model`. Also raises UnknownMember."""
     agent = find_live_agent(session, member, NOTHING)
     if isinstance(agent, ProcessTeammateBase):
         return await _set_remote_model(session, agent, model, by)
@@ -101,7 +103,7 @@ async def set_model(session: Session, model: str | Model, member: str = "", by: 
 
 
 async def _set_remote_model(session: Session, mate: ProcessTeammateBase, model: str | Model, by: str) -> ModelChange:
-    """In its own process; what the run's cap on money needs to know is asked here first."""
+    """Change the model in the member's process, after this process checked the price for the run's cap on money."""
     if not isinstance(model, str):
         raise TeamRefused(
             "team-refused",
@@ -117,7 +119,7 @@ async def _set_remote_model(session: Session, mate: ProcessTeammateBase, model: 
 
 
 async def models_in_use(session: Session) -> list[tuple[str, str, int]]:
-    """The lead and everybody alive: name, model, and the tokens of its window, 0 where that is not known here."""
+    """Return the lead and all live members: name, model, and the tokens of its window, 0 where unknown here."""
     agents = [session.lead.agent, *(mate.agent for mate in session.team.in_process_members)]
     rows = [(agent.name, agent.model.card.name, agent.model.card.context_tokens) for agent in agents]
     for mate in remote_members(session):
@@ -136,9 +138,9 @@ async def _window(session: Session, model: str) -> int:
 
 
 async def reload_session(session: Session) -> ReloadResult:
-    """Take over what is different in the configuration, for everybody, wherever they live.
+    """Apply changes of the configuration to all agents, in all processes.
 
-    Raises CannotStart, UsageError; nothing is changed then. A member's own process that cannot is told of in a notice.
+    Raises CannotStart, UsageError; then nothing is changed. A notice reports a member process that fails.
     """
     reloading = session.reloading
     made, fresh = await reloading.apply([session.lead.agent, *(mate.agent for mate in session.team.in_process_members)])

@@ -1,7 +1,7 @@
-"""What a person at a session may do to it while it runs: write to a member, end one, look, leave it resumable.
+"""Actions of a person on a running session: write to a member, stop it, list its jobs.
 
-A facade over `teams` for faces that hold a session. Every act is on the files before it returns. Knows sessions
-and teams; knows no screen and no key.
+A facade over `teams` for user interfaces with a session. Each action is stored in the files before it returns. Depends
+on sessions and teams.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from teamwright.teams.teammate import Teammate
 T = TypeVar("T")
 
 ANSWERS_S = 3.0
-"""How long members' own processes may take to say what runs there, in seconds."""
+"""Seconds that member processes may take to list their jobs."""
 
 
 IN_PROCESS = ShownLocation()
@@ -39,9 +39,9 @@ IN_PROCESS = ShownLocation()
 
 @dataclass(frozen=True, slots=True)
 class LiveMember:
-    """A member that is alive. `waiting_on` says what a blocked one waits for; `context` is in tokens.
+    """A live member. `waiting_on` says what a blocked member waits for; `context` is in tokens.
 
-    `mode` is its permission mode, `where` says where it lives; `edits_accepted`: a person accepted its edits ahead.
+    `mode` is its permission mode, `where` its backend; `edits_accepted`: a person accepted its edits in advance.
     """
 
     name: str
@@ -58,12 +58,12 @@ class LiveMember:
 
     @property
     def has_own_process(self) -> bool:
-        """Whether it has a place of its own."""
+        """True when it runs outside the lead's process."""
         return self.backend.backend != IN_PROCESS_BACKEND
 
 
 def live_members(session: Session) -> list[LiveMember]:
-    """The lead, then everybody who is alive, in the order of joining."""
+    """Return the lead, then all live members, in the order of joining."""
     purse, lead = session.maker.purse, session.lead
     first = LiveMember(
         LEAD,
@@ -95,17 +95,17 @@ def live_members(session: Session) -> list[LiveMember]:
 
 
 def member_names(session: Session) -> list[str]:
-    """Names of the members that are alive, without the lead."""
+    """Return the names of live members, without the lead."""
     return [mate.name for mate in session.team.running_members]
 
 
 def members_at_work(session: Session) -> list[str]:
-    """Names of members that are working, or about to."""
+    """Return the names of members that work or are about to."""
     return [mate.name for mate in session.team.busy_members()]
 
 
 def prompt_lead(session: Session, text: str) -> None:
-    """The user's words, with the files that `@path` in them attaches: for the next turn, or the next round of it.
+    """Send the user's prompt to the lead, with files attached by `@path`, for its next turn or model call.
 
     Raises UsageError for a file that cannot be attached, StorageError for one that cannot be read.
     """
@@ -113,22 +113,22 @@ def prompt_lead(session: Session, text: str) -> None:
 
 
 def run_in_shell(session: Session, command: str) -> None:
-    """The user's own shell command: it runs between the lead's turns, and the lead reads what it printed later."""
+    """Run the user's shell command between the lead's turns; the lead reads its output later."""
     session.lead.queue_shell(command)
 
 
 async def send_to_member(session: Session, name: str, text: str) -> Sent:
-    """Mail from the user to a member. Raises UnknownMember, InboxFull, LockTimeout; nothing is sent then."""
+    """Send a message from the user to a member. Raises UnknownMember, InboxFull, LockTimeout; then nothing is sent."""
     if not session.team.exists:
         raise _unknown(session, name, "nothing was sent")
     return await send_text(session.team, "user", name, text)
 
 
 async def stop_member(session: Session, name: str) -> tuple[str, list[TaskResult]]:
-    """End a member at once; returns its name and the tasks that went back to the list.
+    """Stop a member at once; return its name and the tasks that are unowned again.
 
-    Its model call and its commands are over when this returns. Raises UnknownMember, InvalidName,
-    and TeamRefused for the lead.
+    Its model call and its commands have ended when this returns. Raises UnknownMember, InvalidName, and TeamRefused for
+    the lead.
     """
     mate = _mate(session, name)
     tasks = session.team.tasks
@@ -139,9 +139,9 @@ async def stop_member(session: Session, name: str) -> tuple[str, list[TaskResult
 
 
 async def delete_led_team(session: Session, *, force: bool) -> None:
-    """End all members and put the team into the archive.
+    """End all members and archive the team.
 
-    Raises TeamRefused while a task is open, unless `force`; nothing was ended then.
+    Raises TeamRefused while a task is open, unless `force`; then no member has ended.
     """
     session.team.require_team()
     if not force:
@@ -151,9 +151,9 @@ async def delete_led_team(session: Session, *, force: bool) -> None:
 
 
 async def stop_task(session: Session, name: str) -> str | None:
-    """End a sub-agent, by its id or name, or a background command, by its id; whoever started it is told.
+    """Stop a sub-agent by id or name, or a background command by id, and notify its owner.
 
-    Returns what became of it, in a line; None when the name is neither's.
+    Returns the result in a line; None for an unknown name.
     """
     if session.team.find(name) is not None:
         return None
@@ -166,7 +166,7 @@ async def stop_task(session: Session, name: str) -> str | None:
 
 
 async def list_jobs(session: Session, owner: str) -> list[str]:
-    """What a member started and what still runs: its sub-agents, then its background commands, a line each."""
+    """Return the jobs of a member that still run: its sub-agents, then its background commands, a line each."""
     mate = session.team.find(owner)
     if isinstance(mate, ProcessTeammateBase):
         return list(await _of(RUNNING.perform_at(mate), ()))
@@ -174,7 +174,7 @@ async def list_jobs(session: Session, owner: str) -> list[str]:
 
 
 async def _of(asked: Awaitable[T], otherwise: T) -> T:
-    """What a member's process says within a moment; one that does not answer is passed over."""
+    """Return the answer of a member process; `otherwise` when it does not answer in time."""
     try:
         async with asyncio.timeout(ANSWERS_S):
             return await asked
@@ -183,7 +183,7 @@ async def _of(asked: Awaitable[T], otherwise: T) -> T:
 
 
 def interrupt_member(session: Session, name: str) -> bool:
-    """Cut a member's turn short; False when it is not in one.
+    """Interrupt a member's turn. Return False when it is not in a turn.
 
     Raises UnknownMember, InvalidName, and TeamRefused for the lead.
     """
@@ -191,10 +191,10 @@ def interrupt_member(session: Session, name: str) -> bool:
 
 
 async def move_to_background(session: Session, name: str = "") -> list[str]:
-    """Let what is waited for go on in the background: sub-agents and commands, of everybody or of that one.
+    """Move sub-agents and commands that are waited for to the background, of all agents or of one.
 
-    `name` is a sub-agent's id or name, or a member's. Returns what went, as people read it. Raises UsageError for a
-    name that nothing has.
+    `name` is a sub-agent's id or name, or a member's. Returns the moved jobs, as shown to people. Raises UsageError for
+    an unknown name.
     """
     maker, theirs = session.maker, remote_members(session)
     if not name:
@@ -216,10 +216,10 @@ async def move_to_background(session: Session, name: str = "") -> list[str]:
 
 
 async def set_pane_hidden(session: Session, name: str, *, hidden: bool) -> str:
-    """Hide the pane of a member that has one, or show it again; it goes on meanwhile. Returns what became of it.
+    """Hide the pane of a member, or show it again; the member continues. Return the result as a sentence.
 
-    The roster names the panes that are hidden. Raises UnknownMember, InvalidName, CannotStart, and TeamRefused for the
-    lead and for a member that has no pane, or whose place cannot do that.
+    The roster lists the hidden panes. Raises UnknownMember, InvalidName, CannotStart, and TeamRefused for the lead, for
+    a member without a pane, and for a backend that cannot hide panes.
     """
     mate = _mate(session, name)
     verb, backend = "hidden" if hidden else "shown", getattr(mate, "backend", None)
@@ -241,7 +241,7 @@ async def set_pane_hidden(session: Session, name: str, *, hidden: bool) -> str:
 
 
 def record_interrupt(session: Session) -> None:
-    """The person ended the lead's turn: it owes no answer until the next words. Raises StorageError."""
+    """Record that the person interrupted the lead's turn, so that no answer is owed. Raises StorageError."""
     session.lead.note_interrupt()
 
 

@@ -1,7 +1,7 @@
-"""What a person may do with a member at its own terminal: write to it, end it, look, answer what it asks.
+"""Control of one member at its own terminal: messages, interrupts, stops and its requests.
 
-What only the lead decides (an end, a mode) its process is asked to do; the rest is done here, with the same parts as at
-the lead's. Knows a member that lives here; knows no screen and no key.
+The lead's process decides about stops and modes; all other actions run here, with the same parts as at the lead's
+terminal. Depends on a member of this process.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ USER = "user"
 
 @dataclass(slots=True)
 class MemberControl:
-    """The seat beside one member. `opened` and `closed` hear of its requests, which `follow` looks for.
+    """The control of one member. `opened` and `closed` are called for its requests, which `follow` watches.
 
-    `tasks_changed` hears that somebody changed the list of the team.
+    `tasks_changed` is called when the team's task list changed.
     """
 
     member: RunningMember
@@ -50,103 +50,107 @@ class MemberControl:
 
     @property
     def agent(self) -> Agent:
-        """The member's."""
+        """The member's agent."""
         return self.member.mate.agent
 
     @property
     def name(self) -> str:
-        """The member's."""
+        """The member's name."""
         return self.member.spawn.member
 
     @property
     def model(self) -> str:
-        """The model it runs on."""
+        """The member's model."""
         return self.agent.model.card.name
 
     @property
     def mode(self) -> str:
-        """The permission mode that it is in."""
+        """The member's permission mode."""
         return self.member.mate.mode
 
     @property
     def earlier_messages(self) -> int:
-        """Messages of its conversation before this process; 0 when its life begins here."""
+        """The number of messages in its conversation before this process; 0 for a new incarnation."""
         return len(self.agent.conversation.items) if self.member.spawn.resumed else 0
 
     @property
     def is_ended(self) -> bool:
-        """Whether the member is."""
+        """True when the member has ended."""
         return self.member.obeying.ended is not None
 
     @property
     def is_working(self) -> bool:
-        """Whether it is in a turn."""
+        """True while the member is in a turn."""
         return self.member.mate.state in BUSY_STATES
 
     @property
     def requests(self) -> int:
-        """How many requests of it, and of its sub-agents, wait for a person."""
+        """The number of requests of the member and its sub-agents that wait for a person."""
         return len(self._known)
 
     @property
     def is_lead_reachable(self) -> bool:
-        """Whether the lead's process answers."""
+        """True when the lead's process answers."""
         return self.member.line.is_connected
 
     # ── what is done to it ────────────────────────────────────────────────────────────────────────────────────
 
     async def send(self, text: str) -> None:
-        """Mail from the user, in its inbox when this returns. Raises InboxFull, LockTimeout, StorageError."""
+        """Send a message from the user, which is in the inbox at return. Raises InboxFull, LockTimeout,
+        StorageError.
+        """
         await send_text(self.member.team, USER, self.name, text)
 
     def interrupt(self) -> bool:
-        """Cut its turn short; False when it is in none."""
+        """Interrupt the turn. Return False without one."""
         return self.member.mate.interrupt()
 
     async def stop(self) -> None:
-        """End it for good: its tasks go back, its lead is told. Raises TeamRefused while its lead is gone."""
+        """Stop the member for good: its tasks are unowned again, its lead is notified. Raises TeamRefused without
+        its lead.
+        """
         self._require_lead("it cannot be ended for good")
         await self.member.line.call("stop")
 
     def leave(self) -> None:
-        """Its terminal is closed: it keeps its place, and its lead is told."""
+        """Leave, because the terminal closes: the member keeps its place, and its lead is notified."""
         self.member.obeying.end("suspended", "its terminal was closed")
 
     async def set_mode(self, text: str) -> str:
-        """Another mode from its next call on, under the rules of the lead's terminal. A sentence for people.
+        """Set the mode from the next call on, under the lead's rules. Return a sentence for people.
 
-        Raises UsageError for no mode, TeamRefused for what is not given, and while its lead is gone.
+        Raises UsageError for an unknown mode, TeamRefused for a mode that may not be given, and without its lead.
         """
         self._require_lead("its mode stays as it is")
         return str((await self.member.line.call("mode", mode=text))["words"])
 
     def compact(self, keep: str) -> bool:
-        """Have it go on from a summary; whether it does so only before its next model call. Events say what became."""
+        """Compact the conversation. Return True when it is done before the next model call. Events have the result."""
         waits = self.agent.compaction.turn_lock.locked()
         self._run(compact_now(self.agent, keep))
         return waits
 
     def move_to_background(self) -> list[str]:
-        """What it waits for goes on in the background; what went, as people read it."""
+        """Move jobs that the member waits for to the background. Return them as shown to people."""
         return move_to_background(self.member.maker) or []
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def context(self) -> ContextView:
-        """What fills its window."""
+        """Return the content of the context window."""
         return agent_context(self.agent)
 
     def running(self) -> list[str]:
-        """Its sub-agents and commands that run, a line each."""
+        """Return the running sub-agents and commands, a line each."""
         return list_running(self.member.maker, self.name)
 
     async def tasks(self) -> list[TaskResult]:
-        """The task list that the team shares. Raises StorageError."""
+        """Return the team's task list. Raises StorageError."""
         tasks = self.member.team.tasks
         return [TaskResult(t.id, t.subject, str(t.status), t.owner, tasks.is_unverified(t)) for t in await tasks.all()]
 
     async def cost(self) -> CostView:
-        """What it and its sub-agents used since its process began. Raises StorageError."""
+        """Return the cost of the member and its sub-agents in this process. Raises StorageError."""
         member = self.member
         books = member.maker.purse.books
         subjects = {(books.list, task.id): task.subject for task in await self.tasks()}
@@ -155,7 +159,7 @@ class MemberControl:
     # ── what it asks ──────────────────────────────────────────────────────────────────────────────────────────
 
     def follow(self) -> Callable[[], None]:
-        """Hear of its requests and of the tasks from now on; returns how to stop. Both are files of the team."""
+        """Watch the member's requests and the tasks, which are files of the team. Return the function that stops it."""
         team, watcher = self.member.team, self.member.watcher
         asked = watcher.follow_directory(team.requests.directory, self._look, lambda name: name.endswith(".json"))
         changed = watcher.follow_directory(team.tasks.directory, lambda _: self.tasks_changed(), is_task)
@@ -177,7 +181,7 @@ class MemberControl:
             self.opened(self._event(one))
 
     def _open(self) -> list[OpenRequest]:
-        """Those of this member, and of its sub-agents, that wait for a person."""
+        """Return the requests of this member and its sub-agents that wait for a person."""
         place = self._place()
         found = open_requests_in(place) if place is not None else []
         return [one for one in found if one.lives and one.target == USER and one.owner.lower() == self.name.lower()]
@@ -212,7 +216,7 @@ class MemberControl:
         )
 
     async def _answered(self, id: str, answer: RequestAnswer) -> bool:
-        """See protocol.request_events.Responder."""
+        """Implement `protocol.request_events.Responder`."""
         outcome = await asyncio.to_thread(answer_in_process, self.member.team.home, id, answer)
         return outcome.counts
 

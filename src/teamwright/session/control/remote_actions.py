@@ -1,7 +1,7 @@
-"""The acts: what is done with a member where its agent lives, and how what came of it travels to whoever asked.
+"""Remote actions: actions on a member in the process in which its agent lives, and the transport of their results.
 
-One table for both sides: the session's process has an act done in a member's (`Act.at`), and there `perform` finds it
-and does it. Below it: agents and what is looked up of them. Refuses to know sessions, names and wires.
+Both sides use one table: the session's process calls `RemoteAction.perform_at`, and the member's process runs the
+action in `perform`. Depends on agents.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """The agent that an act is done with, and the parts of the process that it lives in."""
+    """The agent of an action, and the parts of the process in which it lives."""
 
     team: SessionTeam
     maker: AgentFactory
@@ -43,7 +43,7 @@ class ActionContext:
 
 @dataclass(frozen=True, slots=True)
 class RemoteAction(Generic[T]):
-    """`do` is it, with what was said as JSON has it; what came of it goes through `told`, JSON, and `heard`.
+    """One action. `do` runs it with JSON arguments; `told` encodes its result as JSON, and `heard` decodes it.
 
     Raises TeamwrightError on both sides alike.
     """
@@ -54,7 +54,9 @@ class RemoteAction(Generic[T]):
     decode: Callable[[Arguments], T]
 
     async def perform_at(self, member: ProcessTeammateBase, **said: Any) -> T:
-        """Have it done in the member's own process. Raises what it raises, TeamRefused when it is not reached."""
+        """Run the action in the member's process. Raises its errors, and TeamRefused when the process is
+        unreachable.
+        """
         return self.decode(await member.perform(self.name, **said))
 
 
@@ -131,24 +133,24 @@ def _word(said: Arguments) -> str | None:
 
 
 CONTEXT = RemoteAction("context", _context, asdict, _view)
-"""What fills its window."""
+"""Return the content of the context window."""
 COMPACT = RemoteAction("compact", _compact, _shortened_told, _shortened)
-"""It goes on from a summary; `keep` says what that must not lose."""
+"""Compact the conversation; `keep` says what the summary must contain."""
 MODEL = RemoteAction("model", _model, asdict, _model_set)
-"""It has another `model`, a name, from its next call on, for `by`."""
+"""Change the model to `model`, a name, from the next call on, for `by`."""
 RELOAD = RemoteAction("reload", _reload, _lines_told, _lines)
-"""Its process reads its configuration again: whose prefix is new."""
+"""Reload the configuration of the process; return the agents that get a new prefix."""
 RUNNING = RemoteAction("running", _running, _lines_told, _lines)
-"""Its sub-agents and commands that run, a line each."""
+"""Return the running sub-agents and commands, a line each."""
 BACKGROUND = RemoteAction("background", _background, _lines_told, _some_lines)
-"""What it waits for goes on in the background: all, or what has that `name`. None: nothing has it."""
+"""Move jobs that are waited for to the background: all, or the one of that `name`. None: unknown name."""
 STOP = RemoteAction("stop", _stop, lambda what: {"what": what}, _word)
-"""The sub-agent or command of that `name` ends. What became of it; None: nothing that runs has it."""
+"""Stop the sub-agent or command of that `name`. Return the result; None when no running job has the name."""
 
 ALLOW = RemoteAction(
     "allow", _allow, lambda holds: {"budget": holds.as_json()}, lambda said: Budget.from_json(said["budget"])
 )
-"""It has other caps, where `budget` names any; what holds now."""
+"""Change the caps that `budget` contains; return the resulting caps."""
 
 ACTIONS: Mapping[str, RemoteAction[Any]] = {
     act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, STOP, ALLOW)
@@ -156,6 +158,6 @@ ACTIONS: Mapping[str, RemoteAction[Any]] = {
 
 
 async def perform(here: ActionContext, name: str, said: Arguments) -> Arguments | None:
-    """Do an act here, and tell what came of it; None for what is none. Raises TeamwrightError."""
+    """Run an action here and return its result; None for an unknown action. Raises TeamwrightError."""
     act = ACTIONS.get(name)
     return None if act is None else act.encode(await act.perform(here, said))

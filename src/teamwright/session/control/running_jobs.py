@@ -1,6 +1,6 @@
-"""What runs in one process beside its members: sub-agents and commands, by owner and by name.
+"""The jobs that run in one process: sub-agents and background commands, by owner and by name.
 
-Knows what makes agents; knows no team and no session.
+Depends on the agent factory.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ BY_USER = "stopped by the user"
 
 
 def describe_job(task: SubagentRun | Job) -> str:
-    """One of them in a line."""
+    """Return the description of a job in a line."""
     return f"{task.id} {task.description or (task.command if isinstance(task, Job) else task.agent_type)}"
 
 
 def list_running(maker: AgentFactory, owner: str) -> list[str]:
-    """The sub-agents, then the background commands of this owner that run, a line each."""
+    """Return the running sub-agents, then the background commands, of this owner, a line each."""
     agents, jobs = maker.kit.agents, maker.kit.jobs
     runs = [f"{describe_job(run)}{'' if run.background else ', waited for'}" for run in agents.running_runs(owner)]
     return [*runs, *(describe_job(job) for job in jobs.list(owner) if job.state == "running")]
 
 
 def running_ids(maker: AgentFactory) -> list[str]:
-    """The ids of all that run."""
+    """Return the ids of all running jobs."""
     return [one.id for one in (*maker.kit.agents.running_runs(), *maker.kit.jobs.list()) if one.state == "running"]
 
 
 def find_job(maker: AgentFactory, name: str) -> SubagentRun | Job | None:
-    """The sub-agent of that id or name, or the command of that id, also one that is over; None when nothing has it."""
+    """Return the sub-agent of that id or name, or the command of that id, also an ended one; None for unknown names."""
     return maker.kit.agents.find(name) or maker.kit.jobs.find(name)
 
 
 async def stop_running(maker: AgentFactory, found: SubagentRun | Job) -> str:
-    """End it, and tell whoever started it. What became of it, in a line."""
+    """Stop a job and notify its owner. Return the result in a line."""
     what = describe_job(found)
     if found.state != "running" and not (isinstance(found, SubagentRun) and found.is_resuming):
         return f"{what} does not run: it is {found.state}"
@@ -47,9 +47,9 @@ async def stop_running(maker: AgentFactory, found: SubagentRun | Job) -> str:
 
 
 def move_to_background(maker: AgentFactory, name: str = "", owner: str | None = None) -> list[str] | None:
-    """Let what is waited for go on in the background: what has that name, or all of that owner, or all.
+    """Move jobs that are waited for to the background: the one of that name, all of that owner, or all.
 
-    Returns what went, as people read it; None for a name that nothing here has.
+    Returns them as shown to people; None for an unknown name.
     """
     agents = maker.kit.agents
     if name:

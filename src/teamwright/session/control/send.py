@@ -1,6 +1,6 @@
-"""The user writes to a member from another process: into its inbox, with the locks and limits of any other sender.
+"""Messages from the user to a member from another process, with the locks and limits of any other sender.
 
-What became of it is told as in the team itself. Knows targets, inboxes and bells; starts and wakes nothing itself.
+The result is described as in the team itself. Depends on team addresses, inboxes and doorbells.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ from teamwright.teams.mailbox.outgoing import default_summary
 EVERYONE = "*"
 
 _GONE = frozenset(str(state) for state in ENDED_STATES) - {"suspended"}
-"""States of members that have ended. One that is suspended has its place: whoever resumes the team goes on with it."""
+"""States of ended members. A suspended member keeps its place and continues when the team is resumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of a message. `outcome` is `woke`, `queued_next_round`, `accepted` (another program's member) or
-    `no_consumer`: nobody runs the team, and `resume` is the command after which it is seen."""
+    """The result of a message. `outcome` is `woke`, `queued_next_round`, `accepted` (an external member) or
+    `no_consumer`: no process runs the team, and `resume` is the command after which it is delivered.
+    """
 
     team: str
     to: str
@@ -57,9 +58,9 @@ class Delivery:
 
 
 async def send(target: TeamAddress, name: str, text: str) -> Delivery:
-    """Put the user's words into a member's inbox and ring.
+    """Put the user's message into a member's inbox and ring its doorbell.
 
-    Raises UnknownMember (also for one that has ended; nothing is made then), UsageError, InboxFull, LockTimeout,
+    Raises UnknownMember (also for an ended member; then nothing is created), UsageError, InboxFull, LockTimeout,
     LockLost, StorageError.
     """
     require_person(target.home, "writes to members as the user", f"send {name}@{target.name}"[:100])
@@ -85,7 +86,7 @@ async def send(target: TeamAddress, name: str, text: str) -> Delivery:
 
 
 async def send_to_all(target: TeamAddress, text: str) -> list[Delivery]:
-    """The same to everybody in the team, the lead too. Raises TeamRefused naming those who did not get it."""
+    """Send the message to all of the team, the lead too. Raises TeamRefused naming members that it did not reach."""
     sent: list[Delivery] = []
     refused: list[tuple[str, TeamwrightError]] = []
     for member in target.config.members:
@@ -108,11 +109,11 @@ async def send_to_all(target: TeamAddress, text: str) -> list[Delivery]:
 
 
 def _still_there(target: TeamAddress, inbox: Path) -> None:
-    """Raises TeamRefused when the team was deleted while the message was on its way."""
+    """Raise TeamRefused when the team was deleted during the send."""
     if target.home.config(target.directory).exists():
         return
     for left in (inbox, inbox.parent, target.home.team(target.directory)):
-        with contextlib.suppress(OSError):  # only what the message itself made is empty, or it alone
+        with contextlib.suppress(OSError):  # removes only directories that the send itself created
             os.rmdir(left) if left.is_dir() else os.unlink(left)
     raise TeamRefused("team-refused", f'the team "{target.name}" was deleted', note="no member will read it")
 
@@ -130,7 +131,7 @@ def _outcome(target: TeamAddress, member: RosterMember, *, led: bool) -> str:
 
 @dataclass(slots=True)
 class AnswerFollower:
-    """Waits for the turn that answers a message. Made by `listening`, before the message is sent."""
+    """The wait for the turn that answers a message. Created by `follow_answer`, before the message is sent."""
 
     target: TeamAddress
     _tail: LogTail
@@ -138,10 +139,10 @@ class AnswerFollower:
     _news: asyncio.Event
 
     async def answer_to(self, delivery: Delivery, timeout_s: float | None) -> str:
-        """The final text of the turn in which the message was seen.
+        """Return the final text of the turn in which the message was delivered.
 
-        Raises LimitExceeded when the time is over, ModelFailed or TeamwrightError (`failed`) when the turn failed, the
-        member ended, or the lead's process went: the message is stored in any case.
+        Raises LimitExceeded at the time limit, ModelFailed or TeamwrightError (`failed`) when the turn failed, the
+        member ended, or the lead's process exited: the message is stored in any case.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -166,11 +167,11 @@ class AnswerFollower:
         raise self._gone()
 
     async def _events(self) -> AsyncIterator[TeamEvent]:
-        """What the log tells from now on, until the process that writes it is gone."""
+        """Yield the log's events from now on, until the process that writes it has exited."""
         alive = True
         while alive:
             self._news.clear()
-            alive = self._life.is_alive  # asked first: what it wrote last is still read
+            alive = self._life.is_alive  # checked first, so that its last events are still read
             while batch := self._tail.read():
                 for _, event in batch:
                     yield event
@@ -196,9 +197,9 @@ def _answered(event: TeamEvent, delivery: Delivery, *, seen: bool) -> str | None
 
 @asynccontextmanager
 async def follow_answer(target: TeamAddress, name: str) -> AsyncGenerator[AnswerFollower | None, None]:
-    """Begin to follow the team's log, before anything is sent; None when no process of ours leads the team.
+    """Follow the team's log from before the send; None when no Teamwright process leads the team.
 
-    Raises UsageError for a member of another program: nobody would tell of its turns.
+    Raises UsageError for an external member, whose turns are not in the log.
     """
     if target.file is None or not runs_with_lead(target, target.member(name)):
         raise UsageError(

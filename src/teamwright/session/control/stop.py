@@ -1,7 +1,7 @@
-"""The user ends a member, or a whole team, from another process: by asking its lead's process, and then by force.
+"""Stops of a member or a whole team from another process: by a request to the lead's process, then by force.
 
-Force is for a lead that does not answer, and for the process that really holds the lease, never for a number. Knows
-targets and request files; what ends, and how, is decided where the team runs.
+Force is used when the lead does not answer, and only on the process that holds the lease, never on a bare pid. Depends
+on team addresses and request files; the team's own process decides how members end.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ from teamwright.storage.doorbell import ring
 from teamwright.storage.watcher import Watcher
 
 TAKEN_S = 10.0
-"""How long a lead's process may take to begin with a request, before it counts as hung."""
+"""Seconds for the lead's process to begin with a request, before it counts as hung."""
 
 TAKEN_NOW_S = 5.0
-"""The same when the team is to end at once."""
+"""The same for an immediate stop."""
 
 STOPS = "ends members and teams from outside"
-"""What needs a person, in words."""
+"""The action that needs a person, in words."""
 
 TERMINATE_S = 5.0
-"""How long a lead's process may take to save and end after SIGTERM."""
+"""Seconds for the lead's process to save and exit after SIGTERM."""
 
 KILLED_S = 5.0
-"""Within what time after SIGKILL everything that came out of it is gone."""
+"""Seconds after SIGKILL until all its processes must have exited."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """What became of it. `outcome`: `ended`, `objected` (`reason` says why), `not_running`, or `killed` (the lead's
-    process did not answer). `member` is empty for the whole team; `handed_back` are numbers of tasks."""
+    """The result of a stop. `outcome`: `ended`, `objected` (`reason` says why), `not_running`, or `killed` (the
+    lead's process did not answer). `member` is empty for the whole team; `handed_back` are numbers of tasks.
+    """
 
     team: str
     member: str
@@ -64,9 +65,9 @@ class StopResult:
 
 
 async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: float | None = None) -> StopResult:
-    """End a member: it may object within its deadline, unless it is to end `now`.
+    """Stop a member, which may object within its deadline, unless `now` is True.
 
-    Raises UnknownMember, TeamRefused for another program's member and for the lead, TeamwrightError (`failed`) when the
+    Raises UnknownMember, TeamRefused for an external member and for the lead, TeamwrightError (`failed`) when the
     lead's process does not answer.
     """
     require_person(target.home, STOPS, f"stop {name}@{target.name}"[:100])
@@ -113,10 +114,10 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
 
 
 async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None = None) -> StopResult:
-    """End the process that leads a team, so that the team can be resumed; by force when it does not answer.
+    """Stop the process that leads a team, so that the team can be resumed; by force when it does not answer.
 
-    `timeout_s` is how long it may take to end by itself. Raises TeamRefused for another program's team, and for one
-    that a program of the user leads; TeamwrightError (`failed`) when the process cannot be ended.
+    `timeout_s` is how long a stop without force may take, in seconds. Raises TeamRefused for another product's team,
+    and for a team that a program of the user leads; TeamwrightError (`failed`) when the process cannot be stopped.
     """
     require_person(target.home, STOPS, f"stop {target.name}"[:100])
     if target.file is None:
@@ -147,7 +148,7 @@ async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None =
 
 
 async def _stop_orphans(target: TeamAddress, member: str) -> StopResult:
-    """Its lead is gone; members that outlived it in processes of their own end, and keep their places."""
+    """Stop member processes that outlived their lead; the members keep their places."""
     reason, found = f'no process runs the team "{target.name}" now', EndedOrphans()
     if target.file is not None:
         found = await stop_orphan_members(target.home, target.file, [member] if member else ())
@@ -193,17 +194,17 @@ def _words(answer: dict[str, Any], key: str) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _StopRequester:
-    """One request, from asking to the answer."""
+    """One request, from its creation to its answer."""
 
     target: TeamAddress
     request: StopRequest
     lead: WatchedProcess | None
 
     async def answered(self, timeout_s: float | None, taken_s: float) -> dict[str, Any] | None:
-        """The answer; None when the lead's process ended without one, or does not answer in time.
+        """Return the answer; None when the lead's process ended without one, or does not answer in time.
 
-        It has `taken_s` to begin, then as long as it says itself; `timeout_s` bounds both. What nobody answered is
-        taken back, so that nobody does it later.
+        It has `taken_s` seconds to begin, then the time that it announces; `timeout_s` bounds both. An unanswered
+        request is withdrawn, so that it is not carried out later.
         """
         box = RequestStore(self.target.home.requests(self.target.directory))
         self.request.open_in(box, taken_s)
@@ -251,15 +252,14 @@ class _StopRequester:
 
 
 async def _force(lead: WatchedProcess, session: Path) -> bool:
-    """SIGTERM, so that it saves; then SIGKILL to it and to all that came out of it. True when it had to be killed.
+    """Send SIGTERM, then SIGKILL to the lead and its child processes. Return True when it had to be killed.
 
-    `session` is the session's directory, where the processes that it started are noted.
-
-    Raises TeamwrightError (`failed`) when something would not go.
+    `session` is the session's directory, which lists the processes that it started. Raises TeamwrightError (`failed`)
+    when a process would not exit.
     """
     offspring = lead.descendants()
     lead.signal(signal.SIGTERM)
-    lead.signal(signal.SIGCONT)  # a stopped process sees SIGTERM only when it goes on
+    lead.signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
     killed = not await lead.wait_for_end(TERMINATE_S)
     if killed:
         offspring |= lead.descendants()

@@ -1,7 +1,7 @@
-"""The lead's side: what other processes of the user ask of this session while it runs.
+"""The lead's listener for requests of the user's other processes while a session runs.
 
-Hangs up the bells of its members and deals with stop requests. Knows the team and its files; ending the process itself
-is the face's, through `end`; what the user wrote elsewhere is told by the scribe.
+Opens the doorbells of members and handles stop requests. Depends on the team and its files. The user interface ends the
+process, through `end`; the watcher reports other files that the user changed.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from teamwright.teams.teammate import Teammate
 ELSEWHERE = "user (another terminal)"
 CAUSE = f"{USER_CAUSE} from another terminal"
 SLACK_S = 10.0
-"""What an answer may take beyond the time that members are granted."""
+"""Seconds that an answer may take beyond the members' deadline."""
 
 
 @dataclass(slots=True)
 class _EndingTeam:
-    """What the team was when the user asked it to end: told when it has."""
+    """The team at the time of the user's stop request, reported when it has ended."""
 
     box: RequestStore
     tasks: TaskList
@@ -51,9 +51,10 @@ class _EndingTeam:
 
 @dataclass(slots=True)
 class StopListener:
-    """What comes in from other processes. `ask` asks a member to stop; `end` ends this process as SIGTERM would.
+    """The handler of stop requests. `ask` asks a member to stop; `end` ends this process as SIGTERM would.
 
-    `end` is set by faces that own the process. `gentle` says that the user asked for a goodbye, not for an end at once.
+    `end` is set by user interfaces that own the process. `gentle`: the user asked for a shutdown with requests to
+    members, not for an immediate one.
     """
 
     team: SessionTeam
@@ -63,7 +64,7 @@ class StopListener:
     end: Callable[[], None] | None = None
     gentle: bool = False
     on_ring: Callable[[], None] | None = None
-    """Called with every ring of the lead's bell, and when something changed among the team's requests."""
+    """Called on each ring of the lead's doorbell, and on changes of the team's requests."""
     _hurried: asyncio.Event = field(default_factory=asyncio.Event)
     _bells: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _dealing: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
@@ -72,13 +73,13 @@ class StopListener:
 
     @property
     def is_requested(self) -> bool:
-        """Whether the user asked from elsewhere that the team ends."""
+        """True when the user asked from another process to end the team."""
         return self._leaving is not None
 
     # ── bells ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def open_doorbell(self, name: str, look: Callable[[], None]) -> Callable[[], None]:
-        """Hang up the bell of a member, or of the lead; a ring calls `look`. Returns how to take it down."""
+        """Open the doorbell of a member, or of the lead; a ring calls `look`. Return the function that closes it."""
 
         def rung() -> None:
             if name == LEAD:
@@ -115,7 +116,7 @@ class StopListener:
                     self._dealing[request.id] = task
 
     async def _handle(self, box: RequestStore, request: StopRequest) -> None:
-        """Do what is asked, and answer. Whoever asked is told of a failure too."""
+        """Carry out the request and answer it. The requester is also notified of a failure."""
         try:
             if request.lead != self._lead_process():
                 _answer(box, request, stop_answer(False, "the session was resumed since; ask again"))
@@ -163,7 +164,7 @@ class StopListener:
         )
 
     async def _find_member(self, name: str) -> Teammate | None:
-        """The member, also one whose start is under way: then once it lives."""
+        """Find the member. A member that is starting is returned once it runs."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_S):
                 while (mate := self.team.find(name)) is None and self._is_starting(name):
@@ -176,7 +177,9 @@ class StopListener:
         return name.lower() in {one.lower() for one in self.team.starting_names}
 
     async def _ask(self, box: RequestStore, mate: Teammate) -> str:
-        """Ask a member to stop and see it out; its objection, or nothing. Asked already, its answer counts for both."""
+        """Ask a member to stop and wait for its end. Return its objection, or an empty text. A second request joins
+        the first.
+        """
         asked = mate.stop_request_id or await self.ask(mate.name, "The user asks you to stop.")
         while not mate.end_processed:
             self.team.changed.clear()
@@ -196,7 +199,7 @@ class StopListener:
     # ── the whole team ────────────────────────────────────────────────────────────────────────────────────────
 
     async def _end_team(self, box: RequestStore, request: StopRequest) -> None:
-        """End this process as SIGTERM would, with a goodbye unless it is to be at once; answered when all is over."""
+        """End this process as SIGTERM would, with shutdown requests unless `now`; answered after the end."""
         if self.end is None:
             raise TeamwrightError("team-refused", "a program leads this team: it ends where it runs")
         granted = (
@@ -216,7 +219,7 @@ class StopListener:
             self.end()
 
     def hurry(self) -> None:
-        """Nobody waits for a goodbye any more: somebody asked a second time, or for an end at once."""
+        """Stop waiting for shutdown answers, because the user asked again or for an immediate end."""
         self._hurried.set()
 
     async def wait_until_idle(self) -> None:
@@ -242,7 +245,7 @@ class StopListener:
     # ── closing ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def close(self) -> None:
-        """Everybody has ended: answer what is open, and take the bells down. May be called twice."""
+        """Answer open requests after all agents have ended, and close the doorbells. May be called twice."""
         if self._leaving is not None:
             await self._answer_requests(self._leaving)
             self._leaving = None
@@ -274,23 +277,23 @@ class StopListener:
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:
-    """A file that cannot be read, or a team that went meanwhile: there is nobody to tell."""
+    """Run the work and ignore an unreadable file or a deleted team, because no requester remains."""
     with contextlib.suppress(TeamwrightError):
         await work
 
 
 def _answer(box: RequestStore, request: StopRequest, body: dict[str, Any]) -> None:
-    with contextlib.suppress(TeamwrightError):  # whoever asked no longer waits
+    with contextlib.suppress(TeamwrightError):  # the requester no longer waits
         box.answer(request.id, body)
 
 
 async def _open_tasks(tasks: TaskList, names: Iterable[str]) -> set[str]:
-    """The numbers of the open tasks that these members own."""
+    """Return the numbers of the open tasks that these members own."""
     owners = set(names)
     return {task.id for task in await tasks.all() if task.owner in owners and task.status != "completed"}
 
 
 async def _released_tasks(tasks: TaskList, owned: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Those of these tasks that are open and no longer theirs: free, or somebody else took them at once."""
+    """Return those of the tasks that are open and have no owner or another one now."""
     mine, owners = set(owned), set(names)
     return [t.id for t in await tasks.all() if t.id in mine and t.owner not in owners and t.status != "completed"]

@@ -1,6 +1,6 @@
-"""Who is meant by a name: the lead, a member of this process, or one that lives in its own.
+"""Lookup of live agents by name: the lead, a member of this process, or one in its own process.
 
-Knows a session's lead and team; does not know what is to be done.
+Depends on a session's lead and team.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from teamwright.teams.in_process_teammate import InProcessTeammate
 
 
 def find_live_agent(session: Session, name: str = "", note: str = "nothing was done") -> Agent | ProcessTeammateBase:
-    """The lead, or the live member of that name: its agent, or the member itself where that is not here.
+    """Return the lead, or the live member of that name: its agent here, or the member in another process.
 
-    Raises UnknownMember naming the nearest, InvalidName, TeamRefused for one that another program runs.
+    Raises UnknownMember naming the nearest, InvalidName, TeamRefused for an external member.
     """
     if not name or parse_recipient(name, session.team.names) == LEAD:
         return session.lead.agent
@@ -41,5 +41,5 @@ def find_live_agent(session: Session, name: str = "", note: str = "nothing was d
 
 
 def remote_members(session: Session) -> list[ProcessTeammateBase]:
-    """The live members that have a process of their own."""
+    """Return the live members that have a process of their own."""
     return [mate for mate in session.team.running_members if isinstance(mate, ProcessTeammateBase)]

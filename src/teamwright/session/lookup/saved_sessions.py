@@ -1,6 +1,6 @@
-"""Sessions on disk as views: found by directory, by id or its beginning; nothing is locked or changed.
+"""Views of sessions on disk, found by directory or by the beginning of the id, without locks.
 
-Knows where transcripts lie and how they begin. Refuses to know how a session is run or shown.
+Depends on the places and first lines of transcripts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ LEASE = "lease"
 _FIRST_LINES = 12
 
 _NOT_SAID = (f"<{REMINDER}", f"<{MESSAGE}", PEER_NOTE, f"<{NOTIFICATION}")
-"""How texts begin that no user typed."""
+"""The beginnings of texts that no user typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """One session. `prompt` is what began it; `changed_at` in seconds since 1970; `pid` drives it now, 0: nobody."""
+    """One session. `prompt` is its first prompt; `changed_at` in seconds since 1970; `pid` runs it now, 0: no
+    process.
+    """
 
     id: str
     path: Path
@@ -46,7 +48,7 @@ class SessionView:
 
     @property
     def directory(self) -> Path:
-        """Where the session's log, members' transcripts and outputs lie."""
+        """The directory of the session's log, members' transcripts and outputs."""
         return self.path.with_suffix("")
 
     @property
@@ -56,17 +58,17 @@ class SessionView:
 
 
 def session_views(home: Home, cwd: Path | None = None) -> list[SessionView]:
-    """The sessions of a directory (None: of all), the newest first."""
+    """Return the sessions of a directory (None: of all), newest first."""
     projects = home.own / "projects"
     places = [home.project(cwd)] if cwd is not None else _entries(projects)
     views = [_view(path) for place in places for path in _entries(place) if path.suffix == ".jsonl"]
-    if cwd is not None:  # the directory's name is lossy: another one may share it
+    if cwd is not None:  # several directories may have the same encoded name
         views = [view for view in views if view.cwd in ("", str(cwd)) or view.damaged]
     return sorted(views, key=lambda view: -view.changed_at)
 
 
 def latest_session(home: Home, cwd: Path) -> SessionView:
-    """The newest whole session of a directory. Raises TeamwrightError (`unknown-session`) when there is none."""
+    """Return the newest complete session of a directory. Raises TeamwrightError (`unknown-session`) without one."""
     whole = (view for view in session_views(home, cwd) if not view.damaged)
     found = next(whole, None)
     if found is None:
@@ -80,9 +82,9 @@ def latest_session(home: Home, cwd: Path) -> SessionView:
 
 
 def find_session(home: Home, cwd: Path, beginning: str) -> SessionView:
-    """The one session whose id begins so: of this directory first, else of any.
+    """Return the one session whose id begins so: of this directory first, else of any.
 
-    Raises TeamwrightError (`unknown-session`) when none does, or several.
+    Raises TeamwrightError (`unknown-session`) when none or several match.
     """
     wanted = beginning.strip().lower()
     for views in (session_views(home, cwd), session_views(home)):
@@ -105,7 +107,7 @@ def find_session(home: Home, cwd: Path, beginning: str) -> SessionView:
 
 
 def first_prompt(lines: Iterable[bytes]) -> str:
-    """The text of the first user line among the first few; reminders of ours are left out."""
+    """Return the text of the first user line among the first few, without the runtime's reminders."""
     for line in islice(lines, _FIRST_LINES):
         if not line.startswith(b'{"type":"user"'):
             continue

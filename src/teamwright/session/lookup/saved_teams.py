@@ -1,7 +1,7 @@
-"""What a user's word means on disk: a team by its name, or a session by the beginning of its id.
+"""Lookup of saved teams by name, and of the sessions that led them.
 
-A team's whole name comes first; a word that may mean two things is refused with both of them. Reads without locks,
-and makes nothing. Knows rosters, team files and sessions; does not know what is wanted.
+A team's full name has precedence; an ambiguous word is refused with all its meanings. Reads without locks. Depends on
+rosters, team files and sessions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SavedTeam:
-    """A team on disk, whoever leads it. `config` and `file` are None when they are not there or cannot be read.
+    """A team on disk, also another product's. `config` and `file` are None when they are missing or cannot be read.
 
     `damaged` says what cannot be read, and why.
     """
@@ -38,12 +38,12 @@ class SavedTeam:
 
     @property
     def name(self) -> str:
-        """The team's name; its directory where the file does not tell."""
+        """The team's name; its directory when the file has none."""
         return self.config.name if self.config is not None else self.directory
 
     @property
     def directory_path(self) -> Path:
-        """Where it lies."""
+        """The team's directory."""
         return self.home.team(self.directory)
 
     @property
@@ -55,14 +55,14 @@ class SavedTeam:
 
     @property
     def lease(self) -> Path | None:
-        """The lease file of that session; None: nobody knows where it would be."""
+        """The lease file of that session; None when its place is unknown."""
         if self.file is not None and self.file.lead.lease:
             return Path(self.file.lead.lease)
         found = [view.directory for view in session_views(self.home) if view.id == self.session]
         return found[0] / LEASE if found else None
 
     def lead_pid(self) -> int | None:
-        """The process that leads it now; 0 when it does not say its number, None when nobody leads it."""
+        """Return the process that leads it; 0 when its pid is unknown, None when no process leads the team."""
         if self.file is not None and is_lead_alive(self.file.lead):
             return lease_holder(Path(self.file.lead.lease)) or self.file.lead.pid
         if self.file is None and self.lease is not None:
@@ -71,11 +71,11 @@ class SavedTeam:
 
     @property
     def may_be_own(self) -> bool:
-        """Return True when Teamwright may have made it: in its own home, or elsewhere where it has a team.json."""
+        """True when Teamwright may have created it: in its own home, or elsewhere with a team.json."""
         return not self.home.is_foreign or self.home.team_file(self.directory).exists()
 
     def require_own(self) -> None:
-        """Raises TeamRefused for a team that another product leads, StorageError for one that cannot be read."""
+        """Raise TeamRefused for a team that another product leads, StorageError for one that cannot be read."""
         if self.file is not None and self.config is not None:
             return
         if self.damaged and self.may_be_own:
@@ -98,7 +98,7 @@ class SavedTeam:
         )
 
     def require_no_lead(self) -> None:
-        """Raises CannotStart (`session-busy`) while a process leads it."""
+        """Raise CannotStart (`session-busy`) while a process leads it."""
         pid = self.lead_pid()
         if pid is None:
             return
@@ -117,9 +117,9 @@ class SavedTeam:
 
 
 def find_saved_team(home: Home, word: str) -> SavedTeam:
-    """The team of that name, else in any case, else by its directory.
+    """Return the team of that name, else in any case, else by its directory.
 
-    Raises TeamwrightError (`unknown-team`) naming the nearest, and for a word that several teams fit.
+    Raises TeamwrightError (`unknown-team`) naming the nearest, and for an ambiguous word.
     """
     teams = all_teams(home)
     found = [t for t in teams if t.name == word] or _near_names(teams, word)
@@ -136,10 +136,10 @@ def find_saved_team(home: Home, word: str) -> SavedTeam:
 
 
 def find_session_to_resume(home: Home, cwd: Path, word: str) -> SessionView:
-    """The session to go on with: the one that led the team of that name, else the one whose id begins so.
+    """Return the session to resume: the one that led the team of that name, else the one whose id begins so.
 
-    Raises TeamwrightError: `unknown-session` (with the nearest team), or when the word fits both a session and, in
-    another spelling, a team; and what `find_session_of_team` raises.
+    Raises TeamwrightError: `unknown-session` (with the nearest team), or when the word matches both a session and, in
+    another spelling, a team; and the errors of `find_session_of_team`.
     """
     teams = all_teams(home)
     if exact := [team for team in teams if team.name == word]:
@@ -166,15 +166,15 @@ def find_session_to_resume(home: Home, cwd: Path, word: str) -> SessionView:
 
 
 def find_session_of_team(home: Home, name: str) -> SessionView:
-    """The session to go on with for the team of that name. Raises as `find_saved_team` and `last_session` do."""
+    """Return the session to resume for the team of that name. Raises as `find_saved_team` and `last_session` do."""
     return last_session(find_saved_team(home, name))
 
 
 def last_session(team: SavedTeam) -> SessionView:
-    """The session that led a team whose lead is gone.
+    """Return the session that led a team without a lead.
 
     Raises TeamRefused for another product's team, StorageError for one that cannot be read, CannotStart
-    (`session-busy`) while a process leads it, TeamwrightError (`unknown-session`) when the conversation is gone.
+    (`session-busy`) while a process leads it, TeamwrightError (`unknown-session`) without a conversation.
     """
     team.require_own()
     team.require_no_lead()
@@ -191,21 +191,21 @@ def last_session(team: SavedTeam) -> SessionView:
 
 
 def require_adoptable(team: SavedTeam) -> SavedTeam:
-    """The team, whose lead is gone. Raises as `last_session`, but needs no conversation of the former lead."""
+    """Return the team when it has no lead. Raises as `last_session`, but needs no conversation of the former lead."""
     team.require_own()
     team.require_no_lead()
     return team
 
 
 def team_in(home: Home, directory: str) -> SavedTeam:
-    """The team in one directory under `teams/`."""
+    """Return the team in one directory under `teams/`."""
     config, no_config = _read(lambda: parse_config(home.config(directory).read_bytes()), "config.json")
     file, no_file = _read(lambda: read_team_file(home.team_file(directory)), "team.json")
     return SavedTeam(home, directory, config, file, "; ".join(word for word in (no_config, no_file) if word))
 
 
 def all_teams(home: Home) -> list[SavedTeam]:
-    """Every team on disk, by directory, also those that cannot be read."""
+    """Return every team on disk, by directory, also those that cannot be read."""
     try:
         names = sorted(e.name for e in (home.shared / "teams").iterdir() if e.is_dir() and e.name[:1] != ".")
     except OSError:
@@ -215,7 +215,7 @@ def all_teams(home: Home) -> list[SavedTeam]:
         try:
             found.append(team_in(home, name))
         except TeamwrightError:
-            continue  # a name that could not be ours
+            continue  # not a valid team name
     return found
 
 

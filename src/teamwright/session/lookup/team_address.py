@@ -1,6 +1,6 @@
-"""Who is meant by an address of the command line: a team on disk, its lead's process, one of its members.
+"""Lookup by an address of the command line: a team on disk, its lead's process, one of its members.
 
-Read without locks; nothing is made. Knows rosters, team files, leases and logs; does not know what is wanted.
+Reads without locks. Depends on rosters, team files, leases and logs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from teamwright.teams.catalogue import Teams
 from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
 
 MOST_LINES = 20_000
-"""Lines of a log that are read backward to know what a member does."""
+"""Maximum lines of a log that are read backward for a member's state."""
 
 
 @dataclass(frozen=True, slots=True)
 class TeamAddress:
-    """A team as it lies on disk. `file` is None when it is another product's."""
+    """A team on disk. `file` is None for another product's team."""
 
     home: Home
     directory: str
@@ -42,28 +42,28 @@ class TeamAddress:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What may stand behind the `@` of a member's id in this team."""
+        """The texts that may follow the `@` of a member's id in this team."""
         return self.name, self.directory
 
     @property
     def resume_command(self) -> str:
-        """The command that goes on with the team."""
+        """The command that resumes the team."""
         return f"teamwright resume {shlex.quote(self.name)}"
 
     @property
     def remove_command(self) -> str:
-        """The command that removes it."""
+        """The command that removes the team."""
         return f"teamwright teams rm {shlex.quote(self.name)}"
 
     def is_led(self) -> bool:
-        """Whether a process of ours leads it now."""
+        """Return True when a Teamwright process leads it now."""
         return self.file is not None and is_lead_alive(self.file.lead)
 
     def lead(self) -> WatchedProcess | None:
-        """The process that leads it, when it is sure which one that is; to be closed. None: none, or not sure.
+        """Return the process that leads it, which the caller closes; None without one, or when it is uncertain.
 
-        Its number stands in the lease file, the lease is held, and the process has the file open (where that can be
-        seen): a process that only has the same number is not taken for it.
+        The lease file has its pid, the lease is held, and the process has the file open (where that can be checked):
+        another process with the same pid does not match.
         """
         if self.file is None or not self.file.lead.lease:
             return None
@@ -77,7 +77,7 @@ class TeamAddress:
         return life
 
     def member(self, name: str) -> RosterMember:
-        """The member of that name, `lead` for the lead. Raises UnknownMember, also for one that has ended."""
+        """Return the member of that name, `lead` for the lead. Raises UnknownMember, also for an ended member."""
         wanted = parse_recipient(name, self.names)
         member = self.config.find(wanted)
         if member is not None:
@@ -101,12 +101,12 @@ class TeamAddress:
         )
 
     def has_ended(self, name: str) -> bool:
-        """Whether a member of that name was in the team and is no more."""
+        """Return True when a member of that name was in the team and has ended."""
         known = self.file is not None and name.lower() in self.file.incarnations
         return known and self.config.find(name) is None
 
     def state(self, name: str) -> str:
-        """What the member does, as the log tells it: a state of the lifecycle, or empty where it does not tell."""
+        """Return the member's state from the log: a state of the lifecycle, or empty when the log has none."""
         if self.file is None or not self.file.log:
             return ""
         mark = f'"member":"{name}"'.encode()
@@ -122,15 +122,16 @@ class TeamAddress:
 
 
 async def find_target(home: Home, team: str) -> TeamAddress:
-    """The team of that name. Raises TeamwrightError (`unknown-team`), StorageError."""
+    """Return the team of that name. Raises TeamwrightError (`unknown-team`), StorageError."""
     found = await Teams(home).find(team)
     return TeamAddress(home, found.directory, found.config, read_team_file(home.team_file(found.directory)))
 
 
 async def find_address(home: Home, address: str) -> tuple[TeamAddress, str]:
-    """The team, and the member's name in `NAME@TEAM`; an empty name when the address is that of a team alone.
+    """Return the team and the member's name in `NAME@TEAM`; an empty name when the address is only a team's.
 
-    A team's name may hold an `@`: the whole address is tried as a team first. Raises TeamwrightError (`unknown-team`).
+    A team's name may contain an `@`, so the whole address is tried as a team first. Raises TeamwrightError
+    (`unknown-team`).
     """
     name, team = parse_agent_id(address)
     if name and team:
@@ -141,13 +142,13 @@ async def find_address(home: Home, address: str) -> tuple[TeamAddress, str]:
 
 
 def runs_with_lead(target: TeamAddress, member: RosterMember) -> bool:
-    """Whether the member lives by its lead's process, in it or started by it (the lead is, if the team is ours)."""
+    """Return True when the lead's process runs or started the member. The lead of Teamwright's own team counts too."""
     begun = target.file is not None and member.name.lower() in target.file.incarnation_records
     return member.name == LEAD or member.backend_type == "in-process" or begun
 
 
 def external_error(target: TeamAddress, what: str) -> TeamwrightError:
-    """The error for a team, or a member, that another product runs."""
+    """Return the error for a team, or a member, that another product runs."""
     return TeamwrightError(
         "team-refused",
         f"{what} is run by another program",

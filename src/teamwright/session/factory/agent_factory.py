@@ -1,7 +1,6 @@
-"""Makes agents: the one resolver of every route, from a spec to an agent that is ready for its first turn.
+"""The agent factory: it builds every agent of a session from a spec, ready for its first turn.
 
-Fills the ports of `teams` and `tools`: whoever starts an agent, by whatever route, comes through here. Below it: the
-parts. Knows no screen.
+Implements the ports of `teams` and `tools`, so that all agents are built here. Depends on the agent parts.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from teamwright.tools.caller import Caller
 
 @dataclass(slots=True)
 class AgentFactory(AgentParts):
-    """The three routes: the lead, a teammate, a sub-agent."""
+    """The factory of the lead, teammates and sub-agents."""
 
     async def lead(self, team: SessionTeam, conversation: Conversation | None = None) -> Agent:
-        """The lead: a new conversation, or the one that is resumed."""
+        """Build the lead with a new conversation, or with the resumed one."""
         model = await self._open(None, LEAD)
         self.team = team
         self.plans.lead_team(team)
@@ -80,7 +79,7 @@ class AgentFactory(AgentParts):
         return self.compacting.make(made, team, system, self.prefixes, tools)
 
     async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
-        """A teammate of the team (port of `teams`): new, or going on with the transcript of its life."""
+        """Build a teammate (port of `teams`): new, or with the transcript of its incarnation."""
         kind = self.resolver.definition(spec)
         budget = spec.budget.smaller_caps(self.purse.each)
         model = await self._open(spec.model, spec.name, budget)
@@ -118,7 +117,7 @@ class AgentFactory(AgentParts):
         left = self._rounds_left(rounds, conversation)
         made = self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, left))
         born.effort = made.effort
-        activity = made.activity  # what counts its time outlives the member, and must not keep it
+        activity = made.activity  # the time counter outlives the member, and must not keep a reference to it
         made.plan = self.plans.restore_plan_mode(
             spec.name, plan, toolbox.workplace, new=not goes_on, begins=spec.starts_in_plan_mode
         )
@@ -129,7 +128,9 @@ class AgentFactory(AgentParts):
         return self.compacting.make(made, team, system, prefixes, tools)
 
     async def build_subagent(self, spec: SpawnSpec, caller: str, run: SubagentRun, *, resumed: bool = False) -> Agent:
-        """A sub-agent of a caller (port of `teams`): new, or with all of its conversation. Raises TeamwrightError."""
+        """Build a sub-agent of a caller (port of `teams`): new, or with its whole conversation. Raises
+        TeamwrightError.
+        """
         spec, agent_id, path = self.resolve(spec), run.id, self.transcript_path(run.id)
         parent = self.born.get(caller, self.first)
         kind = fork_definition(self.resolver.definition(spec), parent) if spec.fork else self.resolver.definition(spec)
@@ -176,23 +177,23 @@ class AgentFactory(AgentParts):
         return self.compacting.make(made, None, lambda: system, self.prefixes, fork=spec.fork)
 
     def _waits_long(self, spec: SpawnSpec, caller: str) -> Callable[[], bool]:
-        """A fork's requests have the cache breakpoints of its caller's; no other sub-agent waits."""
+        """Return when requests use the long cache: a fork's as its caller's, other sub-agents' never."""
         above = self.living.get(caller) if spec.fork else None
         return above.wants_hour_cache if above is not None else always_false
 
     def transcript_path(self, id: str) -> Path:
-        """Where the transcript of a sub-agent lies (port of `teams`)."""
+        """Return the path of a sub-agent's transcript (port of `teams`)."""
         return self.home.agent_transcript(self.cwd, self.session, id)
 
     async def wire_model(self, spec: SpawnSpec) -> str:
-        """The model that a teammate will really use (port of `teams`). Raises UsageError for an effort it has not."""
+        """Return the model that a teammate will use (port of `teams`). Raises UsageError for an unsupported effort."""
         card = (await self._open(spec.model, spec.name, spec.budget, spec)).card
         self.resolver.resolve_effort(spec, self.resolver.definition(spec), card, self.first.effort)
         return card.name
 
     def resolve(self, spec: SpawnSpec) -> SpawnSpec:
-        """The spec with what its role and its kind say (port of `teams` and of `tools`); a resolved one as it is.
+        """Return the spec completed by role and agent type (port of `teams` and `tools`); a resolved spec unchanged.
 
-        Raises UsageError for a kind that nobody knows, or that cannot be honoured.
+        Raises UsageError for an agent type that is unknown or cannot be honoured.
         """
         return self.resolver.resolve(spec)

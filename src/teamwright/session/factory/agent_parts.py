@@ -1,6 +1,6 @@
-"""What all agents of a session share, and the parts that each of them is made of: model, gate, toolbox, conversation.
+"""The parts of agents: those that all agents of a session share, and those of each agent.
 
-Knows all rooms below; refuses to know by which route an agent comes, and what it may do.
+Depends on all packages below.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from teamwright.teams.team import SessionTeam
 
 @dataclass(slots=True)
 class AgentParts:
-    """Everything that all agents of a session share, and the parts of one, each made of that."""
+    """The parts that all agents of a session share, and the construction of the parts of each agent."""
 
     home: Home
     session: SessionId
@@ -72,36 +72,36 @@ class AgentParts:
     instructions: Sequence[Instruction]
     env: dict[str, str] = field(default_factory=dict[str, str])
     nested: Callable[[], Callable[[Path], str]] | None = None
-    """Makes, for one agent, what the instructions of deeper directories say at their first touch."""
+    """Creates, for one agent, the function that returns instructions of subdirectories at their first use."""
     max_rounds: int | None = None
     each_rounds: int | None = None
-    """Model calls of each other agent in this run, where it has no other cap."""
+    """Maximum model calls of each agent but the lead, where it has no other cap."""
     effort: Effort | None = None
-    """The lead's, as a flag or a program said it for this run."""
+    """The lead's effort, as a flag or a program set it for this run."""
     appended: str = ""
     tag_key: str = field(default_factory=new_key)
-    """The key of the runtime's tags, for agents that begin in this process."""
+    """The key of the runtime's tags, for agents that are created in this process."""
     numbers: CallNumbers = field(default_factory=CallNumbers)
     edits: LastWriters = field(default_factory=LastWriters)
     denials: list[Denial] = field(default_factory=list[Denial])
     attended: HasListeners = always_true
     team: SessionTeam | None = None
     born: WeakValueDictionary[str, Inheritance] = field(default_factory=WeakValueDictionary[str, "Inheritance"])
-    """What a sub-agent takes over from its caller, by the caller's name, as long as the caller lives."""
+    """The values that a sub-agent inherits from its caller, by the caller's name, while the caller lives."""
     living: WeakValueDictionary[str, Agent] = field(default_factory=WeakValueDictionary[str, Agent])
-    """The agents by name, as long as they live."""
+    """The live agents by name."""
     watchdog: Watchdog | None = None
     grant: KeepGrant | None = None
-    """Keeps what a person grants along with a yes."""
+    """Saves the grants that come with an approval."""
     mode_untold: bool = False
-    """Whether the mode may be another than the lead's conversation knows of."""
+    """True when the lead's conversation may not contain the present mode."""
     may_bypass: bool = False
-    """Whether a person allowed bypassPermissions at the start: nobody can later."""
+    """True when a person allowed bypassPermissions at the start, because it cannot be allowed later."""
     resolver: SpecResolver = field(default_factory=SpecResolver)
     compact: CompactSettings = field(default_factory=CompactSettings)
     births: PrefixCache = field(default_factory=PrefixCache)
     first: Inheritance = field(init=False)
-    """What the lead's sub-agents take over from it."""
+    """The values that the lead's sub-agents inherit."""
     meters: Meters = field(init=False)
     plans: PlanApprovals = field(init=False)
     compacting: CompactionFactory = field(init=False)
@@ -114,13 +114,13 @@ class AgentParts:
 
     @property
     def policy(self) -> Policy:
-        """The session's."""
+        """The session's policy."""
         return self.policies.session
 
     async def _open(
         self, name: str | None, agent: str, budget: Budget = NO_CAPS, spec: SpawnSpec | None = None
     ) -> Model:
-        """The model for an agent. Raises CannotStart, also when money is capped and its price is not known."""
+        """Open the model for an agent. Raises CannotStart, also when money is capped and its price is unknown."""
         try:
             model = await self.models.open(name, agent)
         except CannotStart as problem:
@@ -129,13 +129,15 @@ class AgentParts:
         return model
 
     def _watched(self, agent: Agent) -> Agent:
-        """The agent, with what it does told when it lasts."""
+        """Return the agent, with events about long activities."""
         if self.watchdog is not None:
             agent.activity = agent.toolbox.activity = self.watchdog.activity(agent.name)
         return agent
 
     def _reminded(self, agent: Agent, policy: Policy, role: ReminderRole) -> Agent:
-        """The agent with its policy, reminded of its mode. The lead hears of another mode here, members by mail."""
+        """Return the agent with its policy and mode reminders. The lead is reminded of a new mode here, members by
+        mail.
+        """
         agent.policy = policy
         if role is ReminderRole.LEAD:
             policy.is_delegating = self.policy.is_delegating
@@ -146,20 +148,20 @@ class AgentParts:
         return agent
 
     def _hooked(self, agent: Agent, who: HookAgent, shown: str, kind: AgentType | None = None) -> Agent:
-        """The agent with its hooks and its kind's, if there are any. `shown` is who asks, as people read it."""
+        """Return the agent with the session's hooks and its type's. `shown` is the asking agent as shown to people."""
         if self.kit.hooking is None:
             return agent
         return self.kit.hooking.attach(agent, who, shown, self.denials, kind.hooks if kind is not None else ())
 
     @property
     def _transcript(self) -> Path:
-        """The session's own."""
+        """The session's transcript."""
         return self.home.transcript(self.cwd, self.session)
 
     # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _go_on(self, conversation: Conversation, model: Model, effort: Effort | None = None) -> Conversation:
-        """A conversation that is resumed: its prefix is sent as it was, but for another model, or another effort."""
+        """Prepare a conversation for a resume: its prefix is kept, except for another model or effort."""
         prefix, card = conversation.prefix, model.card
         if conversation.lost_lines is not None:
             member = str(conversation.header.get("member", LEAD))
@@ -174,7 +176,7 @@ class AgentParts:
         return conversation
 
     def _lead_effort(self, card: ModelCard) -> Effort | None:
-        """As a flag says, which must be possible, else as the settings say."""
+        """Return the effort of a flag, which the model must support, else of the settings."""
         if self.effort is not None:
             return required_effort(card, self.effort)
         said = self.kit.model_settings.effort
@@ -187,7 +189,7 @@ class AgentParts:
         return self.each_rounds if cap is None else max(0, cap - conversation.answer_count)
 
     def _gate(self, born: Inheritance) -> PermissionGate:
-        """What decides for an agent, as it was born."""
+        """Return the permission gate of an agent with these inherited values."""
         kept = self.policies.keep_always
         made = PermissionGate(born.shown, born.current_policy, self.asker, self.denials, kept, on_waiting=born.waiting)
         made.read_only, made.owner = born.read_only, born.root
@@ -195,7 +197,7 @@ class AgentParts:
         return made
 
     def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
-        """Those of the tools that no rule hides."""
+        """Return the tools that no rule hides."""
         return without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
 
     def _toolbox(
@@ -233,13 +235,13 @@ class AgentParts:
         return {**known, TAG_KEY: self.tag_key}
 
     def _session_part(self, header: Mapping[str, Any] | None) -> SessionPart:
-        """The session's part of a prompt; an agent that goes on keeps the key in its transcript's first line."""
+        """Return the session's part of a prompt; a resumed agent keeps the key in its transcript's first line."""
         key = self.tag_key if header is None else header_tag_key(header)
         return SessionPart(self.place, key, self.instructions)
 
     @property
     def prefixes(self) -> Path:
-        """Where the session's prefixes are kept."""
+        """The directory of the session's prefixes."""
         return _kept_in(self.home.session(self.cwd, self.session))[2]
 
     def _agent(
@@ -266,5 +268,5 @@ class AgentParts:
 
 @lru_cache(maxsize=8)
 def _kept_in(session: Path) -> tuple[Path, Path, Path]:
-    """Where a session keeps long outputs, former contents of files, and prefixes."""
+    """Return the directories of a session's long outputs, former contents of files, and prefixes."""
     return session / "output", session / "history", session / "prefixes"

@@ -1,7 +1,7 @@
-"""Who may do what, agent by agent: the session's policy, and the narrower one of each agent that is made.
+"""The policies of agents: the session's, and the narrower one of each agent.
 
-An agent's policy is never more than its caller's as that is now; a role's fence goes round it. What a person grants
-for always reaches every one of them. Knows rules and roles; does not know how an agent is made of them.
+An agent's policy never allows more than its caller's present policy; a role's path ownership restricts it further.
+Permanent grants of a person reach all policies. Depends on rules and roles.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from teamwright.teams.subagents.run import MarkBlocked, SubagentRun
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Inheritance:
-    """What a member was made with: its sub-agents may do no more, and have its model and effort unless told otherwise.
+    """The values that an agent's sub-agents inherit: bounds of permissions, model and effort.
 
-    Lives as long as the member's gate, which decides by it. `kind` is its role, or its kind of agent; `disallowed`
-    are the tools that it was denied; `definition` is what all of that comes from. `model` changes with the member's.
+    It exists as long as the member's gate, which decides by it. `kind` is the role or agent type; `disallowed` are the
+    denied tools; `definition` is their source. `model` changes with the member's.
     """
 
     policy: Callable[[], Policy]
@@ -39,20 +39,20 @@ class Inheritance:
     effort: Effort | None = None
     definition: AgentType | None = None
     depth: int = 0
-    """Lead and members are 0; how deep a sub-agent is below them."""
+    """The depth below lead and members, which have 0."""
     shown: str = LEAD_ALIAS
-    """Who it is in a request, as people read it: with all that are above it."""
+    """The agent's name in requests, as shown to people, with all agents above it."""
     root: str = LEAD
-    """The lead or the member that it works for in the end, and that is held up by what it asks."""
+    """The lead or member that the agent works for, and that waits for its requests."""
     waiting: MarkBlocked | None = None
-    """Marks who is blocked while it asks."""
+    """Marks the waiting member while the agent asks."""
 
     def current_policy(self) -> Policy:
-        """The policy as it is now."""
+        """Return the present policy."""
         return self.policy()
 
     def child(self, kind: AgentType, policy: Callable[[], Policy], model: str | None, run: SubagentRun) -> Inheritance:
-        """What a sub-agent of it is made with: whatever this one was denied, it is denied too."""
+        """Return the values of a sub-agent. All tools that are denied to the caller are denied to it too."""
         denied = (*self.disallowed, *kind.disallowed_tools)
         made = Inheritance(policy, model or self.model, kind.name if kind.role else self.kind, denied)
         made.read_only, made.depth = self.read_only or kind.read_only, self.depth + 1
@@ -64,16 +64,16 @@ class Inheritance:
 
 @dataclass(slots=True)
 class AgentPolicies:
-    """The policies of a session. `session` is the lead's before its fence; `definition` has the roles' fences."""
+    """The policies of a session. `session` is the lead's without path ownership; `definition` has the roles' paths."""
 
     session: Policy
     definition: TeamDefinition | None = None
     lead_answers: bool = False
-    """By the user's setting the lead may allow whatever its members ask for."""
+    """True when a user's setting lets the lead allow all requests of its members."""
     on_always: Callable[[str, tuple[Rule, ...]], None] | None = None
-    """Told of each "always" that was answered here, where another process has the session's policy."""
+    """Called for each "always" that was answered here, when another process has the session's policy."""
     derived: WeakSet[Policy] = field(default_factory=WeakSet[Policy])
-    """Policies of single agents, as long as these live."""
+    """The policies of live agents."""
 
     def __iter__(self) -> Iterator[Policy]:
         yield self.session
@@ -82,9 +82,9 @@ class AgentPolicies:
     def make_policy(
         self, spec: SpawnSpec, above: Callable[[], Policy], kind: str, denied: Sequence[str] = ()
     ) -> Callable[[], Policy]:
-        """The agent's own: never more than the caller's as it is then; without a mode just that.
+        """Return a function for the agent's policy, which never allows more than the caller's present policy.
 
-        `kind` is whose paths it may change: a role's, or nobody's; `denied` are the deny rules of its definition.
+        `kind` is the role with its path ownership, or empty; `denied` are the deny rules of its definition.
         """
         mode = Mode.BUBBLE if spec.mode is None else Mode(spec.mode)
         rules = () if mode is Mode.BUBBLE else self.session.rules
@@ -94,9 +94,9 @@ class AgentPolicies:
         return lambda: own
 
     def with_ownership(self, policy: Policy, kind: str) -> Policy:
-        """The policy behind the fence of an agent of this kind, and that of whoever has no role: the lead.
+        """Return the policy with the path ownership of this kind, or of agents without a role: the lead.
 
-        The lead's own fence does not hold for those it starts: they have theirs.
+        The lead's own path ownership does not apply to agents that it starts, which have theirs.
         """
         fence = ownership_of(self.definition, kind, self.session.scope.base)
         if fence is None:
@@ -105,7 +105,7 @@ class AgentPolicies:
         return (Policy(Mode.BUBBLE).narrow_to(policy) if policy is self.session else policy).narrow_to(behind)
 
     def keep_always(self, text: str) -> None:
-        """An "always": the rule holds for the rest of this session, for every agent."""
+        """Add the rule of an "always" for the rest of this session, for every agent."""
         rules = parse_rules([text], Verdict.ALLOW, "said always", self.session.scope.base)
         for policy in self:
             if policy.mode is not Mode.BUBBLE:
@@ -119,7 +119,7 @@ class AgentPolicies:
         return self.session.decide("Agent", access).verdict is not Verdict.DENY
 
     def lead_may(self, tool: str, access: Access) -> bool:
-        """Whether the lead may allow its members this call: it would be allowed it itself, or the user said so."""
+        """Return True when the lead may allow its members this call: its own policy or the user's setting allows it."""
         if self.lead_answers:
             return True
         lead = self.session.with_mode(self.session.effective_mode) if self.session.is_delegating else self.session

@@ -1,6 +1,6 @@
-"""The kinds of agents of a session: where they come from here, and whom they were trusted by.
+"""The agent types of a session: their sources and trust.
 
-Assembly only. A person may trust a definition while the session runs; an agent that changes one gains nothing by it.
+A person may trust a definition while the session runs. An agent that changes a definition gains nothing by it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from teamwright.storage.paths import Home
 
 @dataclass(slots=True)
 class TrustedDefinitions:
-    """Which definitions of a repository a person trusted: when the session began, or since.
+    """The definitions of a repository that a person trusted, before or during the session.
 
-    What was trusted for one run is trusted as it stood at its start.
+    A definition that was trusted for one run is trusted with its content at the start.
     """
 
     home: Home
@@ -34,7 +34,7 @@ class TrustedDefinitions:
         self._seen = self._written()
 
     def __call__(self, found: FoundDefinition) -> bool:
-        """Whether this definition was trusted as it stands now."""
+        """Return True when this definition is trusted with its present content."""
         entry = agent_entry(self.state.root, found)
         if self.state.allows(entry):
             return True
@@ -51,7 +51,7 @@ class TrustedDefinitions:
 
 
 def make_resolver(ground: SessionContext, emit: Emit) -> SpecResolver:
-    """What settles specs in this session."""
+    """Create the resolver of specs for this session."""
     trusted = TrustedDefinitions(ground.home, ground.trust, ground.settings.compat)
     kinds = AgentTypes(ground.places, ground.definition, trusted)
 

@@ -1,6 +1,6 @@
-"""How a session's purse hears of tasks and earlier lives, and how members hear of larger budgets.
+"""The connection of a session's budget tracker to the log, the tasks, and members whose caps were raised.
 
-Knows the log, the team and the purse; decides nothing.
+Depends on the log, the team and the budget tracker.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from teamwright.teams.team import SessionTeam
 
 
 def totals_until(path: Path, last: int) -> UsageTotals:
-    """The books of a log up to that event. Read once, and only where a cap of an earlier life goes on."""
+    """Return the totals of a log up to that event. Called once, and only for caps of an earlier incarnation."""
     return UsageTotals.from_events(usage_events(path, last))
 
 
 def connect_budget(purse: BudgetTracker, team: SessionTeam, log: EventLog) -> None:
-    """From now on the purse follows the log, and members whose budget grew go on."""
+    """Connect the budget tracker to the log, and wake members whose caps were raised."""
     log.subscribe(lambda _number, event: purse.add_event(event), live=False)
 
     def raised(name: str) -> None:
@@ -33,7 +33,7 @@ def connect_budget(purse: BudgetTracker, team: SessionTeam, log: EventLog) -> No
 
 
 async def take_tasks(purse: BudgetTracker, team: SessionTeam) -> None:
-    """Who works on what, as a resume finds it on disk. Raises StorageError."""
+    """Load the owners and caps of tasks from disk at a resume. Raises StorageError."""
     purse.take_tasks(
         TaskInfo(id=task.id, subject=task.subject, status=str(task.status), owner=task.owner, budget=task.budget)
         for task in await team.tasks.all()

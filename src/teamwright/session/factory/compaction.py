@@ -1,7 +1,7 @@
-"""Fills the ports of an agent's compaction: its settings, what is restated, the prefix that it goes on with.
+"""The ports of an agent's compaction: its settings, the restated facts and the new prefix.
 
-A new prefix begins with a compaction: the words and tools that an agent of today would be born with. Knows the agent,
-its team and the kit; compacts nothing.
+A compaction begins a new prefix, with the system prompt and tools of a newly created agent. Depends on the agent, its
+team and the toolset.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from teamwright.teams.team import SessionTeam
 
 @dataclass(frozen=True, slots=True)
 class CompactionFactory:
-    """What the compactions of all agents of a session share. `nested` makes the instructions of deeper directories."""
+    """The shared parts of all compactions of a session. `nested` creates the instructions of subdirectories."""
 
     settings: CompactSettings
     kit: Toolset
@@ -43,10 +43,10 @@ class CompactionFactory:
         *,
         fork: bool = False,
     ) -> Agent:
-        """The agent, ready to be compacted. `team` is its team, if any.
+        """Return the agent, ready for compaction. `team` is its team, if any.
 
-        `system` is what its kind's prompt says today, `tools` are those that it would be born with today. A
-        `fork` keeps its caller's prefix, and is told once more what it is there for.
+        `system` returns the present prompt of its agent type, `tools` those of a newly created agent. A `fork` keeps
+        its caller's prefix, and is reminded of its job.
         """
         if fork:
             return self._of_fork(agent)

@@ -1,7 +1,7 @@
-"""The parts that every process of a session makes alike: models, tools, agents, jobs, servers.
+"""The parts that every process of a session creates alike: models, tools, agents, jobs and servers.
 
-The session's own process and those of its members are assembled of the same parts, so that an agent is the same
-wherever it lives. Knows all rooms below and the settings; does not know who leads, and who is asked.
+The session's own process and its member processes are assembled from the same parts, so that agents behave alike in all
+of them. Depends on all packages below and the settings.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ from teamwright.tools.team.send_message import StopRequests
 
 
 def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
-    """Where the processes of a session count its tool calls together."""
+    """Return the file in which the processes of a session count their tool calls."""
     return home.session(cwd, session) / "calls"
 
 
 def open_call_counter(ground: SessionContext, log: EventLog) -> CallNumbers:
-    """The numbers of tool calls: a session that goes on counts on, and knows those of its earlier lives."""
+    """Open the numbers of tool calls. A resumed session continues its numbers, and knows the earlier ones."""
     made = CallNumbers(
         last_call_number(log.path) if ground.resumed else 0, find_earlier=partial(find_call_number, log.path)
     )
@@ -73,7 +73,7 @@ def open_call_counter(ground: SessionContext, log: EventLog) -> CallNumbers:
 
 
 def open_background_jobs(ground: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
-    """The background commands; what an earlier life of the session left running is ended meanwhile."""
+    """Open the background jobs, and end processes that an earlier incarnation left running."""
     made = BackgroundJobs(session=ground.directory, redact=lambda command: mask_secrets(command, ground.env))
     stack.push_async_callback(made.close)
     made.start_orphan_cleanup()
@@ -87,7 +87,7 @@ def make_toolset(
     stopping: StopRequests,
     permits: PermissionAnswers | None,
 ) -> Toolset:
-    """What makes tools. `asker` is asked what a call needs, `stopping` asks members to stop."""
+    """Create the toolset. `asker` answers permission questions, `stopping` asks members to stop."""
     settings, options = ground.settings, ground.options
     models = model_settings(settings)
     return Toolset(
@@ -107,14 +107,14 @@ def make_toolset(
 
 
 def _proves_read_only(command: str, cwd: Path) -> bool:
-    """Whether a shell command is certain to change nothing; the parser loads at the first one."""
+    """Return True when a shell command certainly changes nothing. The parser is imported at the first command."""
     from teamwright.permissions.commands import is_proven_read_only
 
     return is_proven_read_only(command, cwd)
 
 
 def make_models(ground: SessionContext, numbers: CallNumbers) -> SessionModels:
-    """The models that agents of this process open."""
+    """Create the models that agents of this process open."""
     options = ground.options
     model = options.model if options.model is not None else resumed_model(ground)
     play = ScriptOptions(options.given, numbers.number_for, options.pace_s)
@@ -132,7 +132,7 @@ def make_agent_factory(
     kit: Toolset,
     numbers: CallNumbers,
 ) -> AgentFactory:
-    """Makes every agent of this process. `purse` has what their calls may use."""
+    """Create the factory of all agents of this process. `purse` has the budget of their calls."""
     options, settings = ground.options, ground.settings
     own = tuple(ground.directory / name for name in ("output", "history"))
     root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted
@@ -167,7 +167,7 @@ def make_agent_factory(
 
 
 def _tag_key(ground: SessionContext) -> str:
-    """The key of the runtime's tags: a new one for a new session, else the one in its lead's transcript."""
+    """Return the key of the runtime's tags: a new one for a new session, else the one in its lead's transcript."""
     if not ground.resumed and ground.room is None:
         return new_key()
     header = read_header(ground.home.transcript(ground.cwd, ground.id))
@@ -175,7 +175,7 @@ def _tag_key(ground: SessionContext) -> str:
 
 
 def start_services(ground: SessionContext, log: EventLog, maker: AgentFactory, stack: AsyncExitStack) -> list[str]:
-    """The watchdog, the shell's startup, and MCP servers; lines about servers that are left out."""
+    """Start the watchdog, the shell's startup and MCP servers. Return lines about servers that are left out."""
     kit = maker.kit
     kit.startup = make_shell_startup(ground.home, ground.id, kit.bash, ground.env, log.emit, kit.jobs.records)
     stack.push_async_callback(kit.startup.close)
@@ -185,7 +185,7 @@ def start_services(ground: SessionContext, log: EventLog, maker: AgentFactory, s
 
 
 def make_team(ground: SessionContext, log: EventLog, maker: AgentFactory) -> SessionTeam:
-    """The team of this process, with nobody in it yet, and the sub-agents of whoever lives here."""
+    """Create the team of this process, without members, and the sub-agents of its agents."""
     made = SessionTeam(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
     made.lead_policy, made.secrets = maker.policy, find_secrets(ground.env)
     kit, more = maker.kit, (maker.limits, log.emit, ground.settings.agents)

@@ -1,7 +1,6 @@
-"""Making forks: what a fork takes over from the agent that it is made of, and what of that it cannot do.
+"""Forks: the conversation, prefix and bounds that a fork takes over from its caller.
 
-It has its caller's prefix and history, is held to what its caller is held to, and runs what a sub-agent may run. Makes
-no agent itself.
+A fork has its caller's prefix and history, the same restrictions, and the tools that a sub-agent may run.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from teamwright.teams.subagents.run import SubagentRun
 from teamwright.tools.subagent.fork_limits import ForbiddenInFork
 
 _OF_CALLS = frozenset({PRE_TOOL, POST_TOOL, TOOL_FAILURE, PERMISSION})
-"""Events whose hooks guard calls. What a caller's definition says of starts, stops and goals is the caller's alone."""
+"""Events whose hooks guard calls. The caller's hooks for starts, stops and goals do not apply to a fork."""
 
 _CALLERS = NOT_FOR_SUBAGENTS | {"Agent"}
-"""Tools that speak for a fork's caller, or would hand its job on: however deep agents may start agents."""
+"""Tools that act in the name of a fork's caller, or would delegate its job, at any depth."""
 
 
 def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
-    """The kind of a fork: held to what its caller's definition says of tools, guarded by its hooks."""
+    """Return the agent type of a fork: the caller's tool restrictions and hooks."""
     held = parent.definition
     if held is None:
         return kind
@@ -58,9 +57,9 @@ def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """What a sub-agent goes on from: its own conversation (`former`), or for a new fork that of `origin`.
+    """The starting point of a sub-agent: its own conversation (`former`), or for a new fork that of `origin`.
 
-    Neither for an agent that begins. `fork`: it is a fork, new or not.
+    A new sub-agent has neither. `fork`: it is a fork, new or resumed.
     """
 
     fork: bool = False
@@ -69,18 +68,18 @@ class StartingPoint:
 
     @property
     def conversation(self) -> Conversation | None:
-        """The conversation that it goes on from."""
+        """The conversation from which it continues."""
         return self.former if self.origin is None else self.origin.conversation
 
     @property
     def header(self) -> Mapping[str, Any] | None:
-        """The first line of the transcript that it goes on from."""
+        """The first line of the transcript from which it continues."""
         return None if self.conversation is None else self.conversation.header
 
     async def model(self, model: Model, opened: Callable[[str], Awaitable[Model]]) -> Model:
-        """The model for it: a fork's is that of its caller, or the one that it had; `opened` opens that by its name.
+        """Return the model: for a fork its caller's, or its earlier one, which `opened` opens by name.
 
-        Raises TeamRefused for a new fork whose caller's model cannot be had a second time.
+        Raises TeamRefused for a new fork whose caller's model cannot be opened a second time.
         """
         talk = self.conversation
         if not self.fork or talk is None or model.card.wire == talk.prefix.model:
@@ -96,7 +95,9 @@ class StartingPoint:
         raise TeamRefused("team-refused", what, do=["Name a subagent_type."], note="nothing was started")
 
     def tools(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
-        """A fork has those of the tools that its prefix names, and for other names in it one that only says so."""
+        """Return a fork's tools, as its prefix names them; a missing tool is replaced by one that reports its
+        absence.
+        """
         talk = self.conversation
         if not self.fork or talk is None:
             return list(tools)
@@ -110,7 +111,7 @@ _NOTHING = StartingPoint()
 
 
 def start_fork(origin: Agent, path: Path, about: Mapping[str, Any], toolbox: Toolbox, prefixes: Path) -> Conversation:
-    """A fork's conversation, from where its caller's is; what that has read, the fork has read too."""
+    """Start a fork's conversation where its caller's is; files that the caller has read count as read."""
     store_prefix(prefixes, origin.conversation.prefix)
     toolbox.workplace.seen_files.update(origin.toolbox.workplace.seen_files)
     return origin.conversation.fork(path, about)
@@ -119,7 +120,7 @@ def start_fork(origin: Agent, path: Path, about: Mapping[str, Any], toolbox: Too
 async def starting_point(
     spec: SpawnSpec, run: SubagentRun, caller: Agent | None, path: Path, prefixes: Path, *, goes_on: bool
 ) -> StartingPoint:
-    """What a sub-agent goes on from; `path` is its transcript. Raises StorageError, TeamRefused."""
+    """Return the starting point of a sub-agent; `path` is its transcript. Raises StorageError, TeamRefused."""
     if goes_on:
         former = await asyncio.to_thread(load_conversation, path, prefixes)
         return StartingPoint(spec.fork, former)
@@ -127,7 +128,7 @@ async def starting_point(
 
 
 def _origin_of_fork(caller: Agent | None, run: SubagentRun) -> Agent:
-    """The agent that a fork is made of, which stands at the call that asks for it. Raises TeamRefused."""
+    """Return the agent to fork, whose call asks for the fork. Raises TeamRefused."""
     if caller is None or all(call.id != run.call for call in tool_calls(caller.conversation.last_content())):
         what, do = "a fork begins at a call of the agent that it is made of, and there is none", "Name a subagent_type."
         raise TeamRefused("team-refused", what, do=[do], note="nothing was started")

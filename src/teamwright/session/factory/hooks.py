@@ -1,6 +1,6 @@
-"""Making a session's hooks of its settings: where they run, what they see, and who is told.
+"""The construction of a session's hooks from its settings: their environment, input and notices.
 
-Knows settings, the queue of requests and the log; does not know when a hook fires.
+Depends on settings, the request queue and the log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from teamwright.tools.shell.bash import COMMAND_ENVIRONMENT, default_shell, remo
 
 
 class AnswererList(Protocol):
-    """Who has requests answered: those who are tried in order before anybody else is asked."""
+    """An object with the answerers of requests, which are tried in order before any approver."""
 
     answerers: list[Answerer]
 
@@ -32,9 +32,9 @@ def make_hooks(
     requests: AnswererList,
     own_of: Callable[[str], Sequence[HookSpec]],
 ) -> None:
-    """Give the kit its hooks: asked before anybody else, and told what a person should look at.
+    """Connect hooks to the toolset: they answer before any approver, and notify a person through events.
 
-    `own_of` knows the hooks of an agent type's definition.
+    `own_of` returns the hooks of an agent type's definition.
     """
     settings, root = ground.settings, ground.trust.root
     plugins = () if settings.hooks_off else (hook for plugin in ground.places.plugins for hook in plugin.hooks)

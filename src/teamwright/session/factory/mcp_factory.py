@@ -1,4 +1,7 @@
-"""Making a session's servers: where they run, what they see, who is told. Knows settings, trust and the log."""
+"""The construction of a session's MCP servers: their environment, variables and notices.
+
+Depends on settings, trust and the log.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,13 @@ if TYPE_CHECKING:
     from teamwright.mcp.servers import McpServerPool
 
 LOGS = "mcp"
-"""Name of the directory in a session's directory with what servers print to stderr."""
+"""Name of the directory in a session's directory with the stderr output of servers."""
 
 
 def make_mcp_servers(ground: SessionContext, log: EventLog, kit: Toolset, stack: AsyncExitStack) -> list[str]:
-    """Give the kit its servers; lines about those that are left out. Raises UsageError for a flag.
+    """Connect MCP servers to the toolset; return lines about those that are left out. Raises UsageError for a flag.
 
-    Nothing is started before the first agent is made.
+    No server is started before the first agent is created.
     """
     settings, root = ground.settings, ground.trust.root
     seen = remove_variables(kit.bash.hidden, ground.env)
@@ -51,13 +54,13 @@ def make_mcp_servers(ground: SessionContext, log: EventLog, kit: Toolset, stack:
 
 
 def servers_of(ground: SessionContext, kit: Toolset) -> tuple[list[ServerConfig], list[str]]:
-    """The servers of a session as they are configured, and lines about what is left out. Raises UsageError."""
+    """Return the configured servers of a session, and lines about those left out. Raises UsageError."""
     settings, options = ground.settings, ground.options
     variables, withheld = _variables(ground, remove_variables(kit.bash.hidden, ground.env))
     said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
     configs, warnings = configured_servers(said, options.mcp_config, ground.cwd, variables, withheld)
     for plugin in () if options.strict_mcp_config else ground.places.plugins:
-        # A plugin is somebody else's: it gets no credential of ours, and its names stand under its own.
+        # A plugin belongs to another author: it gets no credential, and its names are under its own prefix.
         own = {**variables, ROOT: os.path.realpath(plugin.path)}
         reading = ConfigSource(f"plugin {plugin.name}", ground.cwd, own, withheld)
         entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
@@ -68,7 +71,7 @@ def servers_of(ground: SessionContext, kit: Toolset) -> tuple[list[ServerConfig]
 
 
 def _variables(ground: SessionContext, seen: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-    """What configurations may name, and which of it no repository's entry gets."""
+    """Return the variables that configurations may use, and those that a repository's entries do not get."""
     return {**ground.env, **ground.settings.env}, frozenset(ground.env) - frozenset(seen)
 
 

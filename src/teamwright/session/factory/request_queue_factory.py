@@ -1,7 +1,4 @@
-"""The queue of a run and what keeps its grants, made of the ground that a session stands on.
-
-Assembly only: decides nothing by itself.
-"""
+"""The construction of a run's request queue and grants from its context."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ from teamwright.storage.event_log import EventLog
 from teamwright.storage.watcher import Watcher
 
 ASK_TIMEOUT_S = 600.0
-"""How long a request waits where nobody is at a terminal, unless the settings say otherwise."""
+"""Seconds that a request waits without a person at a terminal, unless the settings say otherwise."""
 
 
 def make_request_queue(ground: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
-    """The one queue of the run, and where its files lie."""
+    """Create the request queue of the run, with its files."""
     options = ground.options
     files = RequestFiles(ground.directory, ground.id, watch=watcher.follow)
     made = RequestQueue(log.emit, lambda: options.interactive, files, ask_timeout(ground), options.on_request)
@@ -30,14 +27,14 @@ def make_request_queue(ground: SessionContext, log: EventLog, watcher: Watcher) 
 
 
 def make_grants(ground: SessionContext, log: EventLog, maker: AgentFactory) -> Grants:
-    """What people grant along with a yes is kept for the session, and where they say so for good."""
+    """Create the grants of the session, which are saved permanently where the approver says so."""
     made = Grants(SettingsFiles(ground.home, ground.trust.root), log.emit, lambda: tuple(maker.policies))
     maker.grant, maker.policies.lead_answers = made, ground.settings.lead_answers
     return made
 
 
 def ask_timeout(ground: SessionContext) -> float | None:
-    """A person at a terminal may take any time; elsewhere a request has a deadline."""
+    """Return the deadline of requests in seconds; None for a person at a terminal, who may take any time."""
     said = ground.options.ask_timeout_s
     given = said if said is not None else ground.settings.ask_timeout_s
     return given if given is not None or ground.options.interactive else ASK_TIMEOUT_S

@@ -1,7 +1,7 @@
-"""The startup of a session's shell: which shell, where its snapshot lies, and who is told when it fails.
+"""The startup of a session's shell: its program, its snapshot, and the notice of a failure.
 
-Nothing is read here: that is for the first command. The startup sees the user's own environment, without credentials
-and without the variables of settings, so that no repository has a say in it.
+Nothing is read before the first command. The startup gets the user's own environment, without credentials and without
+the variables of settings, so that no repository can change it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def make_shell_startup(
     emit: Emit,
     records: ProcessRecords | None = None,
 ) -> ShellStartup:
-    """The startup for all commands of a session whose environment is `env`.
+    """Create the startup for all commands of a session whose environment is `env`.
 
-    Raises CannotStart (`bad-settings`) for a shell that is none.
+    Raises CannotStart (`bad-settings`) for an invalid shell.
     """
     return ShellStartup(
         user_shell(settings.shell, env),
@@ -41,12 +41,12 @@ def make_shell_startup(
 
 
 def snapshot_file(home: Home, session: str) -> Path:
-    """Where the snapshot of a session lies."""
+    """Return the path of a session's snapshot."""
     return home.shell_snapshots / f"{session}.sh"
 
 
 def describe_shell(settings: BashSettings, env: Mapping[str, str]) -> str:
-    """The shell of commands and why it is this one, for people. Raises CannotStart (`bad-settings`)."""
+    """Return the shell of commands and the reason, for people. Raises CannotStart (`bad-settings`)."""
     shell = user_shell(settings.shell, env)
     if shell.kind not in STARTUP_SHELLS:
         return f"{shell.path}: {shell.reason}; its startup files are not read"

@@ -1,7 +1,6 @@
-"""What a kind of agent makes of a spawn: the one place where model, mode, caps and words are settled, for every route.
+"""The resolution of spawn specs: model, mode, caps and prompt of an agent type, for all agents.
 
-A field whose machinery is not there is refused where leaving it out would do harm, and told of otherwise. Makes no
-agent.
+An unsupported field is refused where ignoring it would do harm, and reported otherwise.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from teamwright.teams.spawn_spec import SpawnSpec
 
 
 def _ignore(_text: str) -> None:
-    """Nobody is told."""
+    """Ignore a notice."""
 
 
 @dataclass(slots=True)
 class SpecResolver:
-    """Settles what a spec means, for every route. What has no effect yet is told once a kind."""
+    """The resolver of specs. A field without effect is reported once for each agent type."""
 
     agent_types: AgentTypes = field(default_factory=AgentTypes)
     commands: ExternalCommandSettings = field(default_factory=ExternalCommandSettings)
@@ -36,10 +35,10 @@ class SpecResolver:
     told: set[str] = field(default_factory=set[str])
 
     def resolve(self, spec: SpawnSpec) -> SpawnSpec:
-        """The spec with what its role and its kind say; a resolved one as it is. One of an agent that goes on has
-        all of that already: only its kind is looked up.
+        """Return the spec completed by role and agent type; a resolved spec unchanged. For a resumed agent only the
+        agent type is looked up.
 
-        Raises UsageError for a kind that nobody knows, or that cannot be honoured.
+        Raises UsageError for an agent type that is unknown or cannot be honoured.
         """
         if spec.definition is not None:
             return spec
@@ -52,9 +51,10 @@ class SpecResolver:
         return with_command(with_definition(spec, kind), self.commands.usual)
 
     def resolve_effort(self, spec: SpawnSpec, kind: AgentType, card: ModelCard, above: Effort | None) -> Effort | None:
-        """How hard an agent thinks: as its call says, else its kind, else the team file, else as its caller (`above`).
+        """Return an agent's effort: of its call, else its type, else the team file, else its caller (`above`).
 
-        What its model does not document is left out, and told once; in a call it is an error. Raises UsageError.
+        An effort that the model does not document is left out and reported once; in a call it is an error. Raises
+        UsageError.
         """
         if spec.effort is not None:
             return required_effort(card, spec.effort)
@@ -66,19 +66,19 @@ class SpecResolver:
         return supported_effort(card, said)
 
     def warnings(self) -> tuple[str, ...]:
-        """Lines for the start of a run: definitions that are broken, and what was told already, when nobody heard."""
+        """Return lines for the start of a run: broken definitions, and earlier reports without a reader."""
         return (*self.agent_types.warnings(), *sorted(self.told))
 
     def notify_once(self, text: str) -> None:
-        """Tell people of something that has no effect, the first time."""
+        """Report a field without effect, the first time."""
         if text not in self.told:
             self.told.add(text)
             self.tell(text)
 
     def definition(self, spec: SpawnSpec) -> AgentType:
-        """The kind of a spec that is resolved, or of an agent that goes on, which is never less bound than before.
+        """Return the agent type of a resolved spec, or of a resumed agent, which never loses a restriction.
 
-        Raises UsageError for a kind that nobody knows, and for an agent that would be free of what guarded it.
+        Raises UsageError for an unknown agent type, and when a resumed agent would lose what guarded it.
         """
         if spec.definition is not None:
             return spec.definition
@@ -91,7 +91,7 @@ class SpecResolver:
         return restrict_to_original(spec, found)
 
     def hooks_of(self, agent_type: str) -> tuple[HookSpec, ...]:
-        """The hooks of the kind of that name; none where there is no such kind."""
+        """Return the hooks of that agent type; none for an unknown one."""
         try:
             return self.agent_types.find(agent_type).hooks
         except UsageError:
@@ -99,9 +99,9 @@ class SpecResolver:
 
 
 def with_definition(spec: SpawnSpec, kind: AgentType) -> SpawnSpec:
-    """The spec with what its kind says. The model: the call's, else the kind's, else None, which is the caller's.
+    """Return the spec completed by its agent type. The model is the call's, else the type's, else None, the caller's.
 
-    Raises UsageError for a kind that cannot be honoured.
+    Raises UsageError for an agent type that cannot be honoured.
     """
     require_possible(kind)
     asked = spec.model if spec.model is not None else kind.model
@@ -121,10 +121,10 @@ def with_definition(spec: SpawnSpec, kind: AgentType) -> SpawnSpec:
 
 
 def with_command(spec: SpawnSpec, usual: str) -> SpawnSpec:
-    """The spec with the command that runs it, if it is a teammate: its own, its role's, else the usual one.
+    """Return a teammate's spec with its command: its own, its role's, else the default.
 
-    Another program is told in its first prompt what its kind is told; of ours it reads nothing else. Raises UsageError
-    for a sub-agent of a kind that another program runs.
+    The first prompt of an external member contains the prompt of its agent type, because the program reads no other
+    file of Teamwright. Raises UsageError for a sub-agent of an external agent type.
     """
     kind = spec.definition
     if not spec.name:
@@ -144,14 +144,14 @@ def with_command(spec: SpawnSpec, usual: str) -> SpawnSpec:
 
 
 def require_possible(kind: AgentType) -> None:
-    """Raises UsageError for a field that cannot be honoured yet and must not be left out."""
+    """Raise UsageError for a field that is not supported yet and must not be ignored."""
     if kind.isolation is not None:
         what = f"the agent type {kind.name} works in isolation ({kind.isolation}), which is not there yet"
         raise _refused(kind, what, "it would change your files; without `isolation` it starts")
 
 
 def required_effort(card: ModelCard, effort: Effort) -> Effort:
-    """The effort that was asked for by name. Raises UsageError when the model does not document it."""
+    """Return the effort that was named. Raises UsageError when the model does not document it."""
     if supports(card, effort):
         return effort
     looked_at = [("model", card.name), ("its efforts", describe_efforts(card))]
@@ -161,16 +161,16 @@ def required_effort(card: ModelCard, effort: Effort) -> Effort:
 
 
 def missing_effort(card: ModelCard) -> str:
-    """What a model does that does not document an effort, and which ones it does."""
+    """Return the text for an undocumented effort: what the model does, and its documented efforts."""
     known = describe_efforts(card)
     return f"{card.name} uses its default effort" + (f" (it takes {known})" if known != "none" else ", it takes none")
 
 
 def restrict_to_original(spec: SpawnSpec, kind: AgentType | None) -> AgentType:
-    """The kind that an agent goes on with: never less bound than it was when it was born.
+    """Return the agent type of a resumed agent, with at least the restrictions of its start.
 
-    `kind` is the kind of its name as it is now, None when there is none any more. Raises UsageError when something
-    that guarded it is gone: it would be free of it.
+    `kind` is the present agent type of its name, None when it was removed. Raises UsageError when something that
+    guarded the agent is gone.
     """
     bounds = spec.bounds or AgentBounds()
     if kind is None and bounds.role:
@@ -184,7 +184,7 @@ def restrict_to_original(spec: SpawnSpec, kind: AgentType | None) -> AgentType:
 
 
 def name_requester(problem: TeamwrightError, spec: SpawnSpec) -> TeamwrightError:
-    """The error of a model that cannot be had, with whose model it is."""
+    """Return the error of an unavailable model, with the agent whose model it is."""
     kind = spec.definition
     if kind is None or kind.model is None or kind.model != spec.model:
         return problem

@@ -1,4 +1,4 @@
-"""Assembly of a session's checks from its settings, its team file and what its agents' commands get."""
+"""The construction of a session's task checks from its settings, its team file and its commands' environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALLOWED = "checks.json"
 
 
 def make_task_checks(ground: SessionContext, maker: AgentFactory, team: SessionTeam) -> TaskChecks:
-    """The checks of this session. What the team file says of all tasks goes before the setting."""
+    """Create the task checks of this session. The team file has precedence over the setting."""
     settings, definition = ground.settings.check, ground.definition
     if definition is not None and definition.check:
         settings = replace(settings, command=definition.check)

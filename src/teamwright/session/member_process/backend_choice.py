@@ -1,7 +1,6 @@
-"""Where members of a session may live: what the settings name, or what is found here, and the places by kind.
+"""The choice of backends for members: by the settings, or by what this machine has.
 
-Looks for what there is when it is asked, and makes a place when one is first chosen. Knows settings and places;
-starts nobody.
+Looks for programs when it is asked, and creates a backend when it is first chosen. Depends on settings and backends.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from teamwright.teams.backends.tmux_server import TmuxProgram, find_tmux
 
 
 class BackendChoice:
-    """The places of one session.
+    """The backends of one session.
 
-    Parameters: `environ`, the lead's environment; `at_terminal`, whether a person sits at a terminal of ours; `logs`,
-    the directory for the output of members without a terminal.
+    Parameters: `environ`, the lead's environment; `at_terminal`, True when a person uses Teamwright at a terminal;
+    `logs`, the directory for the output of members without a terminal.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class BackendChoice:
     ) -> None:
         self.settings = settings
         self.choice: SelectedBackend | None = None
-        """What was chosen last, and why."""
+        """The last choice, with its reason."""
         self._environ = environ
         self._at_terminal = at_terminal
         self._logs = logs
@@ -50,23 +49,23 @@ class BackendChoice:
 
     @property
     def choice_reason(self) -> str:
-        """Why the last choice was made, a clause; empty before there was one."""
+        """The reason of the last choice, a clause; empty before the first."""
         return self.choice.reason if self.choice is not None else ""
 
     @property
     def grace_s(self) -> float:
-        """How long a member's process stays when its lead is gone, in seconds."""
+        """The seconds that a member's process stays without its lead."""
         return self.settings.orphan_timeout_s
 
     @cached_property
     def recipes(self) -> Mapping[str, TerminalAdapter]:
-        """All recipes by name; the user's own stand for shipped ones of their name."""
+        """All terminal adapters by name; the user's own replace shipped ones of the same name."""
         return {**shipped_adapters(), **self.settings.adapters}
 
     async def choose(self, wanted: str = "") -> tuple[str, Backend] | None:
-        """The backend and its place for a member, as it was wanted or as settings say; None: in the lead's process.
+        """Return the backend for a member, by request or settings, with its name; None: in the lead's process.
 
-        Raises UsageError for a name that nothing has, CannotStart for one that cannot be used here.
+        Raises UsageError for an unknown name, CannotStart for a backend that cannot be used here.
         """
         self.choice = await self.preview(wanted)
         if self.choice.backend == IN_PROCESS:
@@ -74,14 +73,14 @@ class BackendChoice:
         return self.choice.backend, self._place(self.choice.backend)
 
     async def require_named(self) -> None:
-        """Check the backend that the settings name. Raises CannotStart when it cannot be used here."""
+        """Check the backend in the settings. Raises CannotStart when it cannot be used here."""
         if self.settings.backend not in {AUTO, IN_PROCESS}:
             await self.preview()
 
     async def preview(self, wanted: str = "") -> SelectedBackend:
-        """The same without making anything."""
+        """Return the choice without creating a backend."""
         setting = wanted or self.settings.backend
-        if setting == AUTO:  # where tmux has no say it need not be looked for
+        if setting == AUTO:  # only the automatic choice depends on tmux
             first = choose_backend(AUTO, BackendEnvironment(self._environ, self._at_terminal))
             if first.backend == IN_PROCESS:
                 return first
@@ -91,13 +90,13 @@ class BackendChoice:
         return choose_backend(setting, found)
 
     async def backend_for(self, spot: Location) -> Backend | None:
-        """The place of that kind, to probe or close what was started there; None when there is none any more."""
+        """Return the backend of that location, to probe or close what it started; None when it is not configured."""
         if spot.kind == TMUX:
             return None if (await self.tmux()).problem else self._place(TMUX)
         return self._place(spot.kind) if spot.kind == DETACHED or spot.kind in self.recipes else None
 
     async def tmux(self) -> TmuxProgram:
-        """The tmux of this machine, looked for once."""
+        """The tmux of this machine, looked up once."""
         async with self._looking:
             if self._found is None:
                 self._found = await find_tmux(self._environ)

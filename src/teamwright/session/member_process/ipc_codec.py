@@ -1,6 +1,6 @@
-"""What goes over a wire in JSON: questions and answers, what is granted, the policy that nobody may exceed.
+"""JSON of permission questions, answers, grants and the session's policy, for the connection of processes.
 
-Below it: permissions. Refuses to know who asks whom.
+Depends on `permissions`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpd
 
 
 def question_to_json(question: Question) -> dict[str, Any]:
-    """The question as an object."""
+    """Return the question as an object."""
     return asdict(question)
 
 
 def question_from_json(data: Mapping[str, Any]) -> Question:
-    """The question in it."""
+    """Parse a question."""
     said: dict[str, Any] = {item.name: data[item.name] for item in fields(Question) if item.name in data}
     said["options"] = tuple(said.get("options", ()))
     said["suggestions"] = _updates(said.get("suggestions", ()))
@@ -29,18 +29,18 @@ def question_from_json(data: Mapping[str, Any]) -> Question:
 
 
 def answer_to_json(answer: PermissionAnswer) -> dict[str, Any]:
-    """The answer as an object."""
+    """Return the answer as an object."""
     return {**asdict(answer), "input": None if answer.input is None else dict(answer.input)}
 
 
 def answer_from_json(data: Mapping[str, Any]) -> PermissionAnswer:
-    """The answer in it."""
+    """Parse an answer."""
     said: dict[str, Any] = {**data, "updates": _updates(data.get("updates", ()))}
     return PermissionAnswer(**said)
 
 
 def policy_to_json(policy: Policy, from_settings: Sequence[Rule]) -> dict[str, Any]:
-    """Mode and directories of the session's policy as they are now, and the rules that no settings gave it."""
+    """Return the present mode and directories of the session's policy, and its rules that are not from settings."""
     known = set(map(id, from_settings))
     return {
         "mode": str(policy.effective_mode),
@@ -54,7 +54,7 @@ def policy_to_json(policy: Policy, from_settings: Sequence[Rule]) -> dict[str, A
 
 
 def rules_from_json(data: Mapping[str, Any], base: Path) -> tuple[Rule, ...]:
-    """The rules in what `policy_to_json` told."""
+    """Return the rules in an object of `policy_to_json`."""
     made: list[Rule] = []
     for verdict, text, source, *said in cast("list[tuple[str, str, str, bool, bool]]", data["rules"]):
         made += parse_rules([text], Verdict(verdict), source, base, *said)
@@ -62,7 +62,7 @@ def rules_from_json(data: Mapping[str, Any], base: Path) -> tuple[Rule, ...]:
 
 
 def apply_policy(policy: Policy, data: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Mode and directories of this process's policy are those of the lead's from now on; the new directories."""
+    """Apply the lead's mode and directories to this process's policy; return the new directories."""
     before, directories = policy.scope.directories, tuple(Path(path) for path in data["directories"])
     if directories != before:
         policy.scope = replace(policy.scope, directories=directories)

@@ -1,7 +1,7 @@
-"""A member's own process: assembled of the same parts as its lead's, with the one queue and purse of the run there.
+"""The member process of a Teamwright team, assembled from the same parts as its lead's process.
 
-The team's files are the same for both; what only the lead does (declaring dead, handing back, telling of strangers)
-is left to it. Either everything stands or nothing is left. Knows all rooms below; knows no screen.
+Request queue and budget tracker are the lead's. Only the lead does its own work on the team's files (declaring members
+dead, releasing tasks, reporting external changes). A failed start leaves nothing behind. Depends on all packages below.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import read_team_file
 
 OnStarted: TypeAlias = Callable[[EventLog], object]
-"""Is given a member's log before its first event."""
+"""Called with a member's log before its first event."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class RunningMember:
 async def join_team(
     spawn: SpawnFile, line: LeadConnection, begun: OnStarted | None = None
 ) -> AsyncGenerator[RunningMember]:
-    """The member, at work, for the block; `begun` is given its log. Raises TeamwrightError; nothing is left then."""
+    """Run the member for the block; `begun` receives its log. Raises TeamwrightError; then nothing is left behind."""
     async with AsyncExitStack() as stack:
         member = await _join(spawn, line, begun, stack)
         yield member
@@ -150,9 +150,10 @@ async def _maker(
 
 
 def _team(spawn: SpawnFile, ground: SessionContext, log: EventLog, maker: AgentFactory) -> SessionTeam:
-    """The team as its lead made it, with nobody here yet."""
+    """Return the team as its lead created it, without this process's member."""
     team = make_team(ground, log, maker)
-    team.settings = replace(team.settings, ping_pong=sys.maxsize)  # the lead's process sees all that is written
+    # the lead's process sees all messages and guards against ping-pong
+    team.settings = replace(team.settings, ping_pong=sys.maxsize)
     team.name, team.directory = spawn.team, spawn.directory
     team.lead_model = spawn.model
     team.status = TeamStatus.from_log(read_recent(ground.home.session(ground.cwd, ground.id) / "events.jsonl"))
@@ -163,7 +164,7 @@ def _team(spawn: SpawnFile, ground: SessionContext, log: EventLog, maker: AgentF
 
 
 def _connect(team: SessionTeam, watcher: Watcher, obeying: LedMember, stack: AsyncExitStack) -> None:
-    """How this process notices what others write, and has others notice."""
+    """Connect this process to changes of files by others, and notify others of its own."""
     home, directory = team.home, team.directory
     team.watch_file = lambda path, look: watcher.follow(path, look)
     team.open_doorbell = lambda name, look: listen(home.doorbell(directory, name), look)
@@ -183,7 +184,7 @@ def _ring(path: Path) -> None:
 
 
 def is_task(name: str) -> bool:
-    """Whether a file of a task list is a task."""
+    """Return True when a file of a task list is a task."""
     return name.removesuffix(".json").isdigit()
 
 
@@ -200,7 +201,7 @@ async def _start(
 
 
 async def end_work(maker: AgentFactory) -> None:
-    """End all that runs here beside the member itself, and let the hooks of that run. May be called twice."""
+    """End all jobs here except the member, and let their stop hooks run. May be called twice."""
     kit = maker.kit
     await maker.plans.close()
     await kit.agents.end_background()
@@ -211,7 +212,7 @@ async def end_work(maker: AgentFactory) -> None:
 
 
 def _life(ground: SessionContext, spawn: SpawnFile) -> Incarnation:
-    """The life that this process goes on with, or begins. Raises CannotStart when it is over already."""
+    """Return the incarnation to resume or to begin. Raises CannotStart when it has ended."""
     file = read_team_file(ground.home.team_file(spawn.directory))
     life = file.incarnation_records.get(spawn.member.lower()) if file is not None else None
     if life is None or life.incarnation != spawn.incarnation:

@@ -1,6 +1,6 @@
-"""What is the same of every member that is started in a place, whichever program runs it: its flags, and its launch.
+"""The flags and the launch that all members in backends have in common, for every program.
 
-Knows the roster entry and the team; refuses to know what the program is, and what it inherits.
+Depends on the roster entry and the team.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _USUAL_COLOR = "blue"
 
 
 def member_flags(member: RosterMember, team: SessionTeam, session: SessionId, mode: str) -> MemberFlags:
-    """Who a member is, in the words of the flags. `mode` is empty where the program begins in it by itself.
+    """Return the flags that identify a member. `mode` is empty when the program begins in that mode.
 
     A member that must plan begins in plan mode whatever its mode is; bypassPermissions has a flag of its own.
     """
@@ -41,7 +41,7 @@ def member_flags(member: RosterMember, team: SessionTeam, session: SessionId, mo
 def make_launch(
     member: RosterMember, team: SessionTeam, session: SessionId, argv: tuple[str, ...], env: Mapping[str, str]
 ) -> Launch:
-    """How its place is told to start it."""
+    """Return the launch of the member for its backend."""
     return Launch(
         name=member.name,
         team=team.directory,

@@ -1,6 +1,6 @@
-"""What a member's own process is started with, by the session that leads (the port of `teams.processes`).
+"""The launcher of member processes (the port of `teams.backends`).
 
-Knows options, settings and where members may live; does not know how a place is opened.
+Depends on options, settings and the choice of backends.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 
 PROGRAM = (sys.executable, "-P", "-m", "teamwright")
-"""This very installation. -P: a directory that somebody works in is no place to import from."""
+"""The command of this installation. With -P nothing is imported from the working directory."""
 
 
 @dataclass(slots=True)
 class MemberLauncher:
-    """Where the members of one session live. `wire` is where their processes call."""
+    """The launcher of one session. `wire` is the socket to which member processes connect."""
 
     ground: SessionContext
     team: SessionTeam
@@ -40,34 +40,34 @@ class MemberLauncher:
     wire: Path
 
     async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend] | None:
-        """See Housing."""
+        """Implement `ProcessHost.choose_backend`."""
         chosen = await self.places.choose(spec.backend)
         if chosen is not None:
-            options_to_json(self.ground.options)  # what does not travel is said before anything is made
+            options_to_json(self.ground.options)  # raises for options without JSON before anything is created
         return chosen
 
     @property
     def choice_reason(self) -> str:
-        """See Housing."""
+        """Implement `ProcessHost.choice_reason`."""
         return "" if self.places.choice_reason == EXPLICIT_REASON else self.places.choice_reason
 
     async def backend_for(self, location: Location) -> Backend | None:
-        """See Housing."""
+        """Implement `ProcessHost.backend_for`."""
         return await self.places.backend_for(location)
 
     def process_token(self, incarnation: Incarnation) -> str:
-        """See Housing."""
+        """Implement `ProcessHost.process_token`."""
         return wire_token(process_directory(Path(incarnation.transcript)), str(self.wire))
 
     def discard(self, directory: Path) -> None:
-        """See Housing."""
+        """Implement `ProcessHost.discard`."""
         discard(directory)
 
     def last_event_number(self, name: str, incarnation: Incarnation) -> int:
-        """See Housing."""
+        """Implement `ProcessHost.last_event_number`."""
         room = process_directory(Path(incarnation.transcript))
         if room.parent.parent != self.ground.directory:
-            return last_number(room / "events.jsonl")  # what another session led is no event of this one
+            return last_number(room / "events.jsonl")  # events of another session's log do not count
         origin = f"{name}#{incarnation.incarnation}:"
         mark = b'"origin":"%s' % origin.encode()
         for line in read_backward(self.ground.directory / "events.jsonl"):
@@ -77,7 +77,7 @@ class MemberLauncher:
         return 0
 
     def build_launch(self, member: RosterMember, incarnation: Incarnation, token: str, *, resumed: bool) -> Launch:
-        """See Housing."""
+        """Implement `ProcessHost.build_launch`."""
         ground, team = self.ground, self.team
         path = process_directory(Path(incarnation.transcript)) / FILE
         SpawnFile(
@@ -98,7 +98,7 @@ class MemberLauncher:
         return make_launch(member, team, ground.id, argv, {**ground.env, VARIABLE: str(path)})
 
     def _resolved(self) -> dict[str, object]:
-        """What follows from this process's options and settings, and would be something else in another's."""
+        """Return values of this process's options and settings that another process would resolve differently."""
         ground, waits = self.ground, ask_timeout(self.ground)
         asked = {} if waits is None else {"ask_timeout_s": waits}
         shared = self.team.external.shared_list  # a resume takes the list from the team, without a flag
@@ -106,7 +106,7 @@ class MemberLauncher:
         return {"cwd": str(ground.cwd), "ask": "deny" if is_unattended(ground) else "wait", **asked, **listed}
 
     def _flags(self, member: RosterMember, life: Incarnation) -> MemberFlags:
-        """Who it is, and what else the flags can say of it: as observed, the lead's mode where it has none."""
+        """Return the member's flags, with the lead's mode where it has none, as observed in the other product."""
         lead = self.team.lead_policy.effective_mode
         mode = life.mode or (str(lead) if lead in {Mode.ACCEPT_EDITS, Mode.BYPASS} else "")
         return replace(

@@ -1,7 +1,7 @@
-"""One member's stay in a team that another program leads: how it begins to end, and how it is seen out.
+"""The membership of one member in a team that another program leads, until its orderly end.
 
-Follows what the member does, so that its place on the roster says it and its lead is known to be there. Knows the parts
-of the process; does not know how they were made.
+Follows the member's activity, so that the roster shows it, and checks that the lead runs. Depends on the parts of the
+process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from teamwright.teams.team import SessionTeam
 
 @dataclass(slots=True)
 class ExternalMembership(MemberLifetime):
-    """One member that lives in this process. `room` is its directory, `pane` where its lead surely started it."""
+    """One member that lives in this process. `room` is its directory, `pane` the pane in which its lead started it."""
 
     name: str
     team: SessionTeam
@@ -55,7 +55,7 @@ class ExternalMembership(MemberLifetime):
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
 
     def record_event(self, _number: int, event: TeamEvent) -> None:
-        """Something happened here: its lead reads on the roster whether it is in a turn."""
+        """Record an event: the lead reads on the roster whether the member is in a turn."""
         if isinstance(event, MemberChanged) and event.member == self.name:
             active = event.state in BUSY_STATES and event.state != MemberState.PENDING
             self.place.set_active(active)
@@ -65,14 +65,14 @@ class ExternalMembership(MemberLifetime):
             self.presence.note_sent(event.message_id)
 
     def check_mail(self) -> None:
-        """Its inbox changed: what answers a call is taken at once, also in the middle of a turn."""
+        """Read the inbox after a change: answers to calls are taken at once, also during a turn."""
         if self.team.find_in_process(self.name) is None:
-            return  # what the lead asks is for a life: it is looked at when there is one
+            return  # other requests of the lead wait for the incarnation
         self.team.wake(self.name)
         self._begin(self.team.inbox(self.name).unread())
 
     def check_tasks(self, known: ExternalChanges, names: Iterable[str] | None) -> None:
-        """Files of the task list changed: one may have become free."""
+        """Read changed files of the task list: a task may have become free."""
         self._begin(known.check_files(names), self._ring_idle)
 
     def _ring_idle(self) -> None:
@@ -94,18 +94,18 @@ class ExternalMembership(MemberLifetime):
         task.add_done_callback(looked)
 
     def say(self, text: str, level: str) -> None:
-        """Tell people of something."""
+        """Emit a notice for people."""
         self.team.emit(Notice(member=self.name, text=text, level=level))
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def lead_is_gone(self, why: str) -> None:
-        """There is no lead any more."""
+        """End the member because its lead is gone."""
         self._deserted = True
         self.end("suspended", why)
 
     def save_record(self, **changes: Any) -> None:
-        """The next process of the member goes by this. A disk that refuses is told of."""
+        """Save the record for the member's next process. A failed write is reported."""
         self.record = replace(self.record, **changes)
         try:
             self.record.write(self.room)
@@ -113,7 +113,7 @@ class ExternalMembership(MemberLifetime):
             self.say(f"a new start may not go on from here: {problem.what}", "warning")
 
     async def finish(self) -> MemberEnd:
-        """Whatever it still does ends, its lead hears of it, and its place is given up."""
+        """End the member's work, notify its lead, and remove its roster entry."""
         self.end("suspended", "its process was ended")
         ended = await self.wait_until_ended()
         if self.mate is not None and self.mate.run_task is not None:
@@ -135,7 +135,7 @@ class ExternalMembership(MemberLifetime):
         return DepartingMember(*parts, lead_gone=self._deserted)
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         for task in list(self._looking):
             task.cancel()
         if self._looking:

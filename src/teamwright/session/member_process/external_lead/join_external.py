@@ -1,7 +1,7 @@
-"""A member's process in a team that another program leads, assembled of the same parts as any other of ours.
+"""The member process of a team that another program leads, assembled from the same parts as other member processes.
 
-Its settings, tools, model and keys are its own; what it may do its lead answers by mail. Nothing is done here that only
-a lead does. Either everything stands or nothing is left. Knows all rooms below; knows no screen.
+Its settings, tools, model and keys are its own; its lead answers permission requests by mail. The process does none of
+a lead's work. A failed start leaves nothing behind. Depends on all packages below.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ from teamwright.teams.team import SessionTeam
 
 @dataclass(slots=True)
 class _MemberParts:
-    """What a member's process is made of, before it is anybody's."""
+    """The parts of a member process, before its member exists."""
 
     found: ExternalTeam
     lived: MemberIncarnation
@@ -94,15 +94,15 @@ class _MemberParts:
 
 
 async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack) -> ExternalMembership:
-    """The member that these flags name, at work until the stack is closed.
+    """Return the member that these flags name, which runs until the stack is closed.
 
-    Raises TeamwrightError; then its lead was told, unless another process is that member.
+    Raises TeamwrightError, after its lead was notified, unless another process is that member.
     """
     cwd = working_directory()
     try:
         found = await find_external_team(flags, env)
     except TeamwrightError as problem:
-        if problem.slug not in {"backend", "unknown-team"}:  # of another process, or of nobody
+        if problem.slug not in {"backend", "unknown-team"}:  # another process's member, or an unknown one
             with suppress(TeamwrightError):
                 await report_start_failure(await find_team_of_failed_start(flags, env), flags, problem)
         raise
@@ -145,7 +145,7 @@ async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: Async
     maker = make_agent_factory(ground, models, purse, log, kit, numbers)
     require_person_for_mode(ground.home, maker.policy.mode)
     maker.plans.configure(ground.settings, ask_timeout(ground))
-    maker.plans.who = LEAD_ALIAS  # whatever one's own settings say: it is that lead's member
+    maker.plans.who = LEAD_ALIAS  # the lead of the external team approves plans, whatever the settings say
     make_hooks(ground, log, kit, requests, maker.resolver.hooks_of)
     warnings += [*found.warnings, *ground.settings.warnings, *start_services(ground, log, maker, stack)]
     await jobs.wait_for_orphan_cleanup()
@@ -165,7 +165,7 @@ def _options(found: ExternalTeam, flags: MemberFlags, cwd: Path) -> Options:
 
 
 def _ground(options: Options, found: ExternalTeam) -> tuple[SessionContext, list[str]]:
-    """The ground, with the model of the flags if it can be had, else with one that the settings name."""
+    """Return the session context, with the model of the flags if available, else with one of the settings."""
     ground = load_member_context(options, found.session, Path())
     wanted = options.model
     if not isinstance(wanted, str) or wanted.startswith("scripted:"):
@@ -195,7 +195,7 @@ async def _begin(
     stack.push_async_callback(_end_jobs, made.maker)
     made.requests.close_abandoned()
     if guest.record.departure is not None:
-        guest.has_ended.set()  # a kill came while it left: that is seen through
+        guest.has_ended.set()  # an exit that a kill interrupted is completed
         return guest
     entry = guest.place.entry or guest.record.entry
     member = replace(guest.record.entry, color=entry.color, pane_id=entry.pane_id, backend_type=entry.backend_type)
@@ -212,15 +212,15 @@ async def _begin(
 
 
 def _team(made: _MemberParts) -> tuple[SessionTeam, InboxContext]:
-    """The team as another program made it, with nobody of ours in it yet."""
+    """Return the team as the other program created it, without this process's member."""
     ground, found, log = made.ground, made.found, made.log
     team = make_team(ground, log, made.maker)
-    team.settings = replace(team.settings, ping_pong=sys.maxsize)  # who talks in circles is its lead's matter
+    team.settings = replace(team.settings, ping_pong=sys.maxsize)  # the external lead guards against ping-pong
     team.external.led_externally = True
     team.name, team.directory = found.config.name, found.directory
     team.status = TeamStatus.from_log(read_recent(log.path))
     team.check = make_task_checks(ground, made.maker, team)
-    team.remote_state = lambda _name: None  # nobody can tell how the others stand
+    team.remote_state = lambda _name: None  # the state of other members is unknown here
     made.maker.team = made.maker.plans.team = team
     team.on_plan = made.maker.plans.watch
     dialect = ExternalMailFormat()
@@ -246,7 +246,7 @@ def _team(made: _MemberParts) -> tuple[SessionTeam, InboxContext]:
 async def _guest(
     made: _MemberParts, team: SessionTeam, flags: MemberFlags, env: Mapping[str, str]
 ) -> tuple[ExternalMembership, SpawnSpec | None]:
-    """The member, on the roster; what a new one is made of."""
+    """Return the member, on the roster, and the spec of a new one."""
     found, lived, ground = made.found, made.lived, made.ground
     record, spec, told = lived.record, None, list[str]()
     if record is None:
@@ -273,7 +273,7 @@ def _record(found: ExternalTeam, life: Incarnation, entry: RosterMember) -> Memb
 
 
 def _pane(entry: RosterMember, record: MembershipRecord, env: Mapping[str, str]) -> str:
-    """The pane that the lead may close: only where it wrote that itself, and this process is in it."""
+    """Return the pane that the lead may close: only the one in its own roster entry, with this process in it."""
     sure = record.found and entry.backend_type == "tmux" and entry.pane_id == env.get("TMUX_PANE")
     return entry.pane_id if sure else ""
 
@@ -285,7 +285,7 @@ def _noticed(dialect: ExternalMailFormat, presence: LeadPresence, config: TeamCo
 
 
 def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, postal: InboxContext) -> LeadMail:
-    """How what the lead writes is taken: grants, answers, requests."""
+    """Create the handler of the lead's mail: grants, answers, requests."""
     maker, requests, record = made.maker, made.requests, guest.record
     grants = ExternalLeadGrants(guest.name, maker.policies, team.emit, lambda mode: guest.save_record(mode=str(mode)))
     grants.may_bypass = maker.may_bypass = maker.policy.mode is Mode.BYPASS
@@ -303,7 +303,7 @@ def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership,
 
 
 def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, stack: AsyncExitStack) -> None:
-    """How this process notices what others write."""
+    """Connect this process to changes of files by others."""
     home, directory, watcher = team.home, team.directory, made.watcher
     team.watch_file = lambda path, look: watcher.follow(path, look)
     team.report_end = guest.departed

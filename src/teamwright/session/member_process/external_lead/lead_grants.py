@@ -1,7 +1,7 @@
-"""What a lead that another program is may grant along with a yes: for this life of the member, and within bounds.
+"""Grants of an external lead that come with an approval: for this incarnation of the member, and within bounds.
 
-Nothing is saved for good, and bypassPermissions is not given in life. Its own settings' deny rules hold whatever it
-says. Knows policies; asks nobody.
+Nothing is saved permanently, and bypassPermissions is never granted at run time. The deny rules of the member's own
+settings always apply. Depends on policies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SOURCE = "granted by the lead's mail"
 
 @dataclass(slots=True)
 class ExternalLeadGrants:
-    """Grants to the member of this name. `kept` is told of the mode, for its next process."""
+    """Grants to the member of this name. `kept` is called with the mode, for its next process."""
 
     name: str
     policies: AgentPolicies
@@ -31,7 +31,7 @@ class ExternalLeadGrants:
     may_bypass: bool = False
 
     async def __call__(self, owner: str, policy: Policy, answer: PermissionAnswer) -> None:
-        """See agent.gate.Grant. What cannot be granted is told and left out. Never raises."""
+        """Implement the grant port of `agent`. A grant that fails is reported and left out. Never raises."""
         for update in answer.updates:
             try:
                 if update.kind == "setMode":
@@ -42,7 +42,7 @@ class ExternalLeadGrants:
                 self._tell(f"not granted: {problem.what}")
 
     def in_mode(self, text: str) -> None:
-        """The lead named its own mode with a yes to a plan: the member goes on in it, as far as it may."""
+        """Set the mode that the lead named with the approval of a plan, as far as it is allowed."""
         wished = next((mode for mode in Mode if mode == text), None)
         if wished is Mode.BYPASS and not self.may_bypass:
             self._tell(f"{Mode.BYPASS} is not given in life: the mode is {Mode.ACCEPT_EDITS}, and all else is asked")
@@ -57,7 +57,7 @@ class ExternalLeadGrants:
             self._tell(f"the mode stays as it was: {problem.what}")
 
     def _enter(self, mode: Mode, *, told: bool = False) -> None:
-        """The member, and whoever it starts, is bounded by this mode from its next call on. Raises UsageError."""
+        """Bound the member and its sub-agents by this mode from the next call on. Raises UsageError."""
         session = self.policies.session
         if mode is Mode.PLAN:
             raise UsageError("usage", "only the member can enter plan mode, or it is started in it")

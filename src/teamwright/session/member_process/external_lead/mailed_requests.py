@@ -1,7 +1,7 @@
-"""Permissions of a member whose lead is another program: asked of that lead by mail, and taken from its mail.
+"""Permission requests of a member to an external lead, by mail.
 
-The queue is the one of every run, so a hook or another terminal of the same user may answer too, and the first answer
-counts. What a call would do is sent whole, or not at all. Knows the queue and mail; does not know who reads it.
+The queue is the one of every run: a hook or another terminal of the user may answer too, and the first answer counts.
+The description of a call is sent whole, or not at all. Depends on the queue and mail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.teams.team import SessionTeam
 
 LEAD_SAYS = "lead"
-"""Who answers a request, when the lead's mail does."""
+"""The approver of a request that the lead's mail answers."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class MailedRequests:
     name: str
 
     async def heard(self, message: PermissionResponse) -> bool:
-        """An answer came. False for one to a request that never was this member's."""
+        """Take an answer. Return False for a request that was never this member's."""
         id = message.request_id
         box = self.team.requests
         over = box.get_retired(id)
@@ -45,16 +45,18 @@ class MailedRequests:
 
 @dataclass(slots=True)
 class MailApprover(LeadApprover):
-    """The lead answers for the member, and is asked by mail alone (see LeadApprover)."""
+    """The external lead as approver, asked by mail alone."""
 
     requests: RequestQueue | None = None
 
     def answers(self, question: Question) -> bool:
-        """See LeadApprover: every call, and no question that a person would have to understand."""
+        """Return True for every call, and False for questions that only a person can answer."""
         return question.kind == "permission" and self.team.exists
 
     async def notify(self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...]) -> None:
-        """See LeadApprover. What cannot be sent is denied at once: nobody would see it."""
+        """Ask the lead by mail. A request that cannot be sent is denied at once, because the lead would never see
+        it.
+        """
         if not self.answers(question):
             return
         try:
@@ -65,11 +67,11 @@ class MailApprover(LeadApprover):
                 await self.requests.answer(id, RequestAnswer(verdict="deny", text=reason, by="policy"))
 
     async def notify_expired(self, id: str, question: Question, reason: str) -> None:
-        """See LeadApprover. Its own program shows the request as it likes."""
+        """Do nothing: the lead's program shows the request as it likes."""
 
 
 def _answer(message: PermissionResponse, asked: Mapping[str, Any]) -> RequestAnswer:
-    """What the mail says. An input that is as it was asked changes nothing; anything but a plain yes is a no."""
+    """Return the answer in the mail. An unchanged input is dropped; every other text than an approval denies."""
     response = cast("object", message.response)
     if message.subtype != "success" or not isinstance(response, dict):
         return RequestAnswer(verdict="deny", text=str(message.error or "Permission denied"), by=LEAD_SAYS)

@@ -1,7 +1,7 @@
-"""Which life a process of a member is: a new one, or the one that a process before it began and did not end.
+"""The incarnation of a member process: a new one, or the unfinished one of an earlier process.
 
-A lead that starts the name again has put it on the roster anew: that is a new life. Everything else goes on. Knows
-records; starts nothing.
+A lead that starts the name again replaces its roster entry, which begins a new incarnation. Otherwise the earlier one
+continues. Depends on records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GENERAL = "general-purpose"
 
 @dataclass(frozen=True, slots=True)
 class MemberIncarnation:
-    """Where this life's conversation lies, and what an earlier process of it kept; None: it begins now."""
+    """The transcript of this incarnation, and the record of an earlier process; None for a new incarnation."""
 
     transcript: Path
     record: MembershipRecord | None
@@ -37,7 +37,7 @@ class MemberIncarnation:
 
 
 def find_incarnation(found: ExternalTeam, cwd: Path) -> MemberIncarnation:
-    """The last life of the name in that session, unless it is over; else a place for a new one. Raises StorageError."""
+    """Return the last incarnation of the name in that session, unless it ended; else a new one. Raises StorageError."""
     number, last = 1, None
     while True:
         stem = found.name if number == 1 else f"{found.name}-{number}"
@@ -61,7 +61,7 @@ def _goes_on(record: MembershipRecord, found: ExternalTeam) -> bool:
 
 
 def own_entry(found: ExternalTeam, flags: MemberFlags, model: str, cwd: Path) -> RosterMember:
-    """The place on the roster of a member that its lead did not put there. No pane: nobody but its lead knows one."""
+    """Return the roster entry of a member that its lead did not add. It has no pane, which only the lead knows."""
     return RosterMember(
         agent_id=agent_id(found.name, found.config.name),
         name=found.name,
@@ -80,9 +80,9 @@ def own_entry(found: ExternalTeam, flags: MemberFlags, model: str, cwd: Path) ->
 def new_incarnation(
     found: ExternalTeam, flags: MemberFlags, maker: AgentFactory, transcript: Path
 ) -> tuple[SpawnSpec, Incarnation, list[str]]:
-    """What a new member is made of, the life that begins with it, and lines about what is not as it was asked.
+    """Return the spec and incarnation of a new member, and lines about what differs from the request.
 
-    A kind of agent that nobody here knows is the general one, as with the other product. Raises UsageError.
+    An unknown agent type becomes the general one, as in the other product. Raises UsageError.
     """
     told: list[str] = []
     spec = SpawnSpec(prompt="", name=found.name, agent_type=flags.agent_type or GENERAL, plan_mode_required=found.plans)

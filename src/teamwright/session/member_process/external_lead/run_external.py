@@ -1,7 +1,6 @@
-"""The life of a member's process whose lead is another program: be the member, and leave its team in order.
+"""The run of a member process with an external lead, until the member has left its team in order.
 
-Ends when the member does, when its lead is gone, and at SIGTERM, SIGINT without a terminal and SIGHUP. Shows nothing
-by itself.
+Ends when the member ends, when its lead is gone, and at SIGTERM, SIGINT without a terminal and SIGHUP.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from teamwright.session.member_process.run_member import handle_signals
 
 @asynccontextmanager
 async def run_external_member(flags: MemberFlags, env: Mapping[str, str]) -> AsyncGenerator[ExternalMembership]:
-    """The member, until the block or its life ends. Raises TeamwrightError when it cannot begin."""
+    """Run the member until the block or the member ends. Raises TeamwrightError when it cannot start."""
     async with AsyncExitStack() as stack:
         guest = await join_external_team(flags, env, stack)
         handle_signals(guest.end)

@@ -1,6 +1,6 @@
-"""A member that cannot begin: its lead, which is another program and sees no exit code, hears why by mail.
+"""The report of a failed start to an external lead, by mail, because that lead sees no exit code.
 
-Knows files of the team alone: of the process itself little may stand.
+Depends only on files of the team, because the process may be incomplete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from teamwright.teams.roster import Roster
 
 
 async def report_start_failure(found: ExternalTeam, flags: MemberFlags, problem: TeamwrightError) -> None:
-    """Tell the lead, and take the own entry off: nobody lives behind it. Never raises."""
+    """Notify the lead, and remove the roster entry without a process. Never raises."""
     dialect, home = ExternalMailFormat(), found.home
     dialect.note_roster(found.config)
     path = home.inbox(found.directory, LEAD)

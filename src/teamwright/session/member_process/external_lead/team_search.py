@@ -1,7 +1,7 @@
-"""Whose member the flags mean: the state root, the team in it, and the session that the conversation lies under.
+"""The search for the team that the flags of a member process mean: state root, team and session.
 
-The flags name no root. It is `TEAMWRIGHT_HOME`, else of our own root and the other product's the first that has the
-team. Reads names and rosters; makes nothing but the home's own directories.
+The flags name no root. It is `TEAMWRIGHT_HOME`, else the first of Teamwright's root and the other product's that has
+the team. Reads names and rosters; creates only the home's own directories.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import read_team_file
 
 ROOT_VARIABLE = "CLAUDE_CONFIG_DIR"
-"""Where the other product has its root, if not in `~/.claude`."""
+"""The variable with the other product's root, which is `~/.claude` by default."""
 
 WHOLE_S = 10.0
-"""How long a roster that is being written is waited for."""
+"""Seconds to wait for a roster that is being written."""
 
 _NOTHING = "nothing was started"
 _IGNORED = {
@@ -38,7 +38,7 @@ _MODES = frozenset({Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.DONT_ASK, Mode.BYPASS,
 
 @dataclass(frozen=True, slots=True)
 class ExternalTeam:
-    """The team that these flags are a member of, in the directory `directory` of this home."""
+    """The team of the member with these flags, in the directory `directory` of this home."""
 
     home: Home
     directory: str
@@ -51,7 +51,7 @@ class ExternalTeam:
 
 
 async def find_external_team(flags: MemberFlags, env: Mapping[str, str]) -> ExternalTeam:
-    """Whose member this is. Raises TeamwrightError (`unknown-team`), UsageError for flags of nobody."""
+    """Find the team of this member. Raises TeamwrightError (`unknown-team`), UsageError for flags of no member."""
     require_platform()
     name, team = member_name(flags.agent_name), team_name(flags.team_name)
     if parse_agent_id(flags.agent_id)[0] != name:
@@ -68,7 +68,7 @@ async def find_external_team(flags: MemberFlags, env: Mapping[str, str]) -> Exte
 
 
 async def find_team_of_failed_start(flags: MemberFlags, env: Mapping[str, str]) -> ExternalTeam:
-    """Find the team of a start that failed, for what is told to its lead. Raises TeamwrightError."""
+    """Find the team of a failed start, for the report to its lead. Raises TeamwrightError."""
     home, directory = _root(team_name(flags.team_name), env)
     config = await _complete_roster(Roster(home, directory))
     session = _session(flags, config, directory)
@@ -105,7 +105,7 @@ def _unnamed(root: Path) -> TeamwrightError:
 
 
 async def _complete_roster(roster: Roster) -> TeamConfig:
-    """The roster, once whoever writes it is done. Raises StorageError, TeamwrightError (`unknown-team`)."""
+    """Return the roster, once it is completely written. Raises StorageError, TeamwrightError (`unknown-team`)."""
     deadline = asyncio.get_running_loop().time() + WHOLE_S
     while True:
         try:
@@ -116,7 +116,7 @@ async def _complete_roster(roster: Roster) -> TeamConfig:
 
 
 def _require_stranger(home: Home, directory: str, name: str) -> None:
-    """A member that our own lead started has a spawn file."""
+    """Refuse a member that Teamwright's own lead started, which has a spawn file."""
     file = read_team_file(home.team_file(directory))
     if file is not None and name.lower() in file.incarnation_records:
         raise CannotStart(
@@ -128,7 +128,7 @@ def _require_stranger(home: Home, directory: str, name: str) -> None:
 
 
 def _session(flags: MemberFlags, config: TeamConfig, directory: str) -> SessionId:
-    """The lead's session; where neither flags nor roster name one, an id that is the team's for good."""
+    """Return the lead's session; without one in flags and roster, an id that the team always has."""
     for said in (flags.parent_session_id, config.lead_session_id):
         try:
             return session_id(said)
@@ -138,7 +138,7 @@ def _session(flags: MemberFlags, config: TeamConfig, directory: str) -> SessionI
 
 
 def _mode(flags: MemberFlags) -> tuple[Mode | None, tuple[str, ...]]:
-    """The mode that the flags name; an unknown one is the usual."""
+    """Return the mode that the flags name; an unknown one becomes the default."""
     if flags.dangerously_skip_permissions:
         return Mode.BYPASS, ()
     if not flags.permission_mode:
@@ -150,7 +150,7 @@ def _mode(flags: MemberFlags) -> tuple[Mode | None, tuple[str, ...]]:
 
 
 def working_directory() -> Path:
-    """Where this process works, by real path. Raises CannotStart when that is gone."""
+    """Return the working directory, as a real path. Raises CannotStart when it was deleted."""
     try:
         return Path(os.path.realpath(os.getcwd()))
     except OSError as problem:

@@ -45,9 +45,10 @@ class PlanExit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """The stored state. `before` is the mode that follows;
+    """The stored state.
 
-    `waits` is the pending request, `left_by` the call that ended plan mode; `granted` are rules in rule syntax.
+    `before` is the mode that follows; `waits` is the pending request, `left_by` the call that ended plan mode;
+    `granted` are rules in rule syntax.
     """
 
     on: bool = False
@@ -80,9 +81,9 @@ class PlanSubmission:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """The outcome of a submission. `approved` None: it waits under `request` for `approver`;
+    """The outcome of a submission.
 
-    `reason` explains a denial.
+    `approved` None: it waits under `request` for `approver`; `reason` explains a denial.
     """
 
     approved: bool | None
@@ -93,7 +94,7 @@ class PlanOutcome:
 
 
 class PlanApproval(Protocol):
-    """The port for plan approval, implemented in `session`."""
+    """The port for plan approval, implemented in `approvals`."""
 
     async def submit(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
         """Submit a plan for approval. Raises TeamwrightError when that is impossible; no request exists then."""

@@ -1,7 +1,7 @@
-"""What a kind of agent noted for itself: a directory of its own, and what of it a new life is told.
+"""The memory of an agent type: a directory of notes, and the part of it that a new agent receives.
 
-Only kinds whose definition asks for it have one. The agent writes it with its ordinary file tools; this room names
-the directory, keeps it where it belongs, and cuts what is told. Knows no agent and grants nothing.
+Only types whose definition asks for it have one. The agent writes it with its file tools; this module names the
+directory, checks its location, and cuts the delivered text. It grants no permission.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from teamwright.storage.read_bounded import read_plain
 MemoryScope: TypeAlias = Literal["user", "project", "local"]
 
 SCOPES: tuple[MemoryScope, ...] = ("user", "project", "local")
-"""Yours in every project; the repository's, to be committed; yours in this checkout."""
+"""The scopes: the user's, for all projects; the repository's, to be committed; the user's in this checkout."""
 
 MEMORY_FILE = "MEMORY.md"
 
 MAX_LINES = 200
-"""Lines of MEMORY.md that a new life is told."""
+"""The most lines of MEMORY.md that a new agent receives."""
 
 MAX_BYTES = 16_000
-"""Bytes of them: some 4,000 tokens."""
+"""The most bytes of these lines: some 4,000 tokens."""
 
 _MAX_FILE_BYTES = 1_000_000
 
 
 def parse_scope(text: str) -> MemoryScope:
-    """A scope from its name. Raises UsageError for another word."""
+    """Return the scope of this name. Raises UsageError for another word."""
     if text in SCOPES:
         return text
     near = nearest(text, SCOPES)
@@ -41,10 +41,10 @@ def parse_scope(text: str) -> MemoryScope:
 
 
 def memory_directory(scope: MemoryScope, name: str, root: Path, home: Path) -> Path:
-    """The directory of the kind of agent of this name, by real path; it need not be there yet.
+    """Return the real path of the memory directory of an agent type. It need not exist yet.
 
-    `root` is the repository's, `home` the user's state root. Raises InvalidName for a name that cannot be one, and
-    UsageError when the directory, or what is in its way, is a link that leads elsewhere.
+    `root` is the repository's, `home` the user's state root. Raises InvalidName for an impossible name, and UsageError
+    when the directory or a parent is a link that leads elsewhere.
     """
     stem = directory_name(re.sub(r"[^A-Za-z0-9_.-]", "-", name))
     base = Path(os.path.realpath(home if scope == "user" else root))
@@ -63,7 +63,7 @@ def memory_directory(scope: MemoryScope, name: str, root: Path, home: Path) -> P
 
 
 def memory_prompt(scope: str, name: str, root: Path, home: Path) -> str:
-    """What an agent of this kind is told of its memory, with the beginning of MEMORY.md.
+    """Return the prompt part on the memory of an agent type, with the beginning of MEMORY.md.
 
     Raises UsageError, InvalidName; see `memory_directory`.
     """
@@ -86,7 +86,7 @@ def memory_prompt(scope: str, name: str, root: Path, home: Path) -> str:
 
 
 def _read_beginning(file: Path, directory: Path) -> str:
-    """The beginning of the file, cut at a line; empty when there is nothing to tell."""
+    """Return the beginning of the file, cut at a line; empty without text."""
     if not Path(os.path.realpath(file)).is_relative_to(directory):
         return ""
     try:

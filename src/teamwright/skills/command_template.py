@@ -1,7 +1,7 @@
-"""The text of a command as a template: arguments put in, shell lines and files named, in one pass.
+"""The text of a command as a template: arguments, shell lines and files are replaced in one pass.
 
-What is put in is never looked at again: an argument makes no shell line and attaches no file of its own. Into a
-shell line go plain words only. Runs nothing and opens no file.
+Replaced text is never parsed again: an argument cannot add a shell line or attach a file. A shell line takes only plain
+words. Runs no program and opens no file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from teamwright.skills.skill_definition import allowed_tools, parse_head
 
 
 def describe_effects(texts: Iterable[str]) -> str:
-    """What these texts run when they are called, whole, and which calls they allow; empty when neither."""
+    """Return the shell lines of these texts and the calls that they allow, in full; empty when there are none."""
     runs: list[str] = []
     allows: list[str] = []
     for text in texts:
@@ -29,7 +29,7 @@ def describe_effects(texts: Iterable[str]) -> str:
 
 
 MAX_PIECES = 40
-"""Shell lines and files of one text."""
+"""The most shell lines and files of one text."""
 
 _SLOT = re.compile(r"\\\$|\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$([1-9])(?!\d)|\$\{([A-Z_]{1,40})\}")
 _SHELL = re.compile(r"(?<!\S)!`([^`\n]+)`")
@@ -41,12 +41,12 @@ PieceKind: TypeAlias = Literal["text", "shell", "file"]
 
 
 class UnsafeArgument(Exception):
-    """An argument would stand in a shell line and is more than plain words."""
+    """An argument in a shell line is more than plain words."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemplatePiece:
-    """A part of the text. A `file` piece is also a part of the text that is told: its name stays in it."""
+    """A part of the text. The name of a `file` piece stays in the text."""
 
     kind: PieceKind
     text: str
@@ -54,7 +54,7 @@ class TemplatePiece:
 
 @dataclass(frozen=True, slots=True)
 class CommandArguments:
-    """What followed the command: as it was typed, and as words. `names` are values of `${NAME}`."""
+    """The arguments of a command, as typed and as words. `names` are values of `${NAME}`."""
 
     text: str
     words: tuple[str, ...]
@@ -62,7 +62,7 @@ class CommandArguments:
 
     @classmethod
     def parse(cls, text: str, names: Mapping[str, str] | None = None) -> CommandArguments:
-        """Words as a shell would cut them; where quotes are open, at blanks."""
+        """Split the text into words like a shell; at blanks when a quote is not closed."""
         try:
             words = shlex.split(text)
         except ValueError:
@@ -71,9 +71,9 @@ class CommandArguments:
 
 
 def split_template(body: str) -> list[TemplatePiece]:
-    """The text cut up, in its order: shell lines (inline, and fences that begin with `!`), files, and the rest.
+    """Split the text in order: shell lines (inline, and fences that begin with `!`), files, and the rest.
 
-    Nothing is looked for in other code fences.
+    Other code fences are not searched.
     """
     found: list[TemplatePiece] = []
     plain: list[str] = []
@@ -105,12 +105,12 @@ def split_template(body: str) -> list[TemplatePiece]:
 
 
 def shell_lines(body: str) -> list[str]:
-    """The shell lines of a text as they are written."""
+    """Return the shell lines of a text as they are written."""
     return [piece.text.strip() for piece in split_template(body) if piece.kind == "shell"]
 
 
 def fill_pieces(parts: Sequence[TemplatePiece], given: CommandArguments) -> list[TemplatePiece]:
-    """The pieces with the arguments in them; arguments that no piece takes stand at the end.
+    """Return the pieces with arguments filled in. Arguments that no piece takes are appended.
 
     Raises UnsafeArgument when a shell line would take more than plain words.
     """
@@ -121,18 +121,18 @@ def fill_pieces(parts: Sequence[TemplatePiece], given: CommandArguments) -> list
 
 
 def fill_text(body: str, given: CommandArguments) -> str:
-    """The text with the arguments in it, and nothing else done: shell lines and files stay as they are written."""
+    """Return the text with arguments filled in. Shell lines and files stay as they are written."""
     return "".join(piece.text for piece in fill_pieces([TemplatePiece("text", body)], given))
 
 
 def _inline(text: str) -> Iterator[TemplatePiece]:
-    """Shell lines and files of a text outside code fences."""
+    """Return the shell lines and files of a text outside code fences."""
     at = 0
     marks = [(m.start(), m.end(), "shell", m[1]) for m in _SHELL.finditer(text)]
     marks += [(m.start(), m.end(), "file", m[1] or m[2]) for m in _FILE.finditer(text)]
     for start, end, kind, inner in sorted(marks):
         if start < at:
-            continue  # a file that is named inside a shell line is the shell's
+            continue  # a file name inside a shell line belongs to that line
         if start > at:
             yield TemplatePiece("text", text[at:start])
         yield TemplatePiece("shell" if kind == "shell" else "file", inner)

@@ -1,7 +1,7 @@
-"""The head of a Markdown file: YAML between two `---` lines, and the text below it. All such files are read here.
+"""The front matter of Markdown files: YAML between two `---` lines, and the text below it.
 
-Tolerant where a person was careless: a text that YAML would take for structure (`description: Use it when: …`) is the
-text that it is. Short with who wants to be expensive: no aliases, no depth, no length. Knows no field by name.
+All such files are read here. Common mistakes are accepted: a text that YAML would read as structure (`description: Use
+it when: …`) stays a text. Expensive input is refused: aliases, deep nesting, great length. No field name is special.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from yaml.nodes import MappingNode, Node
 
 MAX_HEAD = 64_000
-"""Characters between the two marks."""
+"""The most characters between the two marks."""
 
 MAX_DEPTH = 10
-"""How deep lists and mappings may lie in each other."""
+"""The deepest nesting of lists and mappings."""
 
 MAX_EVENTS = 4_000
-"""Marks, keys and values of one head."""
+"""The most YAML events (marks, keys and values) of one front matter."""
 
 _MARK = re.compile(r"---[ \t]*")
 _END = re.compile(r"(?:---|\.\.\.)[ \t]*")
 _PLAIN_TEXT = re.compile(r"(?P<key>[A-Za-z][\w-]*):[ \t]+(?P<value>[^\s\"'\[{|>&!%@`#].*)")
 _HINT = re.compile(r"(argument[-_]hint[ \t]*:[ \t]+)([\[<{].*?)[ \t\r]*", re.IGNORECASE)
-"""`[file] [mode]`: a text to whoever wrote it, and no YAML."""
+"""An argument hint such as `[file] [mode]`: the author means a text, which is not valid YAML."""
 _STUMBLES = re.compile(r":(\s|$)|\s#|^\*")
 
 
 @dataclass(frozen=True, slots=True)
 class FrontMatterProblem:
-    """What is odd, in words, and the line it stands on, from 1."""
+    """A fault as text, and its line, from 1."""
 
     line: int
     what: str
 
 
 class UnreadableFrontMatter(ValueError):
-    """What is wrong with a file, and in which line, from 1 on; 0 where no line can be named."""
+    """The fault of an unreadable front matter and its line, from 1; 0 when no line is known."""
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
@@ -54,10 +54,10 @@ class UnreadableFrontMatter(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """`values` are data by key; `lines` says where each top key stands; `body` is the text below.
+    """A front matter. `values` are data by key; `lines` has the line of each top key; `body` is the text below.
 
-    `present`: there is a head at all. `refused`: it is one that nobody should read, and `problems` says why. `loose`:
-    YAML alone would not have read it.
+    `is_present`: the file has a front matter. `is_refused`: it must not be used, and `problems` has the reasons.
+    `is_loose`: it is not valid YAML.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -74,7 +74,7 @@ def _any_name(_key: str, _before: str) -> bool:
 
 
 class _Loader(Protocol):
-    """As much of a YAML loader as is used here."""
+    """The methods of a YAML loader that are used here."""
 
     def check_event(self) -> bool: ...
     def get_event(self) -> Event: ...
@@ -84,7 +84,7 @@ class _Loader(Protocol):
 
 
 class _HeadError(Exception):
-    """The head, or one form of it, cannot be read. `greedy`: it wants more than a head may."""
+    """A front matter, or one form of it, that cannot be read. `greedy`: it exceeds a limit."""
 
     def __init__(self, line: int, what: str, *, greedy: bool = False) -> None:
         super().__init__(what)
@@ -92,7 +92,8 @@ class _HeadError(Exception):
 
 
 def split(text: str) -> tuple[str, str, int] | None:
-    """The head, the body, and the line of the closing mark; None when the text does not begin with a closed head."""
+    """Return the front matter, the body, and the line of the closing mark; None for a text without a closed front
+    matter."""
     lines = text.split("\n")
     if not _MARK.fullmatch(lines[0].rstrip("\r")):
         return None
@@ -103,10 +104,10 @@ def split(text: str) -> tuple[str, str, int] | None:
 
 
 def parse(text: str, begins: Begins = _any_name) -> FrontMatter:
-    """The head, all scalars as texts as they were written, and the body.
+    """Parse the front matter with all scalars as the texts that were written, and the body.
 
-    Never raises: what cannot be read is a problem with its line, and fields are read line by line without YAML. Of a
-    key that is there twice the last one counts.
+    Raises nothing: a fault becomes a problem with its line, and the fields are then read line by line without YAML. The
+    last value of a repeated key counts.
     """
     text = text.removeprefix("\ufeff")
     try:
@@ -137,10 +138,10 @@ def parse(text: str, begins: Begins = _any_name) -> FrontMatter:
 
 
 def parse_typed(text: str, begins: Begins | None = None) -> FrontMatter:
-    """The head with numbers, true and false as such, and the body without blank space around it. No tags are read.
+    """Parse the front matter with numbers and booleans as such, and the stripped body. YAML tags are not read.
 
-    With `begins`, a head that is no YAML is read line by line: each field is parsed alone, as YAML or else as text.
-    Raises Unreadable with the line, also for a key that is there twice.
+    With `begins`, invalid YAML is read line by line: each field is parsed alone, as YAML or else as text. Raises
+    UnreadableFrontMatter with the line, also for a repeated key.
     """
     try:
         head, body = _parts(text.removeprefix("\ufeff"))
@@ -161,7 +162,7 @@ def parse_typed(text: str, begins: Begins | None = None) -> FrontMatter:
 
 
 def _typed(node: MappingNode) -> tuple[dict[str, Any], dict[str, int]]:
-    """Values and lines by key. Raises Unreadable."""
+    """Return values and lines by key. Raises UnreadableFrontMatter."""
     lines: dict[str, int] = {}
     for key, _ in node.value:
         name = str(_plain(key))
@@ -172,7 +173,7 @@ def _typed(node: MappingNode) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def _field_by_field(fields: Sequence[FieldLines]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Values and lines by key. Raises Unreadable."""
+    """Return values and lines by key, each field read alone. Raises UnreadableFrontMatter."""
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for one in fields:
@@ -183,7 +184,10 @@ def _field_by_field(fields: Sequence[FieldLines]) -> tuple[dict[str, Any], dict[
 
 
 def _value_of(one: FieldLines) -> Any:
-    """The value of one field: as YAML reads it, else its text. A list or object that YAML cannot read is Unreadable."""
+    """Return the value of one field: as YAML, else its text.
+
+    Raises UnreadableFrontMatter for a list or object with a fault.
+    """
     try:
         node, _ = _read(one.source)
     except _HeadError as wrong:
@@ -195,7 +199,7 @@ def _value_of(one: FieldLines) -> Any:
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """The head and the body. Raises _Wrong."""
+    """Return the front matter and the body. Raises _HeadError."""
     parts = split(text)
     if parts is None:
         opened = _MARK.fullmatch(text.split("\n", 1)[0].rstrip("\r")) is not None
@@ -207,7 +211,10 @@ def _parts(text: str) -> tuple[str, str]:
 
 
 def _read(head: str) -> tuple[MappingNode | None, FrontMatterProblem | None]:
-    """The head's keys, as they stand, or with texts in quotes: then also what YAML stumbled over. Raises _Wrong."""
+    """Return the node of the front matter, with texts quoted where needed, and then also YAML's complaint.
+
+    Raises _HeadError.
+    """
     head = "\n".join(map(_hint_in_quotes, head.split("\n"))) if _HINT.search(head) else head
     try:
         return _mapping(head), None
@@ -228,7 +235,7 @@ def _hint_in_quotes(line: str) -> str:
 
 
 def _in_quotes(line: str) -> str:
-    """The line with its text in quotes, if YAML would take that for something else."""
+    """Return the line with its text in quotes, if YAML would read that as something else."""
     found = _PLAIN_TEXT.fullmatch(line)
     if found is None or not _STUMBLES.search(found["value"]):
         return line
@@ -236,7 +243,7 @@ def _in_quotes(line: str) -> str:
 
 
 def _mapping(head: str) -> MappingNode | None:
-    import yaml  # only who has such files pays for it
+    import yaml  # the import is slow, so only sessions with such files pay for it
 
     try:
         _require_bounded(_loader(head))
@@ -260,7 +267,7 @@ def _loader(head: str) -> _Loader:
 
 
 def _require_bounded(loader: _Loader) -> None:
-    """Raises _Wrong before anything is built, and YAMLError for what is no YAML."""
+    """Raise _HeadError when a limit is exceeded, before values are built, and YAMLError for invalid YAML."""
     import yaml
 
     depth = count = 0
@@ -281,7 +288,7 @@ def _require_bounded(loader: _Loader) -> None:
 
 
 def _construct(node: MappingNode) -> Mapping[Any, Any]:
-    """The values as plain data. Raises Unreadable."""
+    """Return the values as plain data. Raises UnreadableFrontMatter."""
     import yaml
 
     try:
@@ -308,12 +315,12 @@ def _where(problem: Exception) -> tuple[int, str]:
 
 
 def _line(node: Node) -> int:
-    """The line in the file: the head begins in its second one."""
+    """Return the line in the file. The front matter begins in line 2."""
     return int(node.start_mark.line) + 2
 
 
 def _parse_by_lines(head: str, begins: Begins) -> tuple[dict[str, Any], dict[str, int]]:
-    """Fields as texts, with the lines below them: items of a list without their dash."""
+    """Return the fields as texts, with the lines below them: items of a list without their dash."""
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for one in field_lines(head, begins):

@@ -1,7 +1,7 @@
-"""Instruction files of `.claude/rules`: where they are found, and the files that each one is about.
+"""Instruction files of `.claude/rules`: their locations, and the files to which each applies.
 
-A front matter with `paths` limits a file to what these patterns match, from the directory that has `.claude`. Depends
-on front matter and patterns; who reads such a file, and when, is `instructions`.
+A front matter with `paths` limits a file to these patterns, relative to the directory that contains `.claude`. Depends
+on front matter and patterns; `agent.instructions` reads the files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from teamwright.storage.globs import compiled
 
 FOLDER = ".claude"
 MAX_RULES = 200
-"""Files of one directory of rules that are read; further ones are left out."""
+"""The number of files in one directory of rules that are read. Further files are left out."""
 
 _DEEPEST = 8
 _COMMA = re.compile(r",(?![^{]*\})")
@@ -26,7 +26,10 @@ _COMMA = re.compile(r",(?![^{]*\})")
 
 @dataclass(frozen=True, slots=True)
 class ScopedRule:
-    """One file with `paths`. `base` is the directory that the patterns begin in; `own`: it is the user's."""
+    """One file with `paths`.
+
+    `base` is the directory to which the patterns are relative; `own`: the file is the user's.
+    """
 
     path: Path
     base: Path
@@ -35,7 +38,7 @@ class ScopedRule:
 
     @property
     def about(self) -> str:
-        """The files that it is about, in words."""
+        """The files to which it applies, as text."""
         return f"files that match {', '.join(self.patterns)}"
 
     def matches(self, real: Path) -> bool:
@@ -46,12 +49,15 @@ class ScopedRule:
 
 
 def _anchored(patterns: tuple[str, ...]) -> list[str]:
-    """Patterns that begin at the base: without `/` they are about files directly in it."""
+    """Return the patterns anchored at the base: without `/` they match files directly in it."""
     return [f"/{pattern.removeprefix('./').lstrip('/')}" for pattern in patterns]
 
 
 def rule_files(base: Path) -> Iterator[Path]:
-    """The rules of the directory that has `.claude`, in a stable order. Links to directories are followed once."""
+    """Return the rule files of the directory that contains `.claude`, in a stable order.
+
+    Linked directories are read once.
+    """
     seen = set[str]()
     for number, path in enumerate(_walk(base / FOLDER / "rules", 0, seen)):
         if number >= MAX_RULES:
@@ -77,7 +83,7 @@ def _walk(place: Path, depth: int, seen: set[str]) -> Iterator[Path]:
 
 
 def scope_of(text: str) -> tuple[tuple[str, ...], str]:
-    """Return the patterns of a rule (none: it is about all files) and its text below the front matter."""
+    """Return the patterns of a rule (none: it applies to all files) and its text below the front matter."""
     parts = split(text)
     if parts is None:
         return (), text
@@ -86,7 +92,7 @@ def scope_of(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _patterns(text: str) -> Iterator[str]:
-    """The patterns of a value: a list of YAML in either form, or texts apart by commas; quotes are not needed."""
+    """Return the patterns of a value: a YAML list, or texts separated by commas; quotes are optional."""
     whole = text.strip()
     flow = whole[1:-1] if whole[:1] == "[" and whole[-1:] == "]" and ("," in whole or '"' in whole) else whole
     for line in flow.split("\n"):

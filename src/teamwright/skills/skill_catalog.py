@@ -1,7 +1,6 @@
-"""The shelf: all skills and commands of a session, found by name, and the list that a model is told.
+"""The catalog of a session: all skills and commands by name, and the list that a model receives.
 
-The first of a name counts. Texts are read when they are used, after whoever made the shelf has looked once more
-whether they may be. Knows no agent.
+The first entry of a name counts. Texts are read on use, after the catalog's owner has checked again that they may be.
 """
 
 from __future__ import annotations
@@ -17,26 +16,25 @@ from teamwright.skills.skill_search import MAX_FILE_BYTES, resolve_file
 from teamwright.storage.read_bounded import read_plain
 
 MAX_LISTED = 60
-"""Skills that a model is told of at birth."""
+"""The most skills in the list that a new agent receives."""
 
 MAX_LISTED_BYTES = 8_000
-"""Bytes of that list."""
+"""The most bytes of that list."""
 
 MAX_LINE = 240
-"""Characters of one description in it."""
+"""The most characters of one description in it."""
 
 
 def allow_every_skill(_recipe: SkillDefinition) -> str:
-    """Everything may be used."""
+    """Allow every skill: return an empty reason."""
     return ""
 
 
 @dataclass(slots=True)
 class SkillCatalog:
-    """Skills by name. `problems` are lines for people; `unusable_reason` says why a skill may not be used now, or "".
+    """Skills by name. `problems` are lines for people; `refusal_reason` says why a skill may not be used now, or "".
 
-    `untrusted` are names, in small letters, that a repository has and nobody trusted: of skills, of commands, and of
-    directories of commands.
+    `untrusted` are names, in lower case, of skills, commands and directories of commands in a repository without trust.
     """
 
     definitions: tuple[SkillDefinition, ...] = ()
@@ -59,17 +57,17 @@ class SkillCatalog:
 
     @property
     def callable_skills(self) -> list[SkillDefinition]:
-        """What can be called, by anybody."""
+        """The skills and commands that a model or a person can call."""
         return list(self._by_name.values())
 
     @property
     def for_models(self) -> list[SkillDefinition]:
-        """Skills that a model may call by itself."""
+        """The skills that a model may call."""
         return [recipe for recipe in self.callable_skills if recipe.kind == "skill" and recipe.callable_by_model]
 
     @property
     def for_users(self) -> list[SkillDefinition]:
-        """What a person may call with a slash: commands, and skills whose name no command has."""
+        """The skills that a person may call with a slash: commands, and skills whose name no command has."""
         commands = [recipe for recipe in self.callable_skills if recipe.kind == "command" and recipe.callable_by_user]
         taken = {recipe.name.lower() for recipe in commands}
         skills = [
@@ -80,7 +78,7 @@ class SkillCatalog:
         return sorted([*commands, *skills], key=lambda recipe: recipe.name)
 
     def get_skill(self, name: str) -> SkillDefinition:
-        """The skill that a model calls by this name. Raises UsageError naming the nearest."""
+        """Return the skill that a model calls by this name. Raises UsageError with the nearest name."""
         known = {recipe.name: recipe for recipe in self.for_models}
         found = _find_by_name(name, known.values())
         if found is None:
@@ -88,7 +86,10 @@ class SkillCatalog:
         return found
 
     def get_command(self, name: str) -> SkillDefinition:
-        """What a person calls by this name, with or without its namespace. Raises UsageError naming the nearest."""
+        """Return the skill that a person calls by this name, with or without namespace.
+
+        Raises UsageError with the nearest name.
+        """
         known = {recipe.name: recipe for recipe in self.for_users}
         found = _find_by_name(name, known.values())
         if found is None:
@@ -107,11 +108,14 @@ class SkillCatalog:
         return found
 
     def read_body(self, recipe: SkillDefinition) -> str:
-        """The recipe's text without its head, as it is now. Raises UsageError when it may not, or cannot, be read."""
+        """Return the text below the skill's front matter, read now.
+
+        Raises UsageError when it may not or cannot be read.
+        """
         return parse_head(self.read_file(recipe)).body.strip()
 
     def read_file(self, recipe: SkillDefinition, name: str = "") -> str:
-        """A text file of the recipe, as it is now. Raises UsageError when it may not, or cannot, be read."""
+        """Return a text file of the skill, read now. Raises UsageError when it may not or cannot be read."""
         if reason := self.refusal_reason(recipe):
             raise UsageError("usage", reason, note="nothing was read")
         path = resolve_file(recipe, name)
@@ -129,7 +133,7 @@ class SkillCatalog:
         return content.decode("utf-8-sig", "replace")
 
     def preload(self, names: Iterable[str]) -> tuple[str, list[str]]:
-        """The texts of these skills, for an agent that begins with them; and a line for each that there is not."""
+        """Return the texts of these skills for a new agent, and a line for each missing one."""
         texts: list[str] = []
         problems: list[str] = []
         for name in names:
@@ -142,7 +146,7 @@ class SkillCatalog:
 
 
 def list_for_model(recipes: Sequence[SkillDefinition]) -> str:
-    """A line for each skill, as a model reads them: bounded in number and bytes, in the order given."""
+    """Return a line for each skill for a model, in the given order, limited in number and bytes."""
     lines: list[str] = []
     size = 0
     for recipe in recipes[:MAX_LISTED]:

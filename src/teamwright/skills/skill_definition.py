@@ -1,7 +1,7 @@
-"""A recipe: one skill or one slash command, known by its head; its text is read when somebody uses it.
+"""Definitions of skills and slash commands, read from the front matter of their files. The text is read on use.
 
-Fields as in the open skill format and in the ecosystem's commands. Odd ones are told with file and line and never
-fatal; what would be expensive or leads elsewhere is left out. Knows no agent, and not who trusted what.
+Fields are those of the open skill format and of the commands of other products. Faults are reported with file and line
+and are never fatal; values that exceed a limit or lead elsewhere are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SkillKind: TypeAlias = Literal["skill", "command"]
 
 MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
-"""Characters, as the open format has them."""
+"""The most characters of a description, as in the open format."""
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _GOOD_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -41,8 +41,9 @@ _NO = frozenset({"false", "no", "off", "0", ""})
 class SkillDefinition:
     """One skill or command.
 
-    `base` is the directory that its files lie in; `place` says where it comes from, as people read it. `hint` shows
-    its arguments. `forks`: it runs in a sub-agent, of the kind `agent`. `by_model`, `by_person`: who may call it.
+    `base` is the directory of its files; `location` is its origin for people. `argument_hint` shows its arguments.
+    `runs_in_subagent`: it runs in a sub-agent of the type `agent`. `callable_by_model` and `callable_by_user` say who
+    may call it.
     """
 
     kind: SkillKind
@@ -72,8 +73,10 @@ class SkillDefinition:
 
 @dataclass(frozen=True, slots=True)
 class SkillSource:
-    """Where a recipe comes from. `name` is what its place calls it, `prefix` stands before the name; the rest as in
-    Recipe."""
+    """The source of a skill or command.
+
+    `name` is its directory's or file's, `prefix` goes before the name; the rest as in SkillDefinition.
+    """
 
     kind: SkillKind
     name: str
@@ -85,17 +88,17 @@ class SkillSource:
 
 
 def parse_head(text: str) -> FrontMatter:
-    """The head and the body of a skill or command."""
+    """Parse the front matter and the body of a skill or command."""
     return parse(text, _begins_field)
 
 
 def _begins_field(key: str, before: str) -> bool:
-    """True when a line with this key begins a field: behind a long text only a known field does."""
+    """Return True when a line with this key begins a field. After a long text only a known key does."""
     return before.replace("_", "-") not in _LONG_TEXTS or key.replace("_", "-") in _KNOWN | _UNUSED
 
 
 def parse_definition(source: SkillSource, text: str) -> SkillDefinition | str:
-    """The recipe that a file holds; a text is the reason why it is none."""
+    """Parse the definition in a file. Return a text with the reason when there is none."""
     kind, file = source.kind, source.file
     head = parse_head(text)
     if head.is_refused:
@@ -129,12 +132,12 @@ def parse_definition(source: SkillSource, text: str) -> SkillDefinition | str:
 
 
 def allowed_tools(head: FrontMatter) -> tuple[str, ...]:
-    """The calls that a recipe with this head allows, as rules are written."""
+    """Return the calls that a definition with this front matter allows, as rules are written."""
     return _Fields(head, Path()).tools(_ALLOWED)
 
 
 def _name(fields: _Fields, given: str) -> str:
-    """The name in the head, where it can be one; else the directory's, which it should be."""
+    """Return the name in the front matter if it is valid, else the directory's, which it should equal."""
     said = fields.text("name").strip()
     if not said:
         fields.note_problem("name", "the name is missing; the directory's counts")
@@ -164,7 +167,7 @@ def _description(fields: _Fields, body: str, kind: SkillKind) -> str:
 
 
 class _Fields:
-    """The head's fields as what they should be; what they are not is noted with its line."""
+    """The fields of the front matter with their types checked. Faults are noted with their line."""
 
     def __init__(self, head: FrontMatter, file: Path) -> None:
         self._values = {key.replace("_", "-"): value for key, value in head.values.items()}
@@ -186,7 +189,7 @@ class _Fields:
         value = self._values.get(name, "")
         if isinstance(value, str):
             return value
-        if name == "argument-hint" and isinstance(value, list):  # `[file]` without quotes is a list to YAML
+        if name == "argument-hint" and isinstance(value, list):  # YAML reads `[file]` without quotes as a list
             return " ".join(f"[{part}]" for part in cast("list[Any]", value))
         self.note_problem(name, f"{name} is not a text; it is left out")
         return ""

@@ -1,7 +1,6 @@
-"""Looking for skills and commands in the directories that may hold them: bounded, in a stable order, links followed
-only where they stay inside.
+"""The search for skills and commands in directories: bounded, in a stable order, with links only inside the directory.
 
-Reads heads of files. Whether an entry may be looked at at all is the caller's to say: what it refuses is not opened.
+Reads front matter. The caller decides which entries may be read; refused ones are not opened.
 """
 
 from __future__ import annotations
@@ -17,30 +16,29 @@ from teamwright.skills.skill_definition import NAME_PATTERN, SkillDefinition, Sk
 from teamwright.storage.read_bounded import read_plain
 
 MAX_SKILLS = 300
-"""Skills, or commands, of one directory; what comes later in the alphabet is left out, and that is told."""
+"""The most skills or commands of one directory. Later ones in the alphabet are left out and reported."""
 
 MAX_FILE_BYTES = 1_000_000
-"""Bytes of a SKILL.md or of a command."""
+"""The most bytes of a SKILL.md or of a command."""
 
 SKILL_FILE = "SKILL.md"
 
 _MAX_ENTRIES = 10_000
 _MAX_DEPTH = 4
-"""Directories of commands in each other."""
+"""The deepest nesting of directories of commands."""
 
 
 def allow_every_entry(_entry: str) -> bool:
-    """Every entry may be looked at."""
+    """Allow every entry."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class SkillDirectory:
-    """A directory of skills or of commands. `label` is what people call it.
+    """A directory of skills or of commands. `label` is its name for people.
 
-    `within`: real paths must lie in it (a repository); None is for a person's own directories, whose entries may be
-    links. `prefix` stands before the names. `may` says of an entry of the directory, by its name, whether it may be
-    looked at.
+    `within`: real paths must be inside it (a repository); None for a person's directories, whose entries may be links.
+    `prefix` goes before the names. `allows` returns True when an entry of the directory may be read.
     """
 
     kind: SkillKind
@@ -53,7 +51,7 @@ class SkillDirectory:
 
 @dataclass(slots=True)
 class FoundSkills:
-    """What was found, and what is to be told of it. `passed` is what lies there and is none: path and why."""
+    """The result of a search: definitions, problems to report, and skipped entries with path and reason."""
 
     definitions: list[SkillDefinition] = field(default_factory=list[SkillDefinition])
     problems: list[str] = field(default_factory=list[str])
@@ -61,7 +59,7 @@ class FoundSkills:
 
 
 def find_skills(place: SkillDirectory) -> FoundSkills:
-    """Everything that the directory holds; a missing one holds nothing. Never raises."""
+    """Find all skills or commands of the directory; a missing one has none. Never raises."""
     found = FoundSkills()
     looked = _skills(place, found) if place.kind == "skill" else _commands(place, found)
     for count, (name, file, base) in enumerate(looked):
@@ -78,14 +76,14 @@ def find_skills(place: SkillDirectory) -> FoundSkills:
 
 
 def skill_file(base: Path) -> Path | None:
-    """The file with a skill's text; None where the directory holds none."""
+    """Return the file with a skill's text; None when the directory has none."""
     return next((base / name for name in (SKILL_FILE, "skill.md") if os.path.lexists(base / name)), None)
 
 
 def resolve_file(recipe: SkillDefinition, name: str = "") -> Path | str:
-    """The real path of a file of the recipe; a text is the reason why there is none. Empty: its own text.
+    """Return the real path of a file of the skill, or a text with the reason why there is none.
 
-    Links may lead about inside its directory, and nowhere else.
+    An empty name is its text. Links may lead to any file inside the skill's directory, and nowhere else.
     """
     base = Path(os.path.realpath(recipe.base))
     try:
@@ -98,7 +96,8 @@ def resolve_file(recipe: SkillDefinition, name: str = "") -> Path | str:
 
 
 def list_files(recipe: SkillDefinition, most: int) -> list[str]:
-    """Names of the files beside a skill's own text, relative to its directory: at most so many, hidden ones not."""
+    """Return the names of the files beside a skill's text, relative to its directory: at most `most`, without hidden
+    ones."""
     found: list[str] = []
     for directory, below, files in os.walk(recipe.base):
         below[:] = sorted(name for name in below if not name.startswith("."))

@@ -1,7 +1,7 @@
-"""Claims: one owner for a task, whoever asks at the same moment.
+"""Claims: at most one member becomes the owner of a task, also when several claim it at the same moment.
 
-The index names a candidate; the claim itself re-reads the task and its blockers under the task's lock. Below it:
-the store and the rules. Refuses to know members and mail.
+The index names a candidate; the claim reads the task and its blockers again under the task's lock. Depends on the store
+and the rules.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from teamwright.tasks.task_store import TaskStore
 
 
 async def claim_task(store: TaskStore, id: str, actor: Actor) -> tuple[Task, Task]:
-    """Take this task, or raise TaskRefused with the reason. Returns it before and after."""
+    """Claim this task. Return it before and after. Raises TaskRefused with the reason."""
     return await store.change(id, lambda task: apply_claim(task, actor, lambda: store.open_blockers(task)))
 
 
 async def claim_next(store: TaskStore, actor: Actor, settle_ms: int = 0) -> tuple[Task, Task] | None:
-    """Take the lowest task that is free, not blocked, not a draft, and fits the actor; None when there is none now.
-
-    `settle_ms` is how long a file must not have changed, where another program leads and its drafts are not marked.
-    """
+    """Claim the lowest task that is free, not blocked, not a draft, and fits the actor; return None when there is none
+    now. `settle_ms` is the time in ms that a file must be unchanged, for a list whose lead is another program: its
+    drafts have no mark."""
     store.index.list_once()
     while True:
         arrivals = store.index.arrivals
@@ -36,7 +35,7 @@ async def claim_next(store: TaskStore, actor: Actor, settle_ms: int = 0) -> tupl
 
 
 async def release_all(store: TaskStore, owner: str) -> list[tuple[Task, Task]]:
-    """Hand all open tasks of this owner back. Returns those that changed, before and after."""
+    """Release all open tasks of this owner. Return those that changed, before and after."""
     store.index.list_all()
     back: list[tuple[Task, Task]] = []
     for task in store.index.known_tasks():
@@ -45,14 +44,14 @@ async def release_all(store: TaskStore, owner: str) -> list[tuple[Task, Task]]:
         try:
             before, after = await store.change(task.id, lambda t: apply_release(t, owner))
         except TaskRefused:
-            continue  # deleted since
+            continue  # deleted since the listing
         if after != before:
             back.append((before, after))
     return back
 
 
 async def _claim_first_free(store: TaskStore, actor: Actor, settle_ms: int, *, wait: bool) -> tuple[Task, Task] | None:
-    """One pass over the candidates. Without `wait`, one whose lock is held is left to who holds it."""
+    """Try the candidates once. Without `wait`, a task whose lock is held by another process is skipped."""
     index, at = store.index, 0
     while (number := index.next_ready(at)) is not None:
         index.refresh_in_flight(below=number)
@@ -66,7 +65,7 @@ async def _claim_first_free(store: TaskStore, actor: Actor, settle_ms: int, *, w
         try:
             return await store.change(str(number), lambda now: _claim_for_idle(store, now, actor, settle_ms))
         except (TaskRefused, LockTimeout):
-            continue  # somebody was faster, or somebody sits on it: the next one
+            continue  # another member was faster or holds the lock: try the next task
         except StorageError as problem:
             if problem.slug != "damaged-file":
                 raise
@@ -74,7 +73,7 @@ async def _claim_first_free(store: TaskStore, actor: Actor, settle_ms: int, *, w
 
 
 def _claim_for_idle(store: TaskStore, task: Task, actor: Actor, settle_ms: int) -> Task:
-    """The task as claimed by an idle member. Raises TaskRefused, also for one that became a draft again."""
+    """Claim the task for an idle member. Raises TaskRefused, also when it has become a draft again."""
     if claimable_at(store.index, task, settle_ms):
         raise TaskRefused("reserved", f"#{task.id} is still being described", do=["take another task"])
     return apply_claim(task, actor, lambda: store.open_blockers(task))

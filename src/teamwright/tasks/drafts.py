@@ -16,13 +16,13 @@ from teamwright.tasks.task_store import TaskStore
 
 
 class Drafts:
-    """The drafts of one list, as their files say."""
+    """The drafts of one list, according to the task files."""
 
     def __init__(self, store: TaskStore) -> None:
         self._store = store
 
     def with_renewed_note(self, task: Task, by: str) -> Task:
-        """Return the task with a new note, if it is a pending draft of this creator; one that is at work has none."""
+        """Return the task with a new note if it is a pending draft of this creator. A started task has no note."""
         if task.status is not TaskStatus.PENDING:
             return finish_draft(task)
         return mark_draft(task, by) if task.draft is not None and task.draft.by == by else task
@@ -34,12 +34,12 @@ class Drafts:
             await self._rewrite(min(numbers), lambda task: self.with_renewed_note(task, by))
 
     async def finish(self, by: str) -> list[Task]:
-        """Take the notes of this creator away. Returns the tasks that changed, in numeric order."""
+        """Remove the notes of this creator. Return the tasks that changed, in numeric order."""
         rewritten = [await self._rewrite(number, finish_draft) for number in sorted(self._store.index.drafts_by(by))]
         return [task for task in rewritten if task is not None]
 
     async def _rewrite(self, number: int, change: Callable[[Task], Task]) -> Task | None:
-        """The task if it changed. A file that cannot be changed now keeps its note, which ends by its time."""
+        """Return the task if it changed. A file that cannot be changed now keeps its note, which expires."""
         try:
             before, after = await self._store.change(str(number), change)
         except (TaskRefused, LockTimeout, StorageError):

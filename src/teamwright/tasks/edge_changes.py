@@ -1,7 +1,7 @@
-"""Changing edges: both sides of each, under the list's lock, refused before anything is written.
+"""Changes of edges: both sides of each, under the list's lock, refused before anything is written.
 
-The blocker's `blocks` is written before the other's `blockedBy`, which is what holds a task back; only a new task
-begins with its `blockedBy`. A process may die between the two sides, so circles are looked for on both.
+The blocker's `blocks` is written before the other task's `blockedBy`, which is the side that blocks; only a new task
+starts with its `blockedBy`. A process may be killed between the two writes, so cycles are searched on both sides.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from teamwright.tasks.task_store import TaskStore
 
 
 def refuse_bad_edges(store: TaskStore, edges: Sequence[Edge]) -> None:
-    """Raise TaskRefused (`self_edge task_not_found cycle`) if one of these edges may not be; reads, writes nothing."""
-    store.index.list_all()  # an edge that a killed process wrote on one side is found from that side alone
+    """Raise TaskRefused (`self_edge task_not_found cycle`) if one of these edges is not allowed. Read-only."""
+    store.index.list_all()  # reads the edges that a killed process wrote on one side only
     for id in sort_ids(i for edge in edges for i in edge):
         store.index.refresh_task(int(id))
         if not store.index.exists(int(id)):
@@ -27,7 +27,7 @@ def refuse_bad_edges(store: TaskStore, edges: Sequence[Edge]) -> None:
 
 
 async def add_edges(store: TaskStore, edges: Sequence[Edge], held: LockHold) -> dict[str, Task]:
-    """Write both sides of each edge where they are missing. Returns the tasks that changed, by id."""
+    """Write the missing sides of each edge. Return the tasks that changed, by id."""
     changed: dict[str, Task] = {}
     for blocker in sort_ids(a for a, _ in edges):
         more = [b for a, b in edges if a == blocker]
@@ -39,14 +39,14 @@ async def add_edges(store: TaskStore, edges: Sequence[Edge], held: LockHold) -> 
 
 
 async def remove_references(store: TaskStore, gone: Task, held: LockHold) -> dict[str, Task]:
-    """Take a deleted task out of both sides of its neighbours. Returns those that changed, by id."""
+    """Remove a deleted task from both sides of its neighbours. Return those that changed, by id."""
     changed: dict[str, Task] = {}
     neighbours = {*gone.blocks, *gone.blocked_by, *map(str, store.index.dependents(gone.number))}
     for id in sort_ids(i for i in neighbours if i.isascii() and i.isdigit()):
         try:
             await _apply(store, id, lambda t: _without(t, gone.id), held, changed)
         except TaskRefused:
-            continue  # the neighbour is gone as well
+            continue  # the neighbour is deleted too
     return changed
 
 

@@ -1,7 +1,6 @@
-"""What others do to a task list's files: found by looking where something changed, many files in small steps.
+"""Changes of a task list by other processes, found by comparing its files, in small steps when there are many.
 
-Below it: the store, whose index knows what this process wrote itself, so that nothing of ours comes back as an echo.
-Refuses to know who wrote and who must hear of it.
+Depends on the store, whose index knows the writes of this process, so that they are not reported.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from teamwright.tasks.task_index import OnExternalChange
 from teamwright.tasks.task_store import TaskStore
 
 STEP = 32
-"""So many files are looked at before others of the event loop have their turn."""
+"""The number of files that are checked before other tasks of the event loop may run."""
 
 
 class ExternalChanges:
-    """The changes of others in one list, told to `on_outside` from now on, each once, whoever comes upon it.
+    """A watcher that reports changes by other processes to `on_outside`, each once.
 
     Raises StorageError when the directory cannot be read.
     """
@@ -27,15 +26,15 @@ class ExternalChanges:
         self._store = store
         index = store.index
         index.on_change = None
-        index.list_all()  # what is there now is nobody's news
+        index.list_all()  # existing tasks are not reported
         index.on_change = on_outside
 
     def close(self) -> None:
-        """Nothing more is told."""
+        """Stop reporting changes."""
         self._store.index.on_change = None
 
     async def check_files(self, names: Iterable[str] | None = None) -> set[str]:
-        """Look at the files of these names, or at all of them. Returns the ids of those that are not whole now.
+        """Check the files with these names, or all files. Return the ids of those that are damaged now.
 
         Raises StorageError.
         """

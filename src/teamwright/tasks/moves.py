@@ -1,6 +1,6 @@
-"""Moving tasks between lists: into an archive, or from a session's list into its team's.
+"""Moves of tasks between lists: into an archive, or from a session's list into its team's.
 
-Below it: the store. A move keeps every number and every watermark; it never overwrites. Refuses to know why.
+A move keeps all numbers and the watermark, and never overwrites a file. Depends on the store.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from teamwright.tasks.task_file import LOCK_FILE, list_numbers, task_number
 from teamwright.tasks.task_store import TaskStore
 
 MAX_ARCHIVED = 500
-"""Finished tasks that one call archives at most; the next call archives more."""
+"""The most finished tasks that one call archives. The next call archives more."""
 
 ARCHIVE_DIVISOR = 4
-"""One call archives at most one of so many tasks: a wrong clock costs no more."""
+"""One call archives at most this fraction of the list, so that a wrong clock does limited harm."""
 
 _DAY_MS = 86_400_000
 
 
 async def archive_all(store: TaskStore, target: Path) -> int:
-    """Move all task files into `target` and keep the watermark. Returns how many were moved."""
+    """Move all task files into `target` and keep the watermark. Return how many were moved."""
     store.prepare()
     async with store.list_lock().hold() as held:
         there = sorted(list_numbers(store.directory))
@@ -39,10 +39,11 @@ async def archive_all(store: TaskStore, target: Path) -> int:
 
 
 async def archive_finished(store: TaskStore, target: Path, days: float) -> int:
-    """Move tasks that were finished long ago into `target`, and remove their guards. Returns how many were moved.
+    """Move tasks that were finished long ago into `target`, and remove their guards. Return how many were moved.
 
-    Long ago: not changed for `days` days, counted back from the newest task of the list and not from the clock. A task
-    that an open one is tied to stays. One call moves at most a quarter of the list, and at most MOST, the oldest first.
+    A task is old when it was not changed for `days` days before the newest change of the list; the clock is not used. A
+    task with an edge to an open one stays. One call moves at most a quarter of the list and at most MAX_ARCHIVED tasks,
+    the oldest first.
     """
     if not _has_old(store.directory, days):
         return 0
@@ -70,7 +71,7 @@ def _long_finished(store: TaskStore, days: float) -> list[int]:
 
 
 async def _archive(store: TaskStore, number: int, target: Path) -> bool:
-    """Move one task that is still finished; its number is never given again, so its guard goes too."""
+    """Move one task that is still finished. Its number is never used again, so its guard is removed too."""
     async with store.task_lock(str(number)).hold() as held:
         task = store.index.refresh_task(number, fresh=True)
         if task is None or task.status is not TaskStatus.COMPLETED:
@@ -92,22 +93,25 @@ def _has_old(directory: Path, days: float) -> bool:
 
 
 async def archive_and_remove(store: TaskStore, target: Path) -> int:
-    """Move all task files into `target` and remove the list: its name may begin anew. Returns how many were moved."""
+    """Move all task files into `target` and remove the list, so that its name can be used again.
+
+    Return the number of moved files.
+    """
     if not store.directory.is_dir():
         store.remove_spare_watermark()
         return 0
     async with store.list_lock().hold() as held:
         held.check()
         _move_directory(store, target)
-    with contextlib.suppress(OSError):  # our own lock directory moved along
+    with contextlib.suppress(OSError):  # the lock directory was moved too
         (target / f"{LOCK_FILE}.lock").rmdir()
     return len(list_numbers(target))
 
 
 async def adopt_open_tasks(store: TaskStore, source: TaskStore) -> list[Task]:
-    """Move the open tasks of another list into this one under their numbers. Returns them as they are here.
+    """Move the open tasks of another list into this one under their numbers. Return them as they are here.
 
-    Edges to what stays behind are cut. A number that is taken here stays where it is.
+    Edges to tasks that stay are removed. A task whose number is used here stays in the other list.
     """
     if not source.directory.is_dir():
         return []
@@ -136,7 +140,7 @@ async def adopt_open_tasks(store: TaskStore, source: TaskStore) -> list[Task]:
 
 
 def _move_directory(store: TaskStore, target: Path) -> None:
-    """In one step, so that a task made at the last moment is moved as well."""
+    """Rename the directory in one step, so that a task that is created at the last moment is moved too."""
     try:
         make_private(target.parent)
         shutil.move(store.directory, target)

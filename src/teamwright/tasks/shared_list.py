@@ -1,6 +1,6 @@
-"""Lists that several sessions share: a name of their own, and a mark by which nobody takes them for a team's.
+"""Task lists that several sessions share, with a name and a mark that distinguishes them from a team's list.
 
-Below it: `storage`. Refuses to know who shares.
+Depends on `storage`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
 
 SHARED_FILE = ".shared"
-"""An empty file in a list that is shared: such a list outlives every team."""
+"""The name of an empty file in a shared list. Such a list is kept when a team ends."""
 
 
 def list_name(text: str) -> str:
-    """The text as the name of a shared list, which is its directory too. Raises InvalidName."""
+    """Return the text as the name of a shared list, which is its directory's name too. Raises InvalidName."""
     return directory_name(text)
 
 
 def create_shared_list(directory: Path) -> None:
-    """Make the list, empty if it is new, and mark it as shared. Raises StorageError."""
+    """Create the list if it does not exist, and mark it as shared. Raises StorageError."""
     try:
         make_private(directory)
         os.close(os.open(directory / SHARED_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -31,5 +31,5 @@ def create_shared_list(directory: Path) -> None:
 
 
 def is_shared(directory: Path) -> bool:
-    """Whether the list is shared."""
+    """Return True when the list is shared."""
     return (directory / SHARED_FILE).exists()

@@ -1,7 +1,7 @@
 """Checks: commands that must succeed before a task counts as completed.
 
-Below it: the words of a task. What is to be checked, and whether it held, is decided here; running a command, and who
-may have one run, is the business of whoever fills the port. Pure but for that.
+This module decides which commands apply and whether they passed. The implementation of the port runs them and decides
+who may run one. Depends on task values.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from teamwright.tasks.task_rules import merge_metadata
 
 @dataclass(frozen=True, slots=True)
 class TaskCheckResult:
-    """How the checks of a task went. `ran` False: nobody of ours allowed one of them, so nothing was run.
+    """The result of a task's checks. `was_run` False: a command was not allowed, so nothing ran.
 
-    `why` names the one that failed and how, `output` is the end of what it wrote.
+    `reason` names the failed command and its failure, `output` is the end of its output.
     """
 
     passed: bool
@@ -30,36 +30,36 @@ class TaskCheckResult:
 
 
 class CheckRunner(Protocol):
-    """The port of whoever runs checks: filled in `app`."""
+    """The port for running checks."""
 
     def commands(self, task: Task) -> tuple[str, ...]:
-        """What must succeed before this task is completed: its own check, then that of all tasks."""
+        """Return the commands that must succeed for this task: its check, then those of all tasks."""
         ...
 
     def allow(self, command: str, seen_from: Path | None) -> None:
-        """One of ours set this command as a check, and was allowed to: it may be run from now on.
+        """Record that an agent that may run this command has set it as a check. It may be run from now on.
 
-        `seen_from` is the directory that it was decided on in; None: the session's.
+        `seen_from` is the directory in which the verdict was made; None: the session's.
         """
         ...
 
     async def run(self, task: Task, commands: tuple[str, ...], by: str) -> TaskCheckResult:
-        """Run them one after the other, for the member that completes the task; ends at the first that fails."""
+        """Run the commands one after another for the member that completes the task; stop at the first failure."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CheckProof:
-    """What was found of a task, as it was then, while no lock was held."""
+    """The result of a task's checks and the task as it was before them. No lock is held while checks run."""
 
     task: Task
     commands: tuple[str, ...]
     result: TaskCheckResult
 
     def complete(self, now: Task, after: Task, commands: tuple[str, ...]) -> Task:
-        """The completed task with what was proved; `commands` are those that hold now, under the lock.
+        """Return the completed task with a note of its checks. `commands` are those that apply now, under the lock.
 
-        Raises TaskRefused (`changed`) when it is not the task that was checked.
+        Raises TaskRefused (`changed`) when the task is not the one that was checked.
         """
         if _checked_content(now) != _checked_content(self.task) or commands != self.commands:
             raise task_changed_error(now)
@@ -67,30 +67,30 @@ class CheckProof:
 
 
 def own_check(metadata: Mapping[str, Any] | None) -> str:
-    """The command that this metadata sets as a check; empty when it sets none."""
+    """Return the command that this metadata sets as a check; empty when it sets none."""
     return Task("0", "", "", metadata=metadata).check
 
 
 def with_check(task: Task, check: str) -> Task:
-    """The task with this check, if it has none."""
+    """Return the task with this check, if it has none."""
     return task if task.check or not check else task.copy_with(metadata=merge_metadata(task.metadata, {CHECK: check}))
 
 
 def mark_checked(task: Task, commands: tuple[str, ...] | None) -> Task:
-    """The task with a note of the checks that it passed; None: it passed none."""
+    """Return the task with a note of the checks that it passed; None removes the note."""
     note = list(commands) if commands is not None else None
     return task.copy_with(metadata=merge_metadata(task.metadata, {CHECKED: note}))
 
 
 def reopen(task: Task, check: str, *, keeps_owner: bool) -> Task:
-    """A completion that did not hold, taken back; the check stays that it was measured by."""
+    """Return the task with its completion undone, and with the check that failed."""
     back = TaskStatus.IN_PROGRESS if keeps_owner and task.owner else TaskStatus.PENDING
     owner = task.owner if keeps_owner else None
     return mark_checked(with_check(task, check).copy_with(status=back, owner=owner), None)
 
 
 def check_failed_error(task: Task, checked: TaskCheckResult) -> TaskRefused:
-    """The check says that the task is not done."""
+    """Return the error for a failed check."""
     end = f" The end of its output:\n{checked.output}" if checked.output else " It wrote nothing."
     return TaskRefused(
         "check_failed",
@@ -100,7 +100,7 @@ def check_failed_error(task: Task, checked: TaskCheckResult) -> TaskRefused:
 
 
 def task_changed_error(task: Task) -> TaskRefused:
-    """Somebody changed the task while its check ran."""
+    """Return the error for a task that changed while its check ran."""
     return TaskRefused(
         "changed",
         f"#{task.id} was changed while its check ran, and is not completed",
@@ -109,5 +109,5 @@ def task_changed_error(task: Task) -> TaskRefused:
 
 
 def _checked_content(task: Task) -> tuple[object, ...]:
-    """What a completion is about: others may add edges and notes meanwhile."""
+    """Return the fields that a check covers. Other members may add edges and notes during a check."""
     return (task.owner, task.status, task.subject, task.description)

@@ -1,7 +1,6 @@
-"""One task file, and the two small files beside it: read with patience, because strangers truncate and write.
+"""One task file, and the two small files beside it. Reads are repeated, because other programs truncate and then write.
 
-Below it: `storage`. Format: as observed, one JSON object `<id>.json`, an empty `.lock`, a decimal
-`.highwatermark`. Refuses to know the graph and who may do what.
+Depends on `storage`. Format, as observed: one JSON object `<id>.json`, an empty `.lock`, a decimal `.highwatermark`.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _NAME = re.compile(r"([1-9][0-9]{0,9})\.json")
 _RETRIES = 3
 _RETRY_S = 0.002
 _RACY_NS = 12_000_000
-"""File clocks tick at 1 to 10 ms. What was younger than this when it was read may change again without a new mtime."""
+"""The age below which a file may change again without a new mtime: file clocks have steps of 1 to 10 ms."""
 
 
 class FileSignature(NamedTuple):
-    """By what a changed file is known."""
+    """The signature by which a changed file is detected."""
 
     inode: int
     size: int
@@ -39,7 +38,7 @@ class FileSignature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """A task file as it was read. `lasting`: the same signature later means the same content."""
+    """A task file as it was read. `is_stable`: the same signature later means the same content."""
 
     task: Task
     signature: FileSignature
@@ -49,9 +48,9 @@ class TaskFile:
 
 @dataclass(frozen=True, slots=True)
 class DamagedTaskFile:
-    """A file that is there and is not a task, also after waiting: never taken for "no task".
+    """An existing file that is not a valid task, also after retries. It never counts as a missing task.
 
-    `why` says what is wrong.
+    `reason` describes the damage.
     """
 
     signature: FileSignature
@@ -59,11 +58,11 @@ class DamagedTaskFile:
 
 
 TaskFileReading: TypeAlias = TaskFile | DamagedTaskFile | None
-"""None: there is no such file."""
+"""The result of reading a task file. None: the file does not exist."""
 
 
 def file_signature(path: str) -> FileSignature | None:
-    """The file's signature, None when it is not there. Raises StorageError."""
+    """Return the file's signature, None when the file does not exist. Raises StorageError."""
     try:
         stat = os.stat(path)
     except FileNotFoundError:
@@ -74,10 +73,10 @@ def file_signature(path: str) -> FileSignature | None:
 
 
 def read_task(path: str, id: str, last: TaskFile | None = None, *, patient: bool = True) -> TaskFileReading:
-    """Read a task file; one that is empty or cut is tried again 3 times, 2 ms apart. Raises StorageError.
+    """Read a task file. An empty or cut one is tried again 3 times, 2 ms apart. Raises StorageError.
 
-    Without `patient` it is tried once: for who is told again when the writer is done. Bytes that are those of the
-    `last` reading are not parsed again.
+    Without `patient` it is tried once, for a caller that is notified when the writer is done. Bytes equal to those of
+    the `last` reading are not parsed again.
     """
     patience = _RETRIES if patient else 0
     while True:
@@ -95,7 +94,7 @@ def read_task(path: str, id: str, last: TaskFile | None = None, *, patient: bool
 
 
 def damaged_error(path: str, why: str) -> StorageError:
-    """The error about a file that stays unreadable."""
+    """Return the error for a file that stays unreadable."""
     return StorageError(
         "damaged-file",
         f"{path} is not a whole task: {why}",
@@ -105,7 +104,7 @@ def damaged_error(path: str, why: str) -> StorageError:
 
 
 def task_number(name: str) -> int | None:
-    """The number of a task file's name; None for any other file."""
+    """Return the number in a task file's name; None for any other file."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -122,7 +121,10 @@ def keep_damaged_copy(path: Path) -> None:
 
 
 def list_numbers(directory: Path) -> set[int]:
-    """The numbers of all task files, whole or not. An absent directory has none. Raises StorageError."""
+    """Return the numbers of all task files, damaged ones included.
+
+    A missing directory has none. Raises StorageError.
+    """
     try:
         with os.scandir(directory) as entries:
             found = [_NAME.fullmatch(entry.name) for entry in entries]
@@ -134,7 +136,10 @@ def list_numbers(directory: Path) -> set[int]:
 
 
 def read_watermark(*copies: Path) -> int:
-    """The highest number that was ever deleted: the highest of the copies; a missing or damaged one counts 0."""
+    """Return the highest number that was ever deleted: the highest of the copies.
+
+    A missing or damaged copy counts as 0.
+    """
     return max(map(_watermark, copies), default=0)
 
 
@@ -156,7 +161,7 @@ def _read(path: str) -> tuple[bytes, FileSignature] | None:
     try:
         stat = os.fstat(fd)
         raw = os.read(fd, stat.st_size + 1)
-        while len(raw) > stat.st_size:  # it grew while we looked
+        while len(raw) > stat.st_size:  # the file grew during the read
             stat = os.fstat(fd)
             raw = os.pread(fd, stat.st_size + 1, 0)
     except OSError as problem:

@@ -1,7 +1,6 @@
-"""The graph of tasks: pure questions about edges.
+"""The graph of tasks: functions on its edges.
 
-An edge (blocker, blocked) is kept on both sides of a pair of files. Below it: nothing but the words. Refuses to
-know files, owners and states.
+An edge (blocker, blocked) is stored on both sides, in two files. Depends on task values.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ Edge: TypeAlias = tuple[str, str]
 
 
 def id_sort_key(id: str) -> tuple[int, str]:
-    """The sort key that puts ids in numeric order, also those of others that are not numbers."""
+    """Return the sort key for numeric order, also for ids of other programs that are not numbers."""
     return len(id), id
 
 
 def sort_ids(ids: Iterable[str]) -> list[str]:
-    """The ids once each, in numeric order."""
+    """Return the ids in numeric order, without duplicates."""
     return sorted(set(ids), key=id_sort_key)
 
 
 def add_ids(ids: Sequence[str], more: Iterable[str]) -> tuple[str, ...]:
-    """The ids with new ones behind them, none twice; the old order is kept."""
+    """Return the ids with new ones appended, without duplicates. The order of the old ones is kept."""
     return tuple(dict.fromkeys((*ids, *more)))
 
 
 def remove_id(ids: Sequence[str], gone: str) -> tuple[str, ...]:
-    """The ids but this one."""
+    """Return the ids without this one."""
     return tuple(i for i in ids if i != gone)
 
 
 def find_path(start: str, goal: str, blocks: Callable[[str], Iterable[str]]) -> list[str] | None:
-    """The shortest way from one task to another along `blocks`, both ends included, or None."""
+    """Return the shortest path from one task to another along `blocks`, both ends included, or None."""
     came_from: dict[str, str] = {start: start}
     open_ends = deque([start])
     while open_ends:
@@ -52,7 +51,7 @@ def find_path(start: str, goal: str, blocks: Callable[[str], Iterable[str]]) -> 
 
 
 def refuse_cycles(edges: Iterable[Edge], blocks: Callable[[str], Iterable[str]]) -> None:
-    """Raise TaskRefused (`self_edge`, `cycle`) if these edges, added in order, would close a circle."""
+    """Raise TaskRefused (`self_edge`, `cycle`) if these edges, added in order, would form a cycle."""
     new: dict[str, list[str]] = {}
 
     def blocks_with_new(id: str) -> list[str]:

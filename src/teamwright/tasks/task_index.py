@@ -1,7 +1,7 @@
-"""What this process last saw of a task list: a hint where to look, never the truth.
+"""An index of the tasks that this process saw last. It is a hint where to look; the files decide.
 
-Sorts the known tasks into ready, waiting, in flight (somebody's) and done, so that the next candidate is found
-without listing the directory or looking at every task. Whoever acts on it re-reads the files under a lock.
+It groups the known tasks into ready, waiting, in flight (owned) and done, so that the next candidate is found without
+listing the directory or checking every task. Callers read the files again under a lock.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.task_file import DamagedTaskFile, FileSignature, TaskFile, file_signature, list_numbers, read_task
 
 SMALL_LIST = 256
-"""Lists up to this many tasks are listed whenever that could show more."""
+"""The size up to which a list's directory is listed whenever that could show more tasks."""
 
 _LISTING_SHARE = 20
-"""Longer lists are listed for at most this fraction of the time."""
+"""Longer lists are listed for at most this fraction of the time: one part in 20."""
 
 _PROBES = 64
-"""How many numbers behind the highest known one are looked for by name before the directory is listed."""
+"""The number of names after the highest known number that are tried before the directory is listed."""
 
 _DONE_STEP = 32
-"""Finished tasks that one listing looks at: each has its turn, and their number does not add to the cost."""
+"""The number of finished tasks that one listing checks, in turn, so that their total does not add to the cost."""
 
 
 OnExternalChange = Callable[[Task | None, Task | None], None]
-"""Told what others did to a task: as it was last seen (None: it is new), and as it is (None: it is gone). Plain code
-that may run while a lock is held: it must neither block nor raise."""
+"""Reports a change by another process: the task as seen last (None: it is new) and as it is now (None: deleted).
+
+It may be called while a lock is held, so it must neither block nor raise.
+"""
 
 
 class Readiness(Enum):
-    """Where a known task stands."""
+    """The group of a known task."""
 
     READY = "ready"
     WAITING = "waiting"
@@ -44,7 +46,7 @@ class Readiness(Enum):
 
 
 class TaskIndex:
-    """The last readings of a list's files. Plain code of one event loop; nothing here awaits."""
+    """The last readings of a list's files, for one event loop. No method awaits."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -62,26 +64,26 @@ class TaskIndex:
         self.on_change: OnExternalChange | None = None
         self.highest = 0
         self.arrivals = 0
-        """How often a task became ready."""
+        """The number of times that a task became ready."""
 
     def path(self, number: int) -> str:
-        """The file of this number."""
+        """Return the path of the file with this number."""
         return f"{self._prefix}{number}.json"
 
-    # ── knowledge ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── known tasks ──────────────────────────────────────────────────────────────────────────────────────────
 
     def known_tasks(self) -> list[Task]:
-        """All whole tasks as last seen, in numeric order."""
+        """Return all valid tasks as seen last, in numeric order."""
         return [self._found[number].task for number in sorted(self._found)]
 
     def refresh_task(
         self, number: int, *, fresh: bool = False, careful: bool = False, patient: bool = True
     ) -> Task | None:
-        """The task as its file has it now; a file that has not changed is not read again unless `fresh`.
+        """Return the task from its file. An unchanged file is not read again unless `fresh`.
 
-        With `careful` a file that was read too young to tell is read again too: a change of status changes the size,
-        so only lists that show everything need it. A damaged file gives the last whole reading, if there was one;
-        `is_damaged` tells; without `patient` it is not waited for. Raises StorageError.
+        With `careful`, a file that was read too soon after its last change is read again too; only complete listings
+        need that, because a change of status changes the size. A damaged file gives its last valid reading, if any (see
+        `is_damaged`); `patient` waits for its writer. Raises StorageError.
         """
         last = self._found.get(number)
         if not fresh:
@@ -104,36 +106,36 @@ class TaskIndex:
         return read.task
 
     def is_damaged(self, number: int) -> bool:
-        """Whether the file could not be read when it was last looked at."""
+        """Return True when the file could not be read at the last check."""
         return number in self._damaged
 
     def damage_reason(self, number: int) -> str:
-        """What is wrong with a damaged file; empty for another."""
+        """Return the damage of a file; empty for a valid one."""
         hurt = self._damaged.get(number)
         return hurt.reason if hurt else ""
 
     def damaged_numbers(self) -> list[int]:
-        """The numbers of the files that could not be read when they were last looked at, in numeric order."""
+        """Return the numbers of the files that could not be read at the last check, in numeric order."""
         return sorted(self._damaged)
 
     def exists(self, number: int) -> bool:
-        """Whether there was such a file, whole or not, when it was last looked at."""
+        """Return True when the file existed at the last check, valid or damaged."""
         return number in self._found or number in self._damaged
 
     def is_open(self, number: int) -> bool:
-        """Whether what waits for this task still has to: it is there and not known to be completed."""
+        """Return True when the task still blocks others: it exists and is not known to be completed."""
         found = self._found.get(number)
         return found.task.status is not TaskStatus.COMPLETED if found else number in self._damaged
 
     def note_written(self, task: Task, raw: bytes) -> None:
-        """This process just wrote the task with these bytes, and still holds its lock."""
+        """Note that this process has written the task with these bytes. The task's lock is still held."""
         number = task.number
         mark = file_signature(self.path(number))
         self._damaged.pop(number, None)
         self._note(number, TaskFile(task, mark or FileSignature(0, 0, 0), False, raw))
 
     def note_removed(self, number: int) -> None:
-        """The file is gone."""
+        """Note that the file was deleted."""
         if not self.exists(number):
             return
         gone = self._found.pop(number, None)
@@ -145,7 +147,7 @@ class TaskIndex:
         self._update_dependents(number)
 
     def _note_removed_by_others(self, number: int) -> None:
-        """Somebody else removed the file."""
+        """Note that another process deleted the file."""
         last = self._found.get(number)
         self.note_removed(number)
         self._report_external_change(last, None)
@@ -154,46 +156,46 @@ class TaskIndex:
         if self.on_change is None or (before is None and after is None):
             return
         one, other = before and before.task, after and after.task
-        # What JSON cannot tell apart (a tuple, a list) is no change.
+        # A difference that JSON cannot express (a tuple, a list) is no change.
         if one != other and (one is None or other is None or one.encode() != other.encode()):
             self.on_change(one, other)
 
     def numbers(self) -> set[int]:
-        """All that were there when last looked at, whole or not."""
+        """Return the numbers of all files that existed at the last check, valid or damaged."""
         return self._found.keys() | self._damaged.keys()
 
     def dependents(self, number: int) -> set[int]:
-        """The tasks that were last seen waiting for this one, whatever its state."""
+        """Return the tasks that this one blocked at the last check, in any state."""
         return set(self._dependents.get(number, ()))
 
     def drafts_by(self, creator: str) -> set[int]:
-        """The tasks that were last seen as drafts of this creator."""
+        """Return the tasks that were drafts of this creator at the last check."""
         return set(self._drafts.get(creator, ()))
 
     def changed_ms(self, number: int) -> int:
-        """When the file was last changed, in ms since 1970; 0 for a file that is not known."""
+        """Return the time of the file's last change, in ms since 1970; 0 for an unknown file."""
         found = self._found.get(number)
         return found.signature.mtime_ns // 1_000_000 if found else 0
 
     # ── candidates ───────────────────────────────────────────────────────────────────────────────────────────
 
     def next_ready(self, after: int) -> int | None:
-        """The lowest number above `after` that seems to be free for the taking."""
+        """Return the lowest number above `after` that seems to be free."""
         at = bisect_right(self._ready, after)
         return self._ready[at] if at < len(self._ready) else None
 
     def ready_tasks(self) -> list[Task]:
-        """The tasks that seem to be free for the taking, in numeric order."""
+        """Return the tasks that seem to be free, in numeric order."""
         return [self._found[number].task for number in self._ready if number in self._found]
 
     def refresh_in_flight(self, below: int | None = None) -> None:
-        """Look again at what others have in hand; with `below`, only where that could free a lower number."""
+        """Check the tasks of other owners again; with `below`, only where that could free a lower number."""
         for number in sorted(self._flight):
             if below is None or number < below or any(d < below for d in self._dependents.get(number, ())):
                 self.refresh_task(number)
 
     def refresh_ready(self, watermark: int) -> None:
-        """Look where more could have become ready, cheapest first; `arrivals` tells whether something did."""
+        """Check for tasks that have become ready, the cheapest check first. `arrivals` counts them."""
         before = self.arrivals
         self.refresh_in_flight()
         for number in [n for n in self._damaged if n not in self._found]:
@@ -212,7 +214,7 @@ class TaskIndex:
             self.list_all()
 
     def highest_number(self) -> int:
-        """The highest number in the directory; of a long list the highest that was seen lately."""
+        """Return the highest number in the directory; for a long list the highest that was seen lately."""
         if len(self._found) > SMALL_LIST:
             self.list_if_due()
             return self.highest
@@ -227,11 +229,11 @@ class TaskIndex:
             self._list(self._select_for_refresh)
 
     def list_all(self) -> None:
-        """List the directory and look at every task in it. Raises StorageError."""
+        """List the directory and check every task in it. Raises StorageError."""
         self._list(sorted)
 
     def _select_for_refresh(self, there: set[int]) -> list[int]:
-        """All that are not known to be finished, and some of the finished ones: the next that have their turn."""
+        """Return all tasks that are not known to be finished, and the next finished ones in turn."""
         done = sorted(number for number in there if self._kinds.get(number) is Readiness.DONE)
         if len(done) > _DONE_STEP:
             at = bisect_right(done, self._done_at)
@@ -257,14 +259,12 @@ class TaskIndex:
             self.refresh_task(number)
             number += 1
 
-    # ── sorting ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── grouping ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _note(self, number: int, found: TaskFile) -> None:
         old = self._found.get(number)
         if found.task.status is TaskStatus.COMPLETED:
-            found = TaskFile(
-                found.task, found.signature, found.is_stable, b""
-            )  # its bytes are hardly ever compared again
+            found = TaskFile(found.task, found.signature, found.is_stable, b"")  # its bytes are rarely compared again
         self._found[number] = found
         self.highest = max(self.highest, number)
         self._note_draft(number, old and old.task, found.task)

@@ -1,7 +1,7 @@
-"""The task list: what members, tools and surfaces do with tasks.
+"""The task list: the operations of members, tools and user interfaces on tasks.
 
-Every change is safe among processes that take the locks, and careful with strangers that do not. Below it: store,
-edges, claims, rules. Sends no mail: `on_change` tells what happened, the caller decides who hears of it.
+Changes are safe among processes that take the locks, and careful with programs that do not. `on_change` reports
+changes; the caller decides on notifications. Depends on the store, edges, claims and rules.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from teamwright.tasks.task_rules import (
 from teamwright.tasks.task_store import TaskStore
 
 OnChange = Callable[[Task, str, str], None]
-"""Told after each change: the task, what happened (created claimed assigned completed released deleted updated), by
-whom. Must neither block nor raise."""
+"""Called after each change with the task, the change and its author. Changes are created, claimed, assigned, completed,
+released, deleted and updated. It must neither block nor raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskUpdateResult:
-    """What an update did. `changed` names the fields as on disk, or is `("deleted",)`.
+    """The result of an update. `changed` names the fields as on disk, or is `("deleted",)`.
 
-    `assigned` is a new owner other than the actor. `removed_from` is the owner, other than the actor,
-    that an open task was taken from; `unblocked` are the tasks that wait no longer.
+    `assigned` is a new owner other than the actor. `removed_from` is the owner, other than the actor, that lost an open
+    task; `unblocked` are the tasks that are no longer blocked.
     """
 
     task: Task
@@ -69,7 +69,7 @@ class TaskUpdateResult:
 
 
 class TaskList:
-    """One shared list of tasks in one directory, which is made with the first task."""
+    """One shared list of tasks in one directory, which is created with the first task."""
 
     def __init__(
         self,
@@ -81,11 +81,10 @@ class TaskList:
         realm: str = "",
         check: CheckRunner | None = None,
     ) -> None:
-        """`check` runs the checks of tasks; without one nothing is checked.
+        """Create the list object. `check` runs the checks of tasks; without it no task is checked.
 
-
-        `realm`, on a list that several sessions share, tells their members apart: owners are `name@realm` on disk. What
-        is handed out has the bare names of this realm's members, and whole ones of all others.
+        `realm`, on a list that several sessions share, distinguishes their members: owners are `name@realm` on disk.
+        Results have the bare names of this realm's members, and full names of all others.
         """
         self.store = TaskStore(directory, guard_of, fsync=fsync)
         self._on_change = on_change
@@ -95,20 +94,20 @@ class TaskList:
 
     @property
     def directory(self) -> Path:
-        """Where the files lie."""
+        """The directory of the files."""
         return self.store.directory
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def get(self, id: str) -> Task | None:
-        """The task as it is on disk now. Raises InvalidName, StorageError (`damaged-file`)."""
+        """Read the task from disk. Raises InvalidName, StorageError (`damaged-file`)."""
         task = self.store.read(task_id(id))
         return task and self._with_own_name(task)
 
     async def all(self, *, internal: bool = False) -> list[Task]:
-        """All tasks in numeric order; strangers' book-keeping only with `internal`.
+        """Return all tasks in numeric order; internal tasks of other programs only with `internal`.
 
-        A file that cannot be read just now shows as it was last seen. Raises StorageError.
+        An unreadable file is returned as it was seen last. Raises StorageError.
         """
         self.store.index.list_all()
         return [
@@ -116,7 +115,7 @@ class TaskList:
         ]
 
     def watch_external_changes(self, on_outside: OnExternalChange) -> ExternalChanges:
-        """Be told of what others do to the list from now on; see Outside. Raises StorageError."""
+        """Report changes by other processes from now on; see ExternalChanges. Raises StorageError."""
 
         def told(before: Task | None, after: Task | None) -> None:
             on_outside(before and self._with_own_name(before), after and self._with_own_name(after))
@@ -124,17 +123,17 @@ class TaskList:
         return ExternalChanges(self.store, told)
 
     async def refresh(self) -> list[Task]:
-        """Look at every file and return the tasks that are not as this process last saw them."""
+        """Check every file and return the tasks that have changed since this process saw them."""
         before = {task.id: self._with_own_name(task) for task in self.store.index.known_tasks()}
         return [task for task in await self.all() if before.get(task.id) != task]
 
     def known_blockers(self, task: Task) -> list[str]:
-        """The ids of the open blockers, as last seen: what lists show."""
+        """Return the ids of the open blockers as seen last, for listings."""
         index = self.store.index
         return sort_ids(i for i in task.blocked_by if i.isascii() and i.isdigit() and index.is_open(int(i)))
 
     async def count_by_status(self) -> dict[str, int]:
-        """How many tasks are `pending`, `in_progress`, `completed`; `blocked`: how many of the open ones wait."""
+        """Return the number of tasks by status; `blocked` counts open tasks that wait."""
         counts = dict.fromkeys((*map(str, TaskStatus), "blocked"), 0)
         for task in await self.all():
             counts[str(task.status)] += 1
@@ -142,14 +141,17 @@ class TaskList:
         return counts
 
     async def still_mine(self, id: str, by: str) -> bool:
-        """Whether the task is open and this member's, read now: asked at the start and before completion."""
+        """Read the task and return True when it is open and owned by this member.
+
+        Called at the start and before completion.
+        """
         task = self.store.read(task_id(id))
         if task is None or task.status is TaskStatus.COMPLETED:
             return False
         return is_owner(task.owner, with_realm(by, self._realm))
 
     async def wait_hint(self) -> str:
-        """Why nothing may be free: one line about what is open, for a status line or a model; empty when nothing is."""
+        """Return one line on why no task may be free, for a status line or a model; empty when no task is open."""
         words: list[str] = []
         for task in await self.all():
             if task.status is TaskStatus.COMPLETED:
@@ -198,9 +200,9 @@ class TaskList:
         return task
 
     async def update(self, id: str, *, by: str, lead: bool = False, **wish: Unpack[TaskWishes]) -> TaskUpdateResult:
-        """Change a task; see Wish for what can be asked. All of it happens, or nothing does.
+        """Change a task; see TaskWishes for the fields. The update is complete, or nothing changes.
 
-        A member that names itself as owner, or starts what nobody has, claims the task. Raises TaskRefused
+        A member that names itself as owner, or starts a task without an owner, claims it. Raises TaskRefused
         (`task_not_found already_claimed already_resolved blocked reserved cycle self_edge check_failed check_kept
         changed`), UsageError, InvalidName, StorageError. A completion waits for the task's check, without any lock.
         """
@@ -224,7 +226,7 @@ class TaskList:
         return await self._report_change(before, touched.get(number, after), actor)
 
     async def claim(self, id: str, by: str, tools: frozenset[str] | None = None) -> Task:
-        """Take this task and start it; taking one's own again succeeds. `tools` are those the claimer can use.
+        """Claim this task and start it. A second claim by its owner succeeds. `tools` are those of the claimer.
 
         Raises TaskRefused (`task_not_found already_claimed already_resolved blocked reserved`), StorageError.
         """
@@ -232,35 +234,35 @@ class TaskList:
         return self._report_claim(await claim.claim_task(self.store, task_id(id), Actor(by, tools=tools)), by)
 
     async def claim_next(self, by: str, tools: frozenset[str] | None = None, settle_ms: int = 0) -> Task | None:
-        """Take and start the lowest task that is free, not blocked, no draft, and meant for this member; else None.
+        """Claim the lowest task that is free, not blocked, no draft, and fits this member; return None without one.
 
-        `settle_ms` is how long a file must not have changed, for a list whose lead is another program.
+        `settle_ms` is the time in ms that a file must be unchanged, for a list whose lead is another program.
         """
         by = with_realm(by, self._realm)
         taken = await claim.claim_next(self.store, Actor(by, tools=tools), settle_ms)
         return None if taken is None else self._report_claim(taken, by)
 
     def next_claim_at(self, settle_ms: int = 0) -> int:
-        """When a task that only waits for its creator becomes claimable, in ms since 1970; 0 when there is none."""
+        """Return when a free draft becomes claimable, in ms since 1970; 0 when there is none."""
         return next_claim_at(self.store.index, settle_ms)
 
     async def finish_drafts(self, by: str) -> None:
-        """Let idle members claim what this creator added: its turn has ended."""
+        """Let idle members claim the drafts of this creator, whose turn has ended."""
         for task in await self._drafts.finish(with_realm(by, self._realm)):
             self._notify(task, "updated", by)
 
     async def release(self, owner: str, *, by: str = "system") -> list[Task]:
-        """Hand the open tasks of a member that is gone back to the list: pending, without owner. Returns them."""
+        """Release the open tasks of a member that has ended: pending, without owner. Return them."""
         back = [after for _, after in await claim.release_all(self.store, with_realm(owner, self._realm))]
         for task in back:
             self._notify(task, "released", by)
         return back
 
     async def verify(self, task: Task, check: str, *, keeps_owner: bool) -> TaskCheckResult | None:
-        """Check a completion that another program made: one that fails is taken back, one that passes is noted.
+        """Check a completion by another program. A failed check undoes the completion, a passed one is noted.
 
-        `check` is the check that the task had before, if that program took it away. None: nothing is to be checked, or
-        the task is another by now. Raises LockTimeout, StorageError.
+        `check` is the check that the task had before, if that program removed it. Return None when no check applies or
+        the task has changed since. Raises LockTimeout, StorageError.
         """
         if self._check is None:
             return None
@@ -286,7 +288,7 @@ class TaskList:
         return checked
 
     def is_unverified(self, task: Task) -> bool:
-        """Whether the task is completed and has a check, its own or that of all tasks, that nobody of ours saw pass."""
+        """Return True when a completed task has a check, its own or one of all tasks, that is not noted as passed."""
         if task.status is not TaskStatus.COMPLETED:
             return False
         commands = self._check.commands(task) if self._check is not None else ()
@@ -295,18 +297,18 @@ class TaskList:
     # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def reset_into_archive(self, target: Path) -> int:
-        """Move all tasks into `target`; numbers go on where they were. Returns how many were moved."""
+        """Move all tasks into `target`. Numbers continue where they were. Return how many were moved."""
         return await moves.archive_all(self.store, target)
 
     async def remove_into_archive(self, target: Path) -> int:
-        """Move all tasks into `target` and remove the directory; a new list of the name begins at 1."""
+        """Move all tasks into `target` and remove the directory; a new list of that name starts at 1."""
         return await moves.archive_and_remove(self.store, target)
 
     async def adopt_open_tasks(self, other: TaskList) -> list[Task]:
         """Move the open tasks of another list here under their numbers. Returns them."""
         return await moves.adopt_open_tasks(self.store, other.store)
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── internal ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _rewrite(self, id: str, wish: TaskWishes, actor: Actor, proof: CheckProof | None) -> tuple[Task, Task]:
         def change(task: Task) -> Task:
@@ -329,13 +331,13 @@ class TaskList:
         return apply_update(task, wish, actor, lambda: self.store.open_blockers(task, more))
 
     def _allow(self, metadata: Mapping[str, Any] | None, seen_from: Path | None) -> None:
-        """Set a check; the caller is a Teamwright agent that may run it. Raises UsageError."""
+        """Record a check that a Teamwright agent sets and may run. Raises UsageError."""
         require_metadata(metadata)
         if self._check is not None and (command := own_check(metadata)):
             self._check.allow(command, seen_from)
 
     async def _run_checks(self, id: str, wish: TaskWishes, actor: Actor) -> CheckProof | None:
-        """What the task's checks say, for whoever may complete it; None when there are none. Raises TaskRefused."""
+        """Run the task's checks if the actor may complete it; return None when there are none. Raises TaskRefused."""
         task = self.store.read(id) if self._check is not None else None
         if self._check is None or task is None or task.status is TaskStatus.COMPLETED:
             return None
@@ -362,12 +364,12 @@ class TaskList:
         return TaskUpdateResult(self._with_own_name(after), changed, assigned, removed_from, unblocked)
 
     def _other_owner(self, task: Task, actor: Actor) -> str | None:
-        """The task's owner, unless that is the actor or nobody."""
+        """Return the task's owner, unless that is the actor or there is none."""
         return None if task.owner is None or is_owner(task.owner, actor.name) else self._own_name(task.owner)
 
     async def _delete(self, id: str, actor: Actor) -> TaskUpdateResult:
         if not self.store.path(id).exists():
-            raise not_found_error(id)  # there may be no list at all, and nothing to lock
+            raise not_found_error(id)  # without a list there is no lock file
         async with self.store.list_lock().hold() as held:
             dependents = self.store.index.dependents(int(id))
             gone = await self.store.remove(id, lambda task: require_deletable(task, actor), held)
@@ -395,7 +397,7 @@ class TaskList:
         return self._with_own_name(after)
 
     def _with_own_name(self, task: Task) -> Task:
-        """The task with its owner as this session calls it."""
+        """Return the task with its owner's name as this session uses it."""
         if not self._realm or task.owner is None:
             return task
         own = self._own_name(task.owner)

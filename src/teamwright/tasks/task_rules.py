@@ -1,7 +1,7 @@
-"""Who may change what of a task: pure decisions on one task and its open blockers.
+"""Rules for changes of a task: pure functions of one task, its actor and its open blockers.
 
-Below it: the words. The claim rules are the same on every path (idle member, `owner=`, `status=in_progress`).
-Refuses to know files and locks; callers ask again under the lock.
+The claim rules are the same for an idle member, `owner=` and `status=in_progress`. Callers apply the rules again under
+the lock. Depends on task values.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from teamwright.protocol.task import CHECK, CHECKED, DRAFT, Task, TaskStatus
 from teamwright.protocol.values import dataclass
 
 DELETED = "deleted"
-"""The status that is only ever a wish: the file goes."""
+"""The status that requests deletion. No file has it."""
 
 RUNTIME_KEYS = frozenset({CHECKED, DRAFT})
-"""Keys of a task's metadata that only the runtime writes."""
+"""Metadata keys that only the runtime writes."""
 
 FindOpenBlockers: TypeAlias = Callable[[], Sequence[str]]
-"""Gives the ids of the open blockers; called only when they matter."""
+"""Returns the ids of the open blockers. It is called only when they matter."""
 
 
 class TaskWishes(TypedDict, total=False):
-    """What an update asks for; what is left out stays. `owner` may be empty: nobody. None in `metadata` deletes.
+    """The fields of an update; omitted ones do not change.
 
-    `seen_from` is the directory that a check which it sets was decided on in. `ready` ends the draft of the task: idle
-    members may claim it before the turn of its creator has ended.
+    An empty `owner` removes the owner; None in `metadata` deletes. `seen_from` is the directory in which the verdict on
+    a new check was made. `ready` ends the draft: idle members may claim the task before its creator's turn has ended.
     """
 
     subject: str
@@ -45,9 +45,9 @@ class TaskWishes(TypedDict, total=False):
 
 
 class NewTask(TypedDict, total=False):
-    """What a new task may have beside its texts. `seen_from`: where its check was decided on.
+    """The fields of a new task besides its texts. `seen_from` is the directory of the verdict on its check.
 
-    `draft`: its creator has not finished describing it, so that idle members do not claim it yet.
+    `draft`: its creator has not finished describing it, so idle members do not claim it yet.
     """
 
     active_form: str | None
@@ -60,9 +60,9 @@ class NewTask(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts. The lead may reassign; `tools` None means that what the actor can use is not known.
+    """The member that acts. The lead may reassign; `tools` None means that its tools are not known.
 
-    On a list that several sessions share the name is `name@realm`, and so are the owners on disk.
+    On a list that several sessions share, the name is `name@realm`, like the owners on disk.
     """
 
     name: str
@@ -71,14 +71,14 @@ class Actor:
 
     @property
     def realm(self) -> str:
-        """What tells namesakes of two sessions apart; empty on a list of one."""
+        """The part that distinguishes equal names of two sessions; empty on the list of one session."""
         return self.name.partition("@")[2]
 
 
 def is_owner(owner: str | None, name: str) -> bool:
-    """Whether an owner as written on disk is this member: `name`, `name@team` or the lead's alias, in any case.
+    """Return True when an owner on disk is this member: `name`, `name@team` or the lead's alias, in any case.
 
-    Where both say of which team they are, that must be the same too.
+    When both name a team, the teams must be equal too.
     """
     if owner is None or _name_without_team(owner) != _name_without_team(name):
         return False
@@ -87,30 +87,30 @@ def is_owner(owner: str | None, name: str) -> bool:
 
 
 def with_realm(name: str, realm: str) -> str:
-    """The name as it is on disk in a shared list: `name@realm`; a name that says where it belongs is kept."""
+    """Return the name as on disk in a shared list: `name@realm`. A name with a realm is kept."""
     return f"{name}@{realm}" if realm and name and "@" not in name else name
 
 
 def not_found_error(id: str) -> TaskRefused:
-    """There is no such task."""
+    """Return the error for a task that does not exist."""
     return TaskRefused("task_not_found", f"there is no task #{id}", do=["TaskList shows the numbers"])
 
 
 def blocked_error(task: Task, waiting: Sequence[str]) -> TaskRefused:
-    """The task waits for others."""
+    """Return the error for a blocked task."""
     ids = ", ".join(f"#{i}" for i in waiting)
     return TaskRefused("blocked", f"#{task.id} waits for {ids}", do=["complete what it waits for", "take another task"])
 
 
 def already_claimed_error(task: Task) -> TaskRefused:
-    """Somebody else has the task."""
+    """Return the error for a task that another member owns."""
     return TaskRefused(
         "already_claimed", f"#{task.id} belongs to {task.owner}", do=["take another task", f"write to {task.owner}"]
     )
 
 
 def may_claim(task: Task, actor: Actor) -> bool:
-    """Whether the actor may have this task: it is not reserved for others and needs no tool that is missing."""
+    """Return True when the actor may own this task: it is not reserved for others and needs no tool that is missing."""
     reserved = task.reserved_for
     if reserved and not any(is_owner(name, actor.name) for name in reserved):
         return False
@@ -118,7 +118,7 @@ def may_claim(task: Task, actor: Actor) -> bool:
 
 
 def apply_claim(task: Task, actor: Actor, waiting: FindOpenBlockers) -> Task:
-    """The task in the actor's hands and in progress; unchanged when it is so already.
+    """Return the task in progress with the actor as owner; unchanged when it is so already.
 
     Raises TaskRefused: `already_resolved already_claimed reserved blocked`.
     """
@@ -138,7 +138,7 @@ def apply_claim(task: Task, actor: Actor, waiting: FindOpenBlockers) -> Task:
 
 
 def apply_update(task: Task, wish: TaskWishes, actor: Actor, waiting: FindOpenBlockers) -> Task:
-    """The task with owner, status and texts as wished; edges are not touched here. Raises TaskRefused, UsageError."""
+    """Return the task with the requested owner, status and texts, without edges. Raises TaskRefused, UsageError."""
     status = _status(wish, task)
     owner = _owner(wish, task, actor.realm)
     takes = _is_taken(task, actor, owner, wish)
@@ -153,25 +153,25 @@ def apply_update(task: Task, wish: TaskWishes, actor: Actor, waiting: FindOpenBl
     if (takes or moves_on) and (ids := waiting()):
         raise blocked_error(task, ids)
     if owner is None and "owner" in wish and "status" not in wish and status is TaskStatus.IN_PROGRESS:
-        status = TaskStatus.PENDING  # nobody works on what nobody has
+        status = TaskStatus.PENDING  # a task without an owner is not in progress
     return task.copy_with(owner=owner, status=status, **_texts(task, wish, actor))
 
 
 def require_deletable(task: Task, actor: Actor) -> None:
-    """Raise TaskRefused when another's open task would be deleted by somebody who is not the lead."""
+    """Raise TaskRefused when a member other than the lead deletes an open task of another member."""
     if task.status is not TaskStatus.COMPLETED and _belongs_to_another(task, actor):
         raise already_claimed_error(task)
 
 
 def apply_release(task: Task, owner: str) -> Task:
-    """The task handed back, if it is open and this owner's; else unchanged."""
+    """Return the task released, if it is open and this owner's; otherwise unchanged."""
     if task.is_internal or task.status is TaskStatus.COMPLETED or not is_owner(task.owner, owner):
         return task
     return task.copy_with(owner=None, status=TaskStatus.PENDING)
 
 
 def changed_fields(before: Task, after: Task) -> tuple[str, ...]:
-    """The names of what differs, as on disk, in the order that results show them."""
+    """Return the names of the fields that differ, as on disk, in the order of results."""
     pairs = (
         ("subject", before.subject, after.subject),
         ("description", before.description, after.description),
@@ -186,7 +186,7 @@ def changed_fields(before: Task, after: Task) -> tuple[str, ...]:
 
 
 def change_word(before: Task, after: Task, by: str) -> str:
-    """The one word for a change: completed, claimed, assigned, released or updated."""
+    """Return the word for a change: completed, claimed, assigned, released or updated."""
     if after.status is TaskStatus.COMPLETED and before.status is not TaskStatus.COMPLETED:
         return "completed"
     if after.owner != before.owner:
@@ -197,7 +197,7 @@ def change_word(before: Task, after: Task, by: str) -> str:
 
 
 def require_subject(subject: str) -> str:
-    """A subject on one line. Raises UsageError when nothing is left."""
+    """Return the subject as one line. Raises UsageError when it is empty."""
     line = " ".join(subject.split())
     if not line:
         raise UsageError("usage", "a task needs a subject", note="nothing was changed")
@@ -205,7 +205,7 @@ def require_subject(subject: str) -> str:
 
 
 def require_metadata(metadata: Mapping[str, Any] | None) -> None:
-    """Check the keys of `metadata` that mean something to us. Raises UsageError for a value of another kind."""
+    """Check the known keys of `metadata`. Raises UsageError for a value of another type."""
     for key, value in (metadata or {}).items():
         if key == CHECK and not isinstance(value, str | None):
             raise UsageError(
@@ -231,7 +231,7 @@ def _is_names(value: object) -> bool:
 
 
 def merge_metadata(metadata: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The metadata with more of it; a None deletes its key; nothing left is None."""
+    """Return the merged metadata. A None deletes its key; empty metadata is None."""
     both = {**(metadata or {}), **more}
     return {key: value for key, value in both.items() if key not in more or value is not None} or None
 
@@ -242,7 +242,7 @@ def _name_without_team(name: str) -> str:
 
 
 _AT_WORK = (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED)
-"""What a member asks for that means to do the work itself."""
+"""The statuses that a member sets when it does the work."""
 
 
 def _belongs_to_another(task: Task, actor: Actor) -> bool:
@@ -275,7 +275,7 @@ def _owner(wish: TaskWishes, task: Task, realm: str) -> str | None:
 
 
 def _is_taken(task: Task, actor: Actor, owner: str | None, wish: TaskWishes) -> bool:
-    """A member takes a free task by naming itself, starting it or completing it; a lead takes nothing by that."""
+    """Return True when a member claims a free task by naming itself, starting it or completing it. A lead does not."""
     if actor.lead or task.owner is not None:
         return False
     if owner is not None:
@@ -285,13 +285,13 @@ def _is_taken(task: Task, actor: Actor, owner: str | None, wish: TaskWishes) -> 
 
 
 def _refuse_other_member(task: Task, actor: Actor, owner: str | None, status: TaskStatus, *, works: bool) -> None:
-    """`works`: starts or completes it, perhaps as another did meanwhile, and must hear of that."""
+    """Refuse an update of a task of another member. `works`: the update starts or completes the task."""
     same_as_before = owner == task.owner and status is task.status and not works
     if same_as_before or not _belongs_to_another(task, actor):
         return
     if task.status is not TaskStatus.COMPLETED:
         raise already_claimed_error(task)
-    if owner != task.owner or status is not TaskStatus.PENDING:  # anybody may reopen what was found wanting
+    if owner != task.owner or status is not TaskStatus.PENDING:  # any member may reopen a task with faults
         raise TaskRefused("already_resolved", f"#{task.id} was completed by {task.owner}", do=["take another task"])
 
 
@@ -304,7 +304,7 @@ def _refuse_unsuitable(task: Task, actor: Actor) -> None:
 
 
 def _texts(task: Task, wish: TaskWishes, actor: Actor) -> dict[str, Any]:
-    """What the wish says of texts and metadata, as fields of the task. What passed a check only the runtime notes."""
+    """Return the texts and metadata of the update as fields of the task. Only the runtime notes a passed check."""
     said: dict[str, Any] = {}
     if "subject" in wish:
         said["subject"] = require_subject(wish["subject"])

@@ -1,7 +1,7 @@
-"""The files of one task list under their locks: read, rewrite, make, remove.
+"""The files of one task list under their locks: read, change, create, remove.
 
-Below it: `storage` and the index of hints. Locks: `.lock` (so `.lock.lock`) for what concerns the list, then one
-task's; at most the two. Refuses to know who may do what: a change is a function that is handed in.
+Locks: `.lock` (so `.lock.lock`) for the list, then one task's lock; at most these two. A change is a function that the
+caller provides. Depends on `storage` and the index.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from teamwright.tasks.task_rules import not_found_error
 
 @dataclass(frozen=True, slots=True)
 class DamagedTask:
-    """A task file that is not a whole task. `open`: it is not known to be completed."""
+    """A task file that is not a valid task. `is_open`: it is not known to be completed."""
 
     id: str
     path: str
@@ -36,7 +36,7 @@ class DamagedTask:
 
 
 class TaskStore:
-    """One directory of tasks. `guard_of` gives the guard file of a path; with `fsync` writes survive power loss."""
+    """One directory of tasks. `guard_of` returns the path of a guard file; with `fsync` writes survive power loss."""
 
     def __init__(self, directory: Path, guard_of: Callable[[Path], Path], *, fsync: bool = False) -> None:
         self.directory = directory
@@ -48,23 +48,23 @@ class TaskStore:
     # ── locks ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def list_lock(self) -> FileLock:
-        """The lock of creation, deletion and edges."""
+        """Return the lock for creation, deletion and edges."""
         return lock_at(str(self.directory / LOCK_FILE), self._guard_path)
 
     def task_lock(self, id: str) -> FileLock:
-        """The lock of one task's file."""
+        """Return the lock of one task's file."""
         return lock_at(self.index.path(int(id)), self._guard_path)
 
     def is_locked(self, id: str) -> bool:
-        """Whether somebody is changing the task at this moment."""
+        """Return True while a process changes the task."""
         return os.path.exists(f"{self.index.path(int(id))}.lock")
 
     def path(self, id: str) -> Path:
-        """The file of a task."""
+        """Return the path of a task's file."""
         return self.directory / f"{id}.json"
 
     def prepare(self) -> None:
-        """Make the directory and its empty lock file. Raises StorageError."""
+        """Create the directory and its empty lock file. Raises StorageError."""
         try:
             make_private(self.directory)
             os.close(os.open(self.directory / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -74,14 +74,14 @@ class TaskStore:
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, id: str) -> Task | None:
-        """The task as its file has it now, None when there is none. Raises StorageError (`damaged-file`)."""
+        """Read the task from its file; return None when there is none. Raises StorageError (`damaged-file`)."""
         task = self.index.refresh_task(int(id), fresh=True)
         if self.index.is_damaged(int(id)):
             raise self._damaged_error(id)
         return task
 
     def damaged_tasks(self) -> list[DamagedTask]:
-        """The files that could not be read when the list was last looked at, in numeric order."""
+        """Return the files that could not be read at the last check, in numeric order."""
         index = self.index
         return [
             DamagedTask(str(n), index.path(n), index.damage_reason(n), index.is_open(n))
@@ -92,22 +92,22 @@ class TaskStore:
         return damaged_error(self.index.path(int(id)), self.index.damage_reason(int(id)))
 
     def open_blockers(self, task: Task, more: Sequence[str] = ()) -> list[str]:
-        """The ids that keep the task waiting, each looked at now; one that cannot be read counts as open."""
+        """Read and return the ids of open blockers. An unreadable task counts as open."""
         ids = [i for i in sort_ids((*task.blocked_by, *more)) if i.isascii() and i.isdigit()]
         for id in ids:
             self.index.refresh_task(int(id))
         return [i for i in ids if self.index.is_open(int(i))]
 
     def watermark(self) -> int:
-        """The highest number ever deleted; a second copy beside the guards stands in for a lost or damaged one."""
+        """Return the highest number ever deleted. A second copy beside the guards replaces a lost or damaged one."""
         return read_watermark(*self._watermarks)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def change(self, id: str, change: Callable[[Task], Task]) -> tuple[Task, Task]:
-        """Read a task under its lock, change it, write it when it differs. Returns before and after.
+        """Read a task under its lock, change it, and write it when it differs. Return it before and after.
 
-        `change` is plain code and may refuse by raising; then nothing is written. Raises TaskRefused
+        `change` does not await and may refuse by raising; then nothing is written. Raises TaskRefused
         (`task_not_found`), LockTimeout, LockLost, StorageError.
         """
         if not os.path.exists(self.index.path(int(id))):
@@ -126,9 +126,10 @@ class TaskStore:
         return before, after
 
     def _read_or_restore(self, id: str, held: LockHold) -> Task | None:
-        """The task, read with its lock held. What a stranger left torn is set aside, and the last whole state put back.
+        """Read the task with its lock held.
 
-        Raises StorageError (`damaged-file`) when this process never saw it whole.
+        A file that another program damaged is set aside and the last valid state restored. Raises StorageError
+        (`damaged-file`) when this process never saw a valid state.
         """
         task, path = self.index.refresh_task(int(id), fresh=True), self.path(id)
         if not self.index.is_damaged(int(id)):
@@ -143,9 +144,9 @@ class TaskStore:
         return task
 
     def create(self, make_task: Callable[[str], Task], held: LockHold) -> Task:
-        """Write a new task under the next free number; called with the list's lock held.
+        """Write a new task under the next free number, with the list's lock held.
 
-        The file is made exclusively, so that even one who takes no lock is never overwritten.
+        The file is created exclusively, so that a program without locks is never overwritten.
         """
         number = max(self.watermark(), self.index.highest_number()) + 1
         while True:
@@ -159,9 +160,9 @@ class TaskStore:
             number = max(self.watermark(), self.index.highest, number) + 1
 
     async def remove(self, id: str, require_allowed: Callable[[Task], None], held: LockHold) -> Task:
-        """Remove a task's file; called with the list's lock held. Returns what it was.
+        """Remove a task's file with the list's lock held. Return the removed task.
 
-        The watermark is written first: a number is never given twice, whenever the process dies.
+        The watermark is written first, so that a number is never used twice, also after a kill.
         """
         async with self.task_lock(id).hold() as inner:
             task = self.read(id)
@@ -176,17 +177,17 @@ class TaskStore:
         return task
 
     def raise_watermark(self, number: int) -> None:
-        """Both copies of the watermark reach at least this number; called with the list's lock held."""
+        """Raise both copies of the watermark to at least this number, with the list's lock held."""
         for path in self._watermarks:
             if read_watermark(path) < number:
                 write_atomic(path, str(max(number, self.watermark())).encode(), fsync=self._fsync)
 
     def remove_spare_watermark(self) -> None:
-        """Forget the second copy: the list is gone on purpose, and its name may begin anew."""
+        """Remove the second copy of the watermark: the list was removed on purpose, and its name may be used again."""
         self._watermarks[1].unlink(missing_ok=True)
 
     def unlink(self, id: str) -> None:
-        """Remove one file. Raises StorageError."""
+        """Delete one file. Raises StorageError."""
         try:
             self.path(id).unlink(missing_ok=True)
         except OSError as problem:

@@ -1,4 +1,4 @@
-"""What the tools of a team share: who is calling, and the team it belongs to."""
+"""The caller of a team tool, and the JSON form of these tools' results."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _NAME = re.compile(rf"(?<![^@]){LEAD}(?=@|$)")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a tool acts for: set by the runtime when the agent is made, never by the model."""
+    """The agent for which a tool acts: set by the runtime when the agent is created, never by the model."""
 
     name: str
     team: SessionTeam
 
     @property
     def is_lead(self) -> bool:
-        """Whether the lead calls."""
+        """True when the lead calls."""
         return self.name == LEAD
 
 
 def json_result(body: Mapping[str, Any], brief: str) -> ToolResult:
     """Return a result as 2-space JSON (as observed), with a line for people.
 
-    The model reads `lead` where the wire, and so the facts for programs, says `team-lead`.
+    The model reads `lead`; on the wire, and so in the facts for programs, the name is `team-lead`.
     """
     return ToolResult(json.dumps(_with_alias(body), indent=2, ensure_ascii=False), brief=brief, facts=body)
 

@@ -1,4 +1,4 @@
-"""Long results: what a model reads of them, and the file that holds the rest."""
+"""Long results: the part that a model reads, and the file with the whole text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from teamwright.processes.process_output import ProcessOutput
 from teamwright.storage.paths import make_private
 
 MAX_TEXT = 30_000
-"""Characters of a result that the model reads; the rest is in a file that the result names."""
+"""The most characters of a result that the model reads. The whole text is in a file that the result names."""
 
 
 def fit_result(text: str, ctx: ToolContext) -> str:
-    """The text, or its head and tail with the file that holds all of it."""
+    """Return the text, or its beginning and end with the path of the file that has all of it."""
     if len(text) <= MAX_TEXT:
         return text
     make_private(ctx.workplace.scratch)
@@ -25,7 +25,7 @@ def fit_result(text: str, ctx: ToolContext) -> str:
 
 
 def save_content(content: bytes, ending: str, ctx: ToolContext) -> str:
-    """Keep bytes that no model reads; the path of the file. Raises OSError when the disk does not take it."""
+    """Store bytes that no model reads. Return the path. Raises OSError when the disk refuses the write."""
     make_private(ctx.workplace.scratch)
     path = ctx.workplace.scratch / f"{ctx.call or 'call'}-{secrets.token_hex(4)}{ending}"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,7 @@
 """A user's Python function as a tool: schema from annotations and docstring, name `python__<function>`.
 
-Sync functions run in a thread; whatever they raise is a tool error that the model reads, never a crash. A function
-that cannot be a tool is refused before anything starts, with the reason.
+Sync functions run in a thread. An exception becomes a tool error for the model, never a crash. An unsuitable function
+is refused before anything starts, with the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from teamwright.tools.long_results import fit_result
 Function: TypeAlias = Callable[..., Any]
 
 PREFIX = "python__"
-"""What the name of such a tool begins with, for models and for permission rules."""
+"""The prefix of such a tool's name, for models and for permission rules."""
 
 
 class PythonTool(Tool[ToolInput]):
@@ -46,21 +46,21 @@ class PythonTool(Tool[ToolInput]):
         return self._text
 
     def summary(self, call: ToolInput) -> str:
-        """The call as Python writes it."""
+        """Return the call in Python syntax."""
         shown = ", ".join([f"{name}={getattr(call, name)!r}" for name in self._parameters])
         return f"{self.name.removeprefix(PREFIX)}({shown})"
 
     def access(self, call: ToolInput, ctx: ToolContext) -> Access:
-        """Nobody knows what it touches: rules about its name decide, else the mode."""
+        """Return an unknown access: rules about the tool's name decide, else the mode."""
         return self._access
 
     async def run(self, call: ToolInput, ctx: ToolContext) -> ToolResult:
-        """Call it with the validated arguments."""
+        """Call the function with the validated arguments."""
         arguments = {name: getattr(call, name) for name in self._parameters}
         try:
             value = await self._call(arguments)
         except (Exception, SystemExit) as problem:
-            # SystemExit too: a function that calls a command line's entry must not end the program.
+            # SystemExit is caught too: a function that calls a command line's entry must not end the program.
             said = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
             return ToolResult.error(f"{self.name} raised {fit_result(said, ctx)}")
         if not isinstance(value, ToolResult):
@@ -80,7 +80,7 @@ class PythonTool(Tool[ToolInput]):
 
 
 def python_tools(functions: Sequence[Function]) -> list[PythonTool]:
-    """The functions as tools. Raises UsageError for one that cannot be a tool, and for two of one name."""
+    """Return the functions as tools. Raises UsageError for an unsuitable one, and for two with one name."""
     made: dict[str, PythonTool] = {}
     for function in functions:
         tool = python_tool(function)
@@ -91,7 +91,7 @@ def python_tools(functions: Sequence[Function]) -> list[PythonTool]:
 
 
 def python_tool(function: Function) -> PythonTool:
-    """The function as a tool. Raises UsageError, with the reason, when it cannot be one."""
+    """Return the function as a tool. Raises UsageError, with the reason, when it is unsuitable."""
     name = getattr(function, "__name__", "")
     if not callable(function) or inspect.isclass(function) or not name.isidentifier():
         raise _refused_error(function, "a tool is a function with a name", "def open_ticket(title: str) -> str: …")
@@ -122,7 +122,7 @@ def _field(function: Function, parameter: inspect.Parameter, hints: dict[str, An
 
 
 def _input_type(function: Function, name: str, fields: dict[str, Any]) -> type[ToolInput]:
-    """The input with its schema built now: later it would be a failure in the middle of a start."""
+    """Return the input type with its schema built now, so that a fault appears before the session starts."""
     odd = [field for field in fields if field[0] == "_" or (field.startswith("model_") and hasattr(ToolInput, field))]
     if odd:
         raise _refused_error(
@@ -152,7 +152,10 @@ def _refused_error(function: object, why: str, do: str = "") -> UsageError:
 
 
 def _call_in_thread(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
-    """In the thread: the value or what was raised, as a value, because a future cannot hold a StopIteration."""
+    """Call the function in the thread.
+
+    An exception is returned as a value, because a future cannot hold a StopIteration.
+    """
     try:
         return function(**arguments), None
     except BaseException as problem:
@@ -160,7 +163,7 @@ def _call_in_thread(function: Function, arguments: dict[str, Any]) -> tuple[Any,
 
 
 def _as_text(value: Any) -> str:
-    """Text as it is, anything else as JSON; models, dataclasses and dates have one, the rest its `str`."""
+    """Return text unchanged and other values as JSON: models, dataclasses and dates have one, others use `str`."""
     if isinstance(value, str):
         return value
     if value is None:

@@ -31,7 +31,7 @@ class CompactSettings:
 
 
 class CompactionContext(Protocol):
-    """The port to the state around a conversation, implemented in `session`."""
+    """The port to the state around a conversation, implemented in `teams`."""
 
     async def wait_until_marked_read(self) -> None:
         """Wait until all delivered mail is marked as read. Raises TeamwrightError."""

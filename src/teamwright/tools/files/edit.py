@@ -1,4 +1,4 @@
-"""Edit: one piece of text in a file replaced by another, found exactly or not at all."""
+"""The Edit tool: replaces one exact piece of text in a file."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class EditInput(ToolInput):
 
 
 class Edit(FileChangeTool[EditInput]):
-    """Replaces text in a file; everything else in the file keeps its bytes."""
+    """The Edit tool. All other bytes of the file are kept."""
 
     name = "Edit"
     input_type = EditInput
 
     def target_path(self, call: EditInput) -> str:
-        """See FileChange."""
+        """Return the path; see FileChangeTool."""
         return call.file_path
 
     def new_content(self, path: Path, call: EditInput, before: bytes | None) -> NewContent | ToolResult:
-        """See FileChange."""
+        """Return the new content; see FileChangeTool."""
         if call.old_string == call.new_string:
             return ToolResult.error("old_string and new_string are the same.", "Nothing was written.")
         if before is None:
@@ -75,7 +75,7 @@ def _encode_change(path: Path, text: FileText, after: str, position: str) -> New
 
 
 def _match_file_form(text: str, old: str, new: str) -> tuple[str, str]:
-    """The two strings with line ends, or without line numbers of Read, when only so the old one is found."""
+    """Return both strings with the file's line ends or without line numbers, if only that form of `old` occurs."""
     if old in text:
         return old, new
     lines = old.split("\n")
@@ -117,7 +117,7 @@ def _not_found_error(path: Path, text: str, old: str) -> ToolResult:
 
 
 def _nearest_line(lines: list[str], wanted: list[str]) -> int | None:
-    """Where the text that was meant most likely begins."""
+    """Return the line where the intended text most likely begins."""
     key = max(wanted, key=lambda line: len(line.strip()))
     offset = wanted.index(key)
     stripped = [line.strip() for line in lines[:_MAX_SEARCHED_LINES]]

@@ -1,9 +1,9 @@
-"""The way back: contents of files by their hash beside the session, and a journal of who changed what.
+"""The edit journal: contents of files by their hash in the session's directory, and a journal of changes.
 
-`<history>/<sha256>` holds one content; `<history>/edits.jsonl` one line a change, with the keys `at member path
-before after call` (`before` null for a new file; then `made`, where directories came with it). A content and its line
-are there before the file is changed, so a line whose change never happened is possible and harmless: the file still
-has `before`. What the other lines say, and who reads all this, is above (docs/formats/edit-history.md).
+`<history>/<sha256>` holds one content; `<history>/edits.jsonl` one line a change, with the keys `at member path before
+after call` (`before` null for a new file; then `made`, when directories were created with it). A content and its line
+are written before the file is changed, so a line without a change is possible and harmless: the file still has
+`before`. Other kinds of lines and the readers are in higher packages (docs/formats/history.md).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ JOURNAL = "edits.jsonl"
 
 
 def digest(content: bytes) -> str:
-    """The name of a content: its SHA-256 in hex."""
+    """Return the name of a content: its SHA-256 in hex."""
     return hashlib.sha256(content).hexdigest()
 
 
 def store_content(history: Path, content: bytes) -> str:
-    """Store a content unless it is there; returns its name. Raises StorageError."""
+    """Store a content unless it exists; return its name. Raises StorageError."""
     name = digest(content)
     if not (history / name).exists():
         make_private(history)
@@ -37,7 +37,7 @@ def store_content(history: Path, content: bytes) -> str:
 
 
 def load_content(history: Path, name: str) -> bytes | None:
-    """The content of this name; None when it is missing, or is not what its name says."""
+    """Load the content of this name; None when it is missing or has another digest."""
     try:
         content = (history / name).read_bytes()
     except OSError:
@@ -62,7 +62,7 @@ def record_edit(ctx: ToolContext, path: Path, before: bytes | None, after: bytes
 
 
 def append_line(history: Path, line: Mapping[str, object]) -> None:
-    """Append a line to the journal, which is made where there is none. Raises OSError, StorageError."""
+    """Append a line to the journal, which is created if needed. Raises OSError, StorageError."""
     text = json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape")
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
@@ -71,14 +71,14 @@ def append_line(history: Path, line: Mapping[str, object]) -> None:
         make_private(history)
         fd = os.open(history / JOURNAL, flags, 0o600)
     try:
-        # Several members' processes append: each line begins with a newline too, so a torn one spoils only itself.
+        # Several processes append. Each line begins with a newline too, so a cut line damages only itself.
         os.write(fd, b"\n" + text + b"\n")
     finally:
         os.close(fd)
 
 
 def _topmost_missing(path: Path) -> Path | None:
-    """The topmost directory that has to be made for the file, if any."""
+    """Return the topmost directory that has to be created for the file, if any."""
     made = None
     for parent in path.parents:
         if parent.is_dir():

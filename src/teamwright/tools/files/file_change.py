@@ -1,7 +1,7 @@
-"""One change of one file: the stale check, the former content, the replacement, all while nobody else may.
+"""One change of one file under its lock: the check for newer content, the journal entry, and the replacement.
 
-Write, Edit and NotebookEdit say only what the new content is. Knows what agents have read, and the way back; how a
-file is locked and replaced is in `replacing`.
+Write, Edit and NotebookEdit provide only the new content. Depends on the record of seen files and the edit journal;
+locking and replacing a file is in `replace_file`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from teamwright.tools.files.replace_file import MAX_BYTES, lock_file, open_regul
 
 
 def preview_change(path: Path, make: MakeContent) -> str:
-    """The path, then the diff; or the path and why there is none to show."""
+    """Return the path and the diff, or the path and the reason why there is no diff."""
     try:
         before = _read_for_preview(path)
     except OSError as problem:
@@ -51,61 +51,64 @@ def _read_for_preview(path: Path) -> bytes | None:
 
 
 class FileChangeTool(Tool[Input]):
-    """Base of Write, Edit and NotebookEdit."""
+    """The base of Write, Edit and NotebookEdit."""
 
     def target_path(self, call: Input) -> str:
-        """The path as the model gave it."""
+        """Return the path as the model gave it."""
         raise AssertionError(f"{type(self).__name__} has no file_of")
 
     def new_content(self, path: Path, call: Input, before: bytes | None) -> NewContent | ToolResult:
-        """The new content from the present one (None: no such file), or why not. Reads and waits for nothing."""
+        """Return the new content for the present one (None: no such file), or the refusal.
+
+        Reads no file and does not wait.
+        """
         raise AssertionError(f"{type(self).__name__} has no made")
 
     def refusal(self, path: Path) -> ToolResult | None:
-        """Why the tool does not change what is there, whatever the call; None where it does."""
+        """Return the refusal for files that the tool never changes; None for others."""
         return ToolResult.error(f"{path} is a directory.", "Give the path of a file.") if path.is_dir() else None
 
     def summary(self, call: Input) -> str:
-        """The path."""
+        """Return the path."""
         return self.target_path(call)
 
     def access(self, call: Input, ctx: ToolContext) -> Access:
-        """One file is written."""
+        """Return a write access to one file."""
         return Access(writes=(ctx.workplace.resolve(self.target_path(call)),))
 
     def preview(self, call: Input, ctx: ToolContext) -> str:
-        """The whole diff."""
+        """Return the whole diff."""
         path = ctx.workplace.resolve(self.target_path(call))
         return preview_change(path, lambda before: self.new_content(path, call, before))
 
     async def run(self, call: Input, ctx: ToolContext) -> ToolResult:
-        """Change it."""
+        """Change the file."""
         path = ctx.workplace.resolve(self.target_path(call))
         return self.refusal(path) or await change_file(ctx, path, lambda before: self.new_content(path, call, before))
 
 
 THREAD_FROM_BYTES = 256 * 1024
-"""Bytes from which on a file is read or changed in a thread; below it the hop would cost more than the work."""
+"""The size in bytes from which a file is read or changed in a thread. For smaller ones the switch would cost more."""
 
 _CONFLICT_DIFF_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class NewContent:
-    """The new content, and what the model is told when it is in place."""
+    """The new content, and the message for the model after the change."""
 
     content: bytes
     message: str
 
 
 MakeContent: TypeAlias = Callable[[bytes | None], NewContent | ToolResult]
-"""From the present content (None: no such file) to the new one, or the reason why not. Reads and waits for nothing."""
+"""Returns the new content for the present one (None: no such file), or the refusal. Reads no file and does not wait."""
 
 
 async def change_file(ctx: ToolContext, path: Path, make: MakeContent) -> ToolResult:
-    """Change the file, unless this agent has not read it or it is no longer what was read.
+    """Change the file, unless this agent has not read it or its content has changed since.
 
-    Nothing is written when the answer is an error. Raises nothing but `CancelledError` and StorageError.
+    Nothing is written when the result is an error. Raises only `CancelledError` and StorageError.
     """
     real = Path(os.path.realpath(path))
     try:
@@ -140,7 +143,10 @@ def _change_locked(ctx: ToolContext, path: Path, real: Path, fd: int | None, mak
 
 
 async def _finish_work(work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
-    """The result of a thread's work. A thread cannot be stopped: cancelled, this waits for it, the lock still held."""
+    """Return the result of a thread's work.
+
+    A thread cannot be stopped: a cancel waits for it while the lock is held.
+    """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

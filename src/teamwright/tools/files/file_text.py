@@ -1,7 +1,7 @@
-"""The bytes of a text file as text and back, without losing what the text does not show.
+"""Conversion of a text file's bytes to text and back, with everything that the text does not show.
 
-Byte order mark, UTF-16, line ends of Windows and bytes that are no UTF-8 survive a change elsewhere in the file.
-Knows bytes; opens no file.
+Byte order mark, UTF-16, Windows line ends and bytes that are not UTF-8 are kept by a change elsewhere in the file.
+Opens no file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """A text with how it was written. With `crlf` every line ended in CR LF and `text` has plain line feeds."""
+    """A text with its encoding. With `crlf` every line ended in CR LF and `text` has plain line feeds."""
 
     text: str
     encoding: str = "utf-8"
@@ -30,17 +30,17 @@ class FileText:
     crlf: bool = False
 
     def encode(self) -> bytes:
-        """The bytes. Raises UnicodeEncodeError for text that the encoding cannot carry."""
+        """Return the bytes. Raises UnicodeEncodeError for text that the encoding cannot represent."""
         text = self.text.replace("\n", "\r\n") if self.crlf else self.text
         return self.mark + text.encode(self.encoding, "surrogateescape")
 
     def with_text(self, text: str) -> FileText:
-        """Another text, written the same way: with `crlf` line ends of both kinds in it become CR LF."""
+        """Return another text with the same encoding: with `crlf` both kinds of line ends in it become CR LF."""
         return replace(self, text=text.replace("\r\n", "\n") if self.crlf else text)
 
 
 def decode(content: bytes) -> FileText:
-    """The bytes as text. Bytes that are no UTF-8 become lone surrogates, which `encode` turns back."""
+    """Decode the bytes. Bytes that are not UTF-8 become lone surrogates, which `encode` turns back."""
     mark, encoding = next(((m, e) for m, e in _BYTE_ORDER_MARKS if content.startswith(m)), (b"", "utf-8"))
     text = content[len(mark) :].decode(encoding, "surrogateescape" if encoding == "utf-8" else "replace")
     crlf = "\r\n" in text and text.count("\r\n") == text.count("\n")
@@ -48,20 +48,23 @@ def decode(content: bytes) -> FileText:
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether the bytes are no text: a NUL near the beginning, or a mark of UTF-16 before what is none."""
+    """Return True for bytes that are not text: a NUL near the beginning, or a UTF-16 mark before other data."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "\ufffd" in decode(content).text
     return b"\0" in content[:_PROBE]
 
 
 def replace_surrogates(text: str) -> str:
-    """Text for a model or a screen: lone surrogates become the replacement character."""
+    """Return the text for a model or a screen: lone surrogates become the replacement character."""
     return text.encode("utf-8", "replace").decode() if _has_surrogates(text) else text
 
 
 def unified_diff(name: str, before: str, after: str) -> str:
-    """A unified diff, empty for equal texts. What both share at the ends is not compared, so a small change in a
-    large file is cheap; two texts of thousands of different lines are given as counts."""
+    """Return a unified diff, empty for equal texts.
+
+    Equal ends are not compared, so a small change in a large file is cheap; two texts with thousands of different lines
+    are given as counts.
+    """
     old, new = _lines(before), _lines(after)
     start = _common_length(old, new)
     end = _common_length(old[start:][::-1], new[start:][::-1])
@@ -77,7 +80,7 @@ def unified_diff(name: str, before: str, after: str) -> str:
 
 
 def count_changes(diff: str) -> tuple[int, int]:
-    """Lines added and removed in a unified diff."""
+    """Return the numbers of added and removed lines in a unified diff."""
     lines = diff.split("\n")[2:]
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 

@@ -1,4 +1,4 @@
-"""Glob: files by the pattern of their path, the newest first."""
+"""The Glob tool: finds files by a pattern of their path, the newest first."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from teamwright.storage.globs import compiled
 from teamwright.tools.files.walk import WalkTimeout, walk
 
 MAX_FILES = 100
-"""Files in one answer."""
+"""The most files in one answer."""
 
 TIMEOUT_S = 20.0
-"""How long a walk may take."""
+"""The longest duration of a walk, in seconds."""
 
 _MAGIC = re.compile(r"[*?\[{]")
 
@@ -35,32 +35,32 @@ class GlobInput(ToolInput):
 
 @dataclass(slots=True)
 class _WalkResult:
-    """What a walk found: (mtime, path), and whether it came to its end."""
+    """The files of a walk as (mtime, path), and whether the walk was complete."""
 
     files: list[tuple[float, str]]
     is_complete: bool = True
 
 
 class Glob(Tool[GlobInput]):
-    """Finds files by name."""
+    """The Glob tool."""
 
     name = "Glob"
     input_type = GlobInput
 
     def is_read_only(self, call: GlobInput) -> bool:
-        """Always."""
+        """Return True always."""
         return True
 
     def summary(self, call: GlobInput) -> str:
-        """The pattern, and where."""
+        """Return the pattern and the directory."""
         return call.pattern + (f" in {call.path}" if call.path else "")
 
     def access(self, call: GlobInput, ctx: ToolContext) -> Access:
-        """The directory is read."""
+        """Return a read access to the directory."""
         return Access(reads=(_split(call, ctx.workplace)[0],))
 
     async def run(self, call: GlobInput, ctx: ToolContext) -> ToolResult:
-        """Find them."""
+        """Find the files."""
         place = ctx.workplace
         base, pattern = _split(call, place)
         if not base.is_dir():
@@ -88,13 +88,16 @@ class Glob(Tool[GlobInput]):
 
 
 def relative_path(path: str, cwd: Path) -> str:
-    """A path as it is told: relative to the working directory if it lies below it."""
+    """Return a path for display: relative to the working directory if it is below it."""
     base = str(cwd).rstrip("/") + "/"
     return path[len(base) :] if path.startswith(base) else path
 
 
 def _split(call: GlobInput, workplace: Workplace) -> tuple[Path, str]:
-    """The directory to walk and the pattern below it; a pattern may begin with fixed directories, or at the root."""
+    """Return the directory to walk and the pattern below it.
+
+    A pattern may begin with fixed directories or at the root.
+    """
     base = workplace.resolve(call.path) if call.path else workplace.cwd
     pattern = call.pattern.strip()
     if not pattern.startswith(("/", "~", "../")):
@@ -125,5 +128,5 @@ def _find(base: Path, matcher: re.Pattern[str], left_out: ExcludedPaths, deadlin
 def _modified_at(entry: os.DirEntry[str]) -> float:
     try:
         return entry.stat().st_mtime
-    except OSError:  # gone meanwhile
+    except OSError:  # the file was deleted during the walk
         return 0.0

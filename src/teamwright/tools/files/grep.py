@@ -1,4 +1,4 @@
-"""Grep: what is inside files. By ripgrep if the machine has it, else by our own search, with the same answers."""
+"""The Grep tool: searches file contents with ripgrep, or with a search in Python that gives the same answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OutputMode = Literal["content", "files_with_matches", "count"]
 
 
 class GrepInput(ToolInput):
-    """Parameters of Grep; the short ones are spelt as the flags that models know."""
+    """Parameters of Grep. Short names are the flags that models know."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True, validate_by_name=True, validate_by_alias=True)
 
@@ -56,7 +56,7 @@ class GrepInput(ToolInput):
 
 @dataclass(slots=True)
 class _SearchOutput:
-    """What an engine gave: its output, whether that is all, or why there is none."""
+    """The output of a search engine, whether it is complete, or the reason why there is none."""
 
     output: str = ""
     is_complete: bool = True
@@ -65,7 +65,7 @@ class _SearchOutput:
 
 
 class Grep(Tool[GrepInput]):
-    """Searches the contents of files. `engine` is the path of ripgrep; None looks for it, empty does without."""
+    """The Grep tool. `engine` is the path of ripgrep; None searches for it, empty uses the search in Python."""
 
     name = "Grep"
     input_type = GrepInput
@@ -74,20 +74,20 @@ class Grep(Tool[GrepInput]):
         self._engine = engine
 
     def is_read_only(self, call: GrepInput) -> bool:
-        """Always."""
+        """Return True always."""
         return True
 
     def summary(self, call: GrepInput) -> str:
-        """The pattern, and where."""
+        """Return the pattern and the path."""
         where = " ".join(part for part in (call.path, call.glob, call.type) if part)
         return call.pattern[:100] + (f" in {where}" if where else "")
 
     def access(self, call: GrepInput, ctx: ToolContext) -> Access:
-        """The file or the directory is read."""
+        """Return a read access to the file or directory."""
         return Access(reads=(ctx.workplace.resolve(call.path) if call.path else ctx.workplace.cwd,))
 
     async def run(self, call: GrepInput, ctx: ToolContext) -> ToolResult:
-        """Search."""
+        """Run the search."""
         place = ctx.workplace
         root = place.resolve(call.path) if call.path else place.cwd
         if not (root.is_dir() or root.is_file()):
@@ -113,7 +113,7 @@ class Grep(Tool[GrepInput]):
             answer = await _run(_ripgrep_argv(engine, search), {"PATH": os.environ.get("PATH", "")})
             if not answer.problem:
                 return answer
-        # Ours reads what ripgrep does not: looking around, back references, a brace that is only a brace.
+        # The search in Python reads patterns that ripgrep does not: lookaround, back references, a literal brace.
         path = os.pathsep.join(part for part in (str(_SOURCE_ROOT), os.environ.get("PYTHONPATH", "")) if part)
         argv = (sys.executable, "-P", "-m", "teamwright.tools.files.search", search.as_argument())
         return await _run(argv, {"PYTHONPATH": path, "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"})
@@ -121,15 +121,15 @@ class Grep(Tool[GrepInput]):
 
 @cache
 def find_ripgrep() -> str:
-    """The path of ripgrep, or empty."""
+    """Return the path of ripgrep, or an empty text."""
     return shutil.which("rg") or ""
 
 
 @dataclass(frozen=True, slots=True)
 class _FileFilter:
-    """Which files of the answer count: paths below `start` that match all of `match` and none of `refuse`.
+    """The filter for results: paths below `start` that match all of `match` and none of `refuse`.
 
-    What must not be read was not searched; `but` makes sure that no engine shows it.
+    Files that must not be read were not searched; `excluded` also removes them from the output of either engine.
     """
 
     start: int
@@ -162,7 +162,7 @@ def _type_patterns(kind: str) -> list[str]:
 
 
 def _search(call: GrepInput, root: Path, left_out: ExcludedPaths) -> Search:
-    # Only patterns of names narrow the search itself: both engines read those alike; the rest is done on the answer.
+    # Only name patterns narrow the search itself, because both engines read them alike. Others filter the output.
     wanted = [one for one in patterns.split_patterns(call.glob or "") if one[0] != "!"]
     names = (
         wanted if wanted and not any("/" in one for one in wanted) else _type_patterns(call.type) if call.type else []
@@ -206,7 +206,7 @@ def _ripgrep_argv(engine: str, search: Search) -> tuple[str, ...]:
 
 
 def _anchor_pattern(root: str, segments: Segments) -> str:
-    """A pattern as ripgrep reads it, from the root on, where it is started."""
+    """Return a pattern relative to the root, in ripgrep's syntax."""
     begin = _GLOB_SPECIAL.sub(r"\\\g<0>", root.rstrip("/")).replace("*", r"\*").replace("?", r"\?")
     rest = (part if part == "**" else re.sub(r"\*+", "*", _GLOB_SPECIAL.sub(r"\\\g<0>", part)) for part in segments)
     return "/".join((begin, *rest))
@@ -223,13 +223,13 @@ async def _run(argv: Sequence[str], env: dict[str, str]) -> _SearchOutput:
 
 
 def _lines(output: str, call: GrepInput, files: _FileFilter, cwd: Path) -> list[str]:
-    """The answer's lines, of the files that count, with paths as they are told."""
+    """Return the lines of the output for files that pass the filter, with paths for display."""
     if call.output_mode == "files_with_matches":
         found = [path for path in output.split("\0") if path.strip() and path in files]
         return [relative_path(path, cwd) for path in sorted(found, key=_newest_first)]
     made: list[str] = []
     for ended in output.split("\n"):
-        line = ended.removesuffix("\r")  # ripgrep ends its own lines that way too, once it was told of CR LF
+        line = ended.removesuffix("\r")  # with its CR LF option ripgrep ends its own lines that way too
         path, apart, rest = line.partition("\0")
         if not apart:
             if line == "--" and made and made[-1] != "--":
@@ -243,7 +243,7 @@ def _line(path: str, rest: str, call: GrepInput) -> str:
     if call.output_mode == "count":
         return f"{path}:{rest}"
     found = re.match(r"(\d+)([:-])", rest)
-    if found is None:  # ripgrep's word on a binary file
+    if found is None:  # ripgrep's message about a binary file
         return f"{path}: {rest}"
     text = rest[found.end() :]
     cut = text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]} [… {len(text) - MAX_LINE:,} characters more]"

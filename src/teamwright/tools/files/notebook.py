@@ -1,6 +1,6 @@
-"""Notebooks (nbformat 4, nbformat.readthedocs.io) as text for a model, and their bytes as a document and back.
+"""Notebooks (nbformat 4, nbformat.readthedocs.io): conversion between bytes, document and text for a model.
 
-Knows the format; opens no file and changes no cell.
+Opens no file and changes no cell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def parse(content: bytes) -> Notebook:
-    """The document. Raises ValueError when it is no notebook of format 4."""
+    """Parse the document. Raises ValueError when it is not a notebook of format 4."""
     made: Any = json.loads(content.decode("utf-8-sig"))
     if not isinstance(made, dict) or not isinstance(cast("Notebook", made).get("cells"), list):
         raise ValueError("there is no list of cells in it")
@@ -25,29 +25,29 @@ def parse(content: bytes) -> Notebook:
 
 
 def serialise(document: Notebook, former: bytes) -> bytes:
-    """The bytes, indented and ended as the former ones were."""
+    """Return the bytes, with the indent and the ending of the former ones."""
     indent = re.match(rb"\{\r?\n( *)\"", former)
     text = json.dumps(document, ensure_ascii=False, indent=len(indent.group(1)) if indent else None)
     return text.encode("utf-8", "surrogatepass") + (b"\n" if former.endswith(b"\n") else b"")
 
 
 def cells(document: Notebook) -> list[Cell]:
-    """The cells in order."""
+    """Return the cells in order."""
     return cast("list[Cell]", document["cells"])
 
 
 def join_source(source: str | list[str] | None) -> str:
-    """A multi-line string of the format as text."""
+    """Return a multi-line string of the format as text."""
     return source if isinstance(source, str) else "".join(source or ())
 
 
 def split_source(text: str) -> list[str]:
-    """Text as a multi-line string of the format."""
+    """Return a text as a multi-line string of the format."""
     return text.splitlines(keepends=True)
 
 
 def find_cell(document: Notebook, wanted: str) -> int | None:
-    """The index of the cell with this id, or of this number (`3`, `cell-3`, from 0), or None."""
+    """Return the index of the cell with this id or number (`3`, `cell-3`, from 0), or None."""
     listed = cells(document)
     by_id = [n for n, cell in enumerate(listed) if cell.get("id") == wanted]
     if by_id:

@@ -1,4 +1,4 @@
-"""NotebookEdit: one cell of a notebook replaced, inserted or deleted."""
+"""The NotebookEdit tool: replaces, inserts or deletes one cell of a notebook."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ class NotebookEditInput(ToolInput):
 
 
 class NotebookEdit(FileChangeTool[NotebookEditInput]):
-    """Changes one cell; the others keep their outputs."""
+    """The NotebookEdit tool. Other cells keep their outputs."""
 
     name = "NotebookEdit"
     input_type = NotebookEditInput
 
     def target_path(self, call: NotebookEditInput) -> str:
-        """See FileChange."""
+        """Return the path; see FileChangeTool."""
         return call.notebook_path
 
     def refusal(self, path: Path) -> ToolResult | None:
-        """See FileChange."""
+        """Return the refusal; see FileChangeTool."""
         return None if path.suffix == ".ipynb" else ToolResult.error(f"{path} is not a notebook (.ipynb).", "Use Edit.")
 
     def summary(self, call: NotebookEditInput) -> str:
-        """What, and where."""
+        """Return the change and the cell."""
         return f"{call.edit_mode} in {call.notebook_path}"
 
     def preview(self, call: NotebookEditInput, ctx: ToolContext) -> str:
-        """What, and the whole diff of the file."""
+        """Return the change and the whole diff of the file."""
         return f"{call.edit_mode} in {super().preview(call, ctx)}"
 
     def new_content(self, path: Path, call: NotebookEditInput, before: bytes | None) -> NewContent | ToolResult:
-        """See FileChange."""
+        """Return the new content; see FileChangeTool."""
         if before is None:
             return ToolResult.error(f"There is no file {path}.", "Look for it with Glob, or create it with Write.")
         try:
@@ -72,7 +72,7 @@ def _replace(document: Notebook, at: int, call: NotebookEditInput) -> str:
     cell = notebook.cells(document)[at]
     cell["cell_type"] = call.cell_type or cell.get("cell_type", "code")
     cell["source"] = notebook.split_source(call.new_source)
-    if cell["cell_type"] == "code":  # what the old code printed says nothing of the new
+    if cell["cell_type"] == "code":  # the output of the old code is not that of the new
         cell["outputs"], cell["execution_count"] = [], None
     else:
         cell.pop("outputs", None)

@@ -1,4 +1,4 @@
-"""The file types that a search can be limited to, and lists of patterns in one text. Knows text only."""
+"""File types that limit a search, and lists of patterns in one text."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ TYPE_ALIASES = {
 
 
 def split_patterns(text: str) -> list[str]:
-    """Patterns that were given in one string, apart by blanks or by commas outside of braces."""
+    """Split a text into patterns, at blanks, or at commas outside of braces."""
     return [part for part in re.split(r"\s+|,(?![^{]*\})", text.strip()) if part]
 
 
 def type_extensions(kind: str) -> tuple[str, ...] | None:
-    """The extensions of a file type, or None for one that is not known."""
+    """Return the extensions of a file type, or None for an unknown one."""
     name = kind.strip().lstrip(".").lower()
     return FILE_TYPES.get(TYPE_ALIASES.get(name, name))

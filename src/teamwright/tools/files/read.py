@@ -1,6 +1,6 @@
-"""Read: a text file with line numbers, an image as an image, a notebook as its cells.
+"""The Read tool: a text file with line numbers, an image as an image, a notebook as its cells.
 
-What was read is remembered: a later change is refused when the file is no longer that.
+The version that was read is recorded: a later change is refused when the file has another.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from teamwright.tools.files.file_text import decode, is_binary, replace_surrogat
 from teamwright.tools.files.replace_file import MAX_BYTES, open_regular, read_all
 
 DEFAULT_LINES = 2_000
-"""Lines of a file that are given when no number is asked for."""
+"""The default number of lines."""
 
 MAX_LINE = 2_000
-"""Characters of one line."""
+"""The most characters of one line."""
 
 MAX_TEXT = 60_000
-"""Characters of one answer: some 15,000 tokens."""
+"""The most characters of one answer: some 15,000 tokens."""
 
 
 class ReadInput(ToolInput):
@@ -41,25 +41,25 @@ class ReadInput(ToolInput):
 
 
 class Read(Tool[ReadInput]):
-    """Reads a file of the disk."""
+    """The Read tool."""
 
     name = "Read"
     input_type = ReadInput
 
     def is_read_only(self, call: ReadInput) -> bool:
-        """Always."""
+        """Return True always."""
         return True
 
     def summary(self, call: ReadInput) -> str:
-        """The path, and from which line on."""
+        """Return the path, and the first line."""
         return call.file_path + (f":{call.offset}" if call.offset else "")
 
     def access(self, call: ReadInput, ctx: ToolContext) -> Access:
-        """One file is read."""
+        """Return a read access to one file."""
         return Access(reads=(ctx.workplace.resolve(call.file_path),))
 
     async def run(self, call: ReadInput, ctx: ToolContext) -> ToolResult:
-        """Read it."""
+        """Read the file."""
         path = ctx.workplace.resolve(call.file_path)
         try:
             found = os.stat(path)
@@ -101,7 +101,7 @@ def _render(path: Path, content: bytes, call: ReadInput, workplace: Workplace) -
         try:
             rendered = notebook.render(notebook.parse(content))
         except (ValueError, TypeError, AttributeError):
-            rendered = ""  # no notebook after all: shown as the text that it is
+            rendered = ""  # not a valid notebook: it is shown as text
         if rendered:
             return _text(path, rendered, call, numbered=False)
     return _text(path, decode(content).text, call, numbered=True)
@@ -147,7 +147,7 @@ def _text(path: Path, text: str, call: ReadInput, *, numbered: bool) -> ToolResu
 
 
 def _missing_file_error(path: Path, workplace: Workplace) -> ToolResult:
-    """What could have been meant: like names beside it, else the same name elsewhere below the working directory."""
+    """Return the error with likely paths: similar names beside it, else the same name below the working directory."""
     near: list[Path] = []
     if path.parent.is_dir():
         names = sorted(os.listdir(path.parent))[:5_000]

@@ -1,7 +1,6 @@
-"""One file of a person's, locked between our processes and replaced whole: what every change of it goes through.
+"""Replacing a user's file: locked between our processes and replaced whole. Every change of a file uses it.
 
-The rename is atomic and keeps mode, owner and the link that was followed; a reader sees the old file or the new.
-Refuses to know who changes what, and why.
+The rename is atomic and keeps mode, owner and the followed link; a reader sees the old file or the new.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Bytes of the largest file that is read or changed whole."""
+"""The largest file that is read or changed whole, in bytes."""
 
 LOCK_TIMEOUT_S = 2.0
-"""How long another program's lock on a file is waited for."""
+"""Seconds to wait for another program's lock on a file."""
 
 _NO_RENAME_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor for reading. Raises OSError; a pipe or a device never blocks us and is refused as EINVAL."""
+    """Return a descriptor for reading. Raises OSError; a pipe or a device never blocks and is refused as EINVAL."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -36,7 +35,7 @@ def open_regular(path: Path) -> int:
 
 
 def read_all(fd: int) -> bytes:
-    """The whole content from the beginning."""
+    """Return the whole content from the beginning."""
     size = os.fstat(fd).st_size
     pieces: list[bytes] = []
     at = 0
@@ -48,7 +47,10 @@ def read_all(fd: int) -> bytes:
 
 @asynccontextmanager
 async def lock_file(real: Path) -> AsyncGenerator[int | None]:
-    """The file, open and locked against our other processes; None when there is no such file. Raises OSError."""
+    """Open the file and lock it against other processes of this program; None when it does not exist.
+
+    Raises OSError.
+    """
     deadline = asyncio.get_running_loop().time() + LOCK_TIMEOUT_S
     while True:
         try:
@@ -72,7 +74,7 @@ def _try_lock(fd: int) -> bool:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: the stale check alone has to do
+    except OSError:  # a file system without locks: only the check for newer content remains
         return True
     return True
 
@@ -84,9 +86,9 @@ def _is_same_file(fd: int, real: Path) -> bool:
 
 
 def write_file(real: Path, content: bytes, fd: int | None) -> None:
-    """Put the content into its place: by rename; as a new file only if there still is none.
+    """Write the content: by rename, or as a new file only if there still is none.
 
-    `fd` is what `held` gave. Raises FileExistsError when a file has appeared, other OSErrors for what cannot be.
+    `fd` is the result of `lock_file`. Raises FileExistsError when a file has appeared, OSError when the write fails.
     """
     if fd is None:
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +104,8 @@ def write_file(real: Path, content: bytes, fd: int | None) -> None:
     except OSError as problem:
         if problem.errno not in _NO_RENAME_ERRORS:
             raise
-        # A directory that takes no new names, or a file mounted by itself: the former content is kept already.
+        # The directory takes no new names, or the file is a mount point. The edit journal has the former content
+        # already.
         _write_in_place(real, content, new=fd is None)
     finally:
         with contextlib.suppress(OSError):
@@ -110,7 +113,7 @@ def write_file(real: Path, content: bytes, fd: int | None) -> None:
 
 
 def _write_temporary(tmp: Path, content: bytes, fd: int | None) -> None:
-    # A new file gets its mode from the umask; a replacement is closed to others until it has the old mode.
+    # A new file gets its mode from the umask; a replacement is private until it has the old mode.
     made = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if fd is None else 0o600)
     try:
         with open(made, "wb", buffering=0, closefd=False) as file:

@@ -1,7 +1,7 @@
-"""The search of Grep in Python, as a program: for machines without ripgrep, and for what ripgrep does not read.
+"""The search of Grep in Python, as a program: for machines without ripgrep, and for patterns that ripgrep refuses.
 
-`python -P -m teamwright.tools.files.search '{"pattern": …}'` prints as `rg --null` does: `path NUL line:text`. It is
-a process of its own because an expression may take for ever, and only a process can be ended.
+`python -P -m teamwright.tools.files.search '{"pattern": …}'` prints like `rg --null`: `path NUL line:text`. It is a
+separate process because an expression may take forever, and only a process can be ended.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _CLASSES = {
     "xdigit": "0-9a-fA-F",
 }
 MAX_BYTES = 64 * 1024 * 1024
-"""Larger files are not searched."""
+"""The largest file that is searched, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to look for, and where. `mode` is `content`, `files_with_matches` or `count`; `names` narrow the files.
+    """The parameters of a search. `mode` is `content`, `files_with_matches` or `count`; `names` narrow the files.
 
-    `but` are patterns of files that must not be read, below `root`, by the names between their slashes.
+    `but` are patterns of files that must not be read, relative to `root`, as names between slashes.
     """
 
     pattern: str
@@ -55,12 +55,12 @@ class Search:
     multiline: bool = False
 
     def as_argument(self) -> str:
-        """The search as the one argument of this program."""
+        """Return the search as the one argument of this program."""
         return json.dumps(asdict(self))
 
 
 def compile_expression(search: Search) -> re.Pattern[str]:
-    """The pattern, with what other dialects spell differently. Raises re.error."""
+    """Compile the pattern, with the syntax of other dialects translated. Raises re.error."""
     text = re.sub(r"\[:(\w+):\]", lambda found: _CLASSES.get(found.group(1), found.group(0)), search.pattern)
     text = text.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!").replace(r"\z", r"\Z")
     flags = re.IGNORECASE if search.ignore_case else re.NOFLAG
@@ -68,7 +68,7 @@ def compile_expression(search: Search) -> re.Pattern[str]:
 
 
 def result_lines(search: Search) -> Iterator[str]:
-    """The output, in pieces. Raises re.error."""
+    """Return the output, in pieces. Raises re.error."""
     wanted = compile_expression(search)
     names = compiled(search.names) if search.names else None
     first = True
@@ -87,7 +87,7 @@ def result_lines(search: Search) -> Iterator[str]:
 
 
 def main() -> int:
-    """Run the search that was given; 0 found, 1 nothing, 2 the pattern cannot be read (as ripgrep does)."""
+    """Run the given search. Return 0 for results, 1 for none, 2 for an invalid pattern (like ripgrep)."""
     given: dict[str, Any] = json.loads(sys.argv[1])
     given["names"] = tuple(given["names"])
     given["but"] = [tuple(segments) for segments in given["but"]]
@@ -114,7 +114,7 @@ def _files(root: Path, names: re.Pattern[str] | None, excluded: Sequence[Segment
 
 
 def _text(path: str) -> str:
-    """The text of a file with plain line ends and without the last one; empty for what is no text."""
+    """Return the text of a file with plain line ends and without the last one; empty for a binary file."""
     try:
         content = read_plain(path, MAX_BYTES)
     except OSError:
@@ -125,9 +125,11 @@ def _text(path: str) -> str:
 
 
 def _hits(wanted: re.Pattern[str], text: str, multiline: bool) -> list[tuple[int, int, int]]:
-    """(first line, last line, matches that begin on them), from 0; without `multiline` a line at a time."""
+    """Return (first line, last line, matches that begin on them), from 0; without `multiline` each line is searched
+    alone."""
     if not multiline:
-        # One look at the whole is cheap and says no for most files; lines decide, because `\s` and `[^x]` may cross.
+        # A search of the whole text is cheap and rejects most files. Lines decide, because `\s` and `[^x]` may cross
+        # lines.
         if wanted.search(text) is None and not _needs_lines(wanted.pattern):
             return []
         return [(n, n, 1) for n, line in enumerate(text.split("\n")) if wanted.search(line) is not None]
@@ -141,7 +143,7 @@ def _hits(wanted: re.Pattern[str], text: str, multiline: bool) -> list[tuple[int
 
 
 def _needs_lines(pattern: str) -> bool:
-    # What looks at the edges of a line's neighbourhood may match a line alone and not in its text.
+    # A pattern that looks at the ends of the text may match a line alone and not in its text.
     return any(piece in pattern for piece in (r"\A", r"\Z", "(?!", "(?<!", r"\z"))
 
 

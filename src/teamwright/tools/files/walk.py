@@ -1,7 +1,7 @@
 """The files below a directory that git does not ignore, in order of their paths.
 
-`.gitignore` counts inside git repositories, from the repository's top down, a deeper one over a higher one. `.git`
-and linked directories are not entered. Imports pathspec when it meets the first `.gitignore`.
+`.gitignore` counts inside git repositories, from the repository's root down; a deeper file overrides a higher one.
+`.git` and linked directories are not entered. pathspec is imported with the first `.gitignore`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
 _MAX_GITIGNORE = 1_000_000
-"""Bytes of a `.gitignore`; a longer one is taken to be empty."""
+"""The largest `.gitignore` that is read, in bytes; a longer one counts as empty."""
 
 
 class WalkTimeout(Exception):
-    """The walk did not end in time; what was found so far stays."""
+    """The walk did not end in time. Files found so far are valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """One `.gitignore`: the directory that it stands in, as an absolute path with a slash at the end, and its lines."""
+    """One `.gitignore`: its directory as an absolute path with a final slash, and its lines."""
 
     base: str
     spec: Any
@@ -37,7 +37,7 @@ _Chain = tuple[_Rules, ...]
 
 @dataclass(frozen=True, slots=True)
 class _WalkOptions:
-    """What holds for a whole walk. `but` matches in full, from `start` on, the paths that are not even looked at."""
+    """The options of a walk. `excluded` matches in full, from `start` on, the paths that are skipped."""
 
     deadline: float
     follow_links: bool
@@ -51,10 +51,10 @@ class _WalkOptions:
 def walk(
     root: Path, *, deadline: float = float("inf"), follow_links: bool = True, excluded: re.Pattern[str] | None = None
 ) -> Iterator[os.DirEntry[str]]:
-    """The files, depth first. `deadline` is of `time.monotonic`; `links` says whether links to files count.
+    """Walk the files, depth first. `deadline` is of `time.monotonic`; `follow_links` includes links to files.
 
-    Files and directories whose relative path `but` matches in full are left out. Raises WalkTimeout; a directory that
-    cannot be listed is left out.
+    Files and directories whose relative path `excluded` matches in full are left out, and so are unreadable
+    directories. Raises WalkTimeout.
     """
     in_git, chain = _parent_rules(root)
     yield from _walk(
@@ -86,14 +86,14 @@ def _walk(directory: str, in_git: bool, chain: _Chain, terms: _WalkOptions) -> I
 
 
 def _parent_rules(root: Path) -> tuple[bool, _Chain]:
-    """Whether the directory lies in a repository, and the rules from above it, the nearest first."""
+    """Return whether the directory is in a repository, and the rules above it, the nearest first."""
     chain: list[_Rules] = []
     for parent in root.parents if not os.path.lexists(root / ".git") else ():
         if os.path.isfile(parent / ".gitignore"):
             chain.append(_rules(str(parent)))
         if os.path.lexists(parent / ".git"):
             rules = tuple(chain)
-            # Somebody who asks for an ignored directory by name wants to see into it.
+            # An ignored directory that is named explicitly is searched.
             return True, () if any(_ignored(rules, f"{one}/") for one in (root, *root.parents)) else rules
     return False, ()
 

@@ -1,4 +1,4 @@
-"""Write: a whole file, new or replaced. A file that this agent has not seen as it is now is left alone."""
+"""The Write tool: creates or replaces a whole file. A file whose present content this agent has not seen is refused."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class WriteInput(ToolInput):
 
 
 class Write(FileChangeTool[WriteInput]):
-    """Creates or replaces a file; a replaced one keeps its mode, byte order mark and line ends."""
+    """The Write tool. A replaced file keeps its mode, byte order mark and line ends."""
 
     name = "Write"
     input_type = WriteInput
 
     def target_path(self, call: WriteInput) -> str:
-        """See FileChange."""
+        """Return the path; see FileChangeTool."""
         return call.file_path
 
     def new_content(self, path: Path, call: WriteInput, before: bytes | None) -> NewContent | ToolResult:
-        """See FileChange."""
+        """Return the new content; see FileChangeTool."""
         try:
             after = (FileText("") if before is None else decode(before)).with_text(call.content).encode()
         except UnicodeEncodeError:

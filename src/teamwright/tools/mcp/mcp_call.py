@@ -1,6 +1,6 @@
-"""McpCall: the way to tools of servers that do not stand in an agent's prefix, by the names that servers give them.
+"""The McpCall tool: calls server tools that an agent's prefix does not name, by the servers' names.
 
-A call of a tool is that tool's call: rules, hooks and people see `mcp__server__tool`, whichever way it came.
+The call counts as a call of that tool: rules, hooks and people see `mcp__server__tool`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from teamwright.tools.long_results import fit_result
 from teamwright.tools.mcp.server_tool import ServerTool
 
 MAX_SERVER_LIST = 1_500
-"""Characters of the list of servers in the description."""
+"""The most characters of the list of servers in the description."""
 
 
 class McpCallInput(ToolInput):
@@ -34,14 +34,14 @@ class McpCallInput(ToolInput):
 
 
 class McpCall(Tool[McpCallInput]):
-    """Made for one agent: `allowed` says which full names of tools it may have."""
+    """The McpCall tool of one agent. `allowed` returns True for full names of tools that the agent may have."""
 
     name = "McpCall"
     input_type = McpCallInput
 
     def __init__(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], in_prefix: frozenset[str]) -> None:
         self.rebuild: Callable[[], list[AnyTool]] = lambda: [self]
-        """Makes the tools of servers anew, this one among them, for a prefix that begins now."""
+        """Returns new tools of the servers, this one included, for a new prefix."""
         self._servers = tuple(servers)
         self._allowed = allowed
         lines = "\n".join(_line(server, in_prefix, allowed) for server in self._servers)
@@ -50,19 +50,19 @@ class McpCall(Tool[McpCallInput]):
 
     @property
     def description(self) -> str:
-        """The `.md` with the servers as they were known when the agent was born."""
+        """The `.md` text with the servers that were known when the agent was created."""
         return self._text
 
     def is_read_only(self, call: McpCallInput) -> bool:
-        """It calls nothing itself: it lists."""
+        """Return True: this tool itself only lists."""
         return True
 
     def summary(self, call: McpCallInput) -> str:
-        """What is looked at."""
+        """Return the server or tool that is listed."""
         return f"{call.server[:60]} {call.tool[:60]}".strip()
 
     def target_call(self, call: McpCallInput) -> tuple[AnyTool, Mapping[str, Any]] | None:
-        """The tool that is called; none for a look at what there is."""
+        """Return the tool that is called; None for a listing."""
         server = self._find_server(call.server)
         if server is None or not call.tool:
             return None
@@ -75,12 +75,12 @@ class McpCall(Tool[McpCallInput]):
         return made, call.arguments or {}
 
     def find(self, full_name: str) -> AnyTool | None:
-        """The tool of that full name, for a call that names it though the agent's list does not."""
+        """Return the tool with that full name, for a call that names it although the agent's list does not."""
         server = find_server(self._servers, full_name)
         return self._make_tool(server, full_name) if server is not None else None
 
     async def run(self, call: McpCallInput, ctx: ToolContext) -> ToolResult:
-        """List a server's tools, or tell what one of them takes."""
+        """List a server's tools, or describe the parameters of one."""
         server = self._find_server(call.server)
         if server is None:
             names = [one.name for one in self._servers]

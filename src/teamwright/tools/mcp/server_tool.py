@@ -1,4 +1,4 @@
-"""A tool of a server as a tool of ours: the server's schema, rules by its name, a call through the shared server."""
+"""A tool of an MCP server: the server's schema, permission rules by its name, and a call through the shared server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FILE_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 
 
 def to_tool_result(result: Mapping[str, Any], ctx: ToolContext) -> ToolResult:
-    """The result of a call as a model reads it."""
+    """Return the result of a call for the model."""
     texts: list[str] = []
     images: list[Block] = []
     content = result.get("content")
@@ -91,13 +91,13 @@ _ANY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 class ServerToolInput(ToolInput):
-    """Whatever the server's schema says; the server checks it."""
+    """Any input: the server checks it against its schema."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
 
 
 class ServerTool(Tool[ServerToolInput]):
-    """One tool of one server. `tool` is None where the server has not told its list yet: then the call finds it."""
+    """One tool of one server. `tool` is None before the server has sent its list; the call then finds it."""
 
     input_type = ServerToolInput
 
@@ -110,24 +110,27 @@ class ServerTool(Tool[ServerToolInput]):
 
     @property
     def description(self) -> str:
-        """What the server says of it."""
+        """The server's description."""
         return escape_tags(self._tool.description) if self._tool is not None else ""
 
     def summary(self, call: ServerToolInput) -> str:
-        """Server, tool, and the arguments in short."""
+        """Return server, tool, and the arguments in short."""
         wire = self._tool.remote_name if self._tool is not None else self.name.rpartition("__")[2]
         return plain_line(f"{self._server.name}: {wire} {_json(call)}", 200)
 
     def preview(self, call: ServerToolInput, ctx: ToolContext) -> str:
-        """The whole call, and what answers it."""
+        """Return the whole call, and the server that answers it."""
         return f"{self.summary(call)}\nserver {self._server.config.display_text}\n{_json(call, indent=2)}"
 
     def access(self, call: ServerToolInput, ctx: ToolContext) -> Access:
-        """Nobody knows what it touches, whatever the server says of it: rules about its name decide, else the mode."""
+        """Return an unknown access: rules about the tool's name decide, else the mode.
+
+        Hints of the server do not count.
+        """
         return self._access
 
     async def run(self, call: ServerToolInput, ctx: ToolContext) -> ToolResult:
-        """Call it; the server is started if it does not run."""
+        """Call the tool. The server is started if it does not run."""
         name = self._server.name
         try:
             tool = self._tool or await self._find_tool()

@@ -1,4 +1,4 @@
-"""EnterPlanMode: from now on the agent changes nothing but its plan. Any agent may enter by itself."""
+"""The EnterPlanMode tool: the agent may then change nothing except its plan. Any agent may call it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _AFTER_EXIT = {
     PlanExit.APPROVED: "you go on when the plan was approved",
     PlanExit.NEVER: "",
 }
-"""What happens after ExitPlanMode."""
+"""The result of ExitPlanMode, by exit rule."""
 
 
 class EnterPlanMode(Tool[NoInput]):
-    """Enters plan mode for the agent that this was made for."""
+    """The EnterPlanMode tool of one agent."""
 
     name = "EnterPlanMode"
 
@@ -24,15 +24,15 @@ class EnterPlanMode(Tool[NoInput]):
         self._mode = mode
 
     def can_rerun(self, call: NoInput) -> bool:
-        """Who plans already goes on planning."""
+        """Return True: an agent in plan mode stays in it."""
         return True
 
     def summary(self, call: NoInput) -> str:
-        """What begins."""
+        """Return the line for people."""
         return "begins to plan"
 
     async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
-        """Enter; the result says what is allowed now, where the plan goes, and how to leave."""
+        """Enter plan mode. The result names the allowed actions, the plan file, and the way to leave."""
         was_on = self._mode.is_on
         file = self._mode.enter()
         if self._mode.read() == "":
@@ -43,7 +43,7 @@ class EnterPlanMode(Tool[NoInput]):
 
 
 def exit_instructions(mode: PlanMode) -> str:
-    """Where the plan goes and how plan mode ends, in one line."""
+    """Return the path of the plan and the way to leave plan mode, in one line."""
     if mode.exit_rule is PlanExit.NEVER:
         return "Your final text is your plan: the agent that started you reads it. Do not carry it out."
     then = _AFTER_EXIT[mode.exit_rule]

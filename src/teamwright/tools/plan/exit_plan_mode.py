@@ -1,7 +1,7 @@
-"""ExitPlanMode: the plan is handed in. Who entered by itself goes on at once; else somebody approves it first.
+"""The ExitPlanMode tool: submits the plan. An agent that entered on its initiative may continue without an approval.
 
-No answer but that of whoever may approve ends plan mode, and no error of this tool reads like one. Knows the agent's
-plan mode and the port for approving; does not know who approves.
+Only the approver's answer ends plan mode, and no error of this tool reads like an approval. Depends on the agent's plan
+mode and the approval port.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AllowedPrompt(ToolInput):
 
 
 class ExitPlanInput(ToolInput):
-    """The plan, and what should be allowed with it. Keys of other programs' versions are passed over."""
+    """The plan, and the permissions that it asks for. Keys of other programs' versions are ignored."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
@@ -36,7 +36,7 @@ class ExitPlanInput(ToolInput):
 
 
 class ExitPlanMode(Tool[ExitPlanInput]):
-    """Hands in the plan of the agent that this was made for."""
+    """The ExitPlanMode tool of one agent."""
 
     name = "ExitPlanMode"
     input_type = ExitPlanInput
@@ -47,16 +47,16 @@ class ExitPlanMode(Tool[ExitPlanInput]):
         self._approval = approval
 
     def can_rerun(self, call: ExitPlanInput) -> bool:
-        """A plan is handed in once a call."""
+        """Return True: a plan is submitted once for each call."""
         return True
 
     def summary(self, call: ExitPlanInput) -> str:
-        """The first line of the plan."""
+        """Return the first line of the plan."""
         first = (call.plan or "").strip().split("\n", 1)[0]
         return f"hands in its plan: {first[:80]}" if first else "hands in its plan"
 
     async def run(self, call: ExitPlanInput, ctx: ToolContext) -> ToolResult:
-        """Hand it in; the result says what became of it."""
+        """Submit the plan. The result has the outcome."""
         mode = self._mode
         if ctx.is_rerun and mode.ended_by_call == ctx.key:
             return self._left_result(PlanOutcome(True))
@@ -64,7 +64,7 @@ class ExitPlanMode(Tool[ExitPlanInput]):
             return refusal
         if mode.pending_request and not ctx.is_rerun:
             return _waiting_result(mode.pending_request)
-        mode.enter()  # who was put into plan mode by others has a plan file from here on
+        mode.enter()  # an agent that others put into plan mode has a plan file from here on
         plan = self._plan(call, ctx)
         if isinstance(plan, ToolResult):
             return plan
@@ -94,7 +94,7 @@ class ExitPlanMode(Tool[ExitPlanInput]):
         )
 
     def _plan(self, call: ExitPlanInput, ctx: ToolContext) -> str | ToolResult:
-        """The plan as text, in its file; or what is wrong with it."""
+        """Return the text of the plan after writing its file, or the refusal."""
         mode = self._mode
         if call.plan is not None and not call.plan.strip():
             return ToolResult.error("The plan is empty; nothing was handed in.", "Give the plan as text.")

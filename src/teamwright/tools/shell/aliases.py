@@ -1,6 +1,6 @@
-"""Aliases of the user's shell, expanded in a command line.
+"""Expansion of the user's shell aliases in a command line.
 
-That is done before the line is judged, and what was judged is what runs: no shell expands anything later.
+It happens before the verdict, and the expanded command runs: no shell expands aliases later.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _MAX_ALIASES = 500
-"""Aliases that are put in place in one line."""
+"""The most alias expansions in one line."""
 
 _MAX_DEPTH = 50
 
 
 def expand_aliases(text: str, aliases: Mapping[str, str]) -> str:
-    """The line with every alias that names a command put in place, as often as the shell would. Never raises.
+    """Return the line with each alias in command position expanded, repeatedly like the shell does. Never raises.
 
-    A line whose aliases make more of it than a command may be stays as it is.
+    A line that would grow beyond the limits of a command is returned unchanged.
     """
     if not aliases or len(text) > MAX_BYTES:
         return text
-    known = {"time": "time ", **aliases}  # a word of the language that a command follows
+    known = {"time": "time ", **aliases}  # a keyword that a command follows
     content = text.encode("utf-8", "surrogateescape")
     try:
         return _expand(content, known, count(), 0).decode("utf-8", "surrogateescape")
@@ -37,7 +37,7 @@ def expand_aliases(text: str, aliases: Mapping[str, str]) -> str:
 
 
 class _TooManyAliases(Exception):
-    """Aliases of aliases without end."""
+    """Aliases expand to aliases without end."""
 
 
 def _expand(content: bytes, aliases: Mapping[str, str], counter: Iterator[int], depth: int) -> bytes:
@@ -59,7 +59,7 @@ def _expand(content: bytes, aliases: Mapping[str, str], counter: Iterator[int], 
 
 
 def _find_alias_words(content: bytes, aliases: Mapping[str, str]) -> Iterator[tuple[Node, str]]:
-    """Words that stand for an alias, with its name; in the order of the line."""
+    """Return the words that are aliases, with the alias name, in the order of the line."""
     for node in _walk_nodes(parser().parse(content).root_node):
         if node.type != "command_name" or node.child_count != 1:
             continue
@@ -69,7 +69,7 @@ def _find_alias_words(content: bytes, aliases: Mapping[str, str]) -> Iterator[tu
             if name not in aliases:
                 break
             yield word, name
-            # an alias that ends with a blank has the next word looked up too
+            # After an alias that ends with a blank, the next word is an alias candidate too.
             following = node.next_sibling if word is node.children[0] else word.next_sibling
             word = following if aliases[name].endswith((" ", "\t")) else None
 

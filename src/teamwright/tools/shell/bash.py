@@ -1,7 +1,7 @@
-"""Bash: a shell command, fresh shell each call, the directory kept from call to call.
+"""The Bash tool: each command runs in a new shell; the working directory is kept between calls.
 
-Long commands go to the background; what a command leaves running becomes a background job. With a startup, commands
-run in the user's shell as that left it (`running`). Whether a command may run is decided elsewhere from `access`.
+Long commands move to the background, and processes that a command leaves running become a background job. With a
+startup, commands run in the user's shell with its snapshot. Permission is decided elsewhere, from `access`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ COMMAND_ENVIRONMENT: Mapping[str, str] = {
     "GIT_EDITOR": "true",
     "TERM": "dumb",
 }
-"""Set for every command: nothing pages, prompts or opens an editor, because nobody could answer."""
+"""The environment of every command: no pager, prompt or editor starts, because no person could answer."""
 
 MAX_COMMAND = 100_000
-"""Bytes; Linux takes at most 128 KiB in one argument."""
+"""The longest command in bytes; Linux takes at most 128 KiB in one argument."""
 
 _RETRY_HINT = "Look where you are with pwd, then call it again if it is still right."
 
@@ -53,16 +53,16 @@ HIDDEN_VARIABLES = (
     "GROQ_API_KEY",
     "DEEPSEEK_API_KEY",
 )
-"""Credentials of model services: commands do not get them. A `*` at the end stands for anything."""
+"""Credentials of model services, which commands do not get. A `*` at the end matches any text."""
 
 
 WAITING_COMMANDS = re.compile(r"\b(?:sleep|wait|inotifywait|tail\s+-[fF])\b", re.I)
-"""Commands that wait."""
+"""Commands that wait for an outside event."""
 
 
 @dataclass(frozen=True, slots=True)
 class BashSettings:
-    """Limits of commands, and the variables that they do not see."""
+    """Limits of commands, and the variables that are hidden from them."""
 
     timeout_s: float = 120.0
     max_timeout_s: float = 600.0
@@ -71,11 +71,11 @@ class BashSettings:
     grace_s: float = 2.0
     hidden: tuple[str, ...] = HIDDEN_VARIABLES
     pass_env: Sequence[str] = ()
-    """Variables that commands get although they look like secrets; a `*` at the end stands for anything."""
+    """Variables that commands get although they look like secrets; a `*` at the end matches any text."""
     shell: str = ""
     """The shell of commands by name or path; empty: the user's own."""
     startup: bool = True
-    """Whether commands begin with what the shell's startup files make."""
+    """True when commands start with the snapshot of the shell's startup files."""
     startup_s: float = 10.0
 
 
@@ -93,12 +93,12 @@ class BashInput(ToolInput):
 
     @property
     def checked_directory(self) -> Path:
-        """The directory that `access` saw; the root before that."""
+        """The directory that `access` checked; the root before that."""
         return self._checked_cwd or Path(os.sep)
 
     @property
     def is_typed_by_person(self) -> bool:
-        """Whether a person typed the command: then it does not carry the mark of agents' commands."""
+        """True when a person typed the command. It then lacks the variable that marks agents' commands."""
         return self._by_person
 
     def mark_typed_by_person(self) -> BashInput:
@@ -107,17 +107,17 @@ class BashInput(ToolInput):
         return self
 
     def note_checked(self, cwd: Path, expansion: str = "") -> None:
-        """Note the directory in which the command would run, and what it means where it has aliases."""
+        """Note the directory in which the command would run, and the command with its aliases expanded."""
         self._checked_cwd, self._checked_real_path, self._checked_expansion = cwd, os.path.realpath(cwd), expansion
 
     def is_checked_in(self, cwd: Path) -> bool:
-        """Whether this is the directory that the command was decided on in, if it was decided on at all."""
+        """Return True when the verdict was made for this directory, or when there was none."""
         return self._checked_cwd is None or (
             self._checked_cwd == cwd and self._checked_real_path == os.path.realpath(cwd)
         )
 
     def is_expansion_checked(self, expansion: str) -> bool:
-        """Whether these aliases are the ones that the command was decided on with, if it was decided on at all."""
+        """Return True when the verdict was made for this expansion, or when there was none."""
         return self._checked_cwd is None or self._checked_expansion == expansion
 
 
@@ -127,7 +127,7 @@ def proves_nothing(command: str, cwd: Path) -> bool:
 
 
 def remove_variables(hidden: Sequence[str], env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """An environment without these variables (a `*` at the end stands for anything); None: that of this process."""
+    """Return an environment without these variables (a `*` at the end matches any text). None: that of this process."""
     begins = tuple(name[:-1] for name in hidden if name.endswith("*"))
     return {
         name: value
@@ -137,7 +137,7 @@ def remove_variables(hidden: Sequence[str], env: Mapping[str, str] | None = None
 
 
 def command_environment(settings: BashSettings, env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a command of an agent: without credentials of models and of other services.
+    """Return the environment of an agent's command, without credentials of models and of other services.
 
     `pass_env` of the settings names variables that look like credentials of other services and are passed on.
     """
@@ -147,14 +147,14 @@ def command_environment(settings: BashSettings, env: Mapping[str, str] | None = 
 
 
 def default_shell() -> str:
-    """The shell of hooks, checks, and of commands without a startup: bash if there is one, else sh."""
+    """Return the shell of hooks, checks, and commands without a startup: bash if there is one, else sh."""
     return plain_shell()
 
 
 class Bash(Tool[BashInput]):
-    """Runs shell commands. `proves_read_only` says of a command and its directory that it changes nothing.
+    """The Bash tool. `proves_read_only` returns True for a command that changes nothing in its directory.
 
-    `env` is the environment that commands see, but for what the settings hide; None: that of this process.
+    `env` is the environment of commands, without the variables that the settings hide. None: that of this process.
     """
 
     name = "Bash"
@@ -175,54 +175,55 @@ class Bash(Tool[BashInput]):
         self._env = env
 
     def is_read_only(self, call: BashInput) -> bool:
-        """Only what the parser proves; the directory is the one that `access` saw."""
+        """Return True for a command that the parser proves to be read-only in the directory that `access` checked."""
         return not call.run_in_background and self._proves_read_only(call.command, call.checked_directory)
 
     def is_wait(self, call: BashInput) -> bool:
-        """A command that sleeps, or waits for a process or a file."""
+        """Return True for a command that sleeps, or waits for a process or a file."""
         return WAITING_COMMANDS.search(call.command) is not None
 
     def summary(self, call: BashInput) -> str:
-        """The command on one line: a block's first line says nothing."""
+        """Return the command on one line."""
         return " ".join(call.command.split())[:200]
 
     def preview(self, call: BashInput, ctx: ToolContext) -> str:
-        """The whole command, and what its aliases make of it: whoever says yes has seen all of it."""
+        """Return the whole command, and its form with aliases expanded, for an informed approval."""
         means = self._expansion(call, _directory(ctx.workplace))
         return f"{call.command}\n# by your shell's aliases: {means}" if means else call.command
 
     async def find_facts(self, call: BashInput, ctx: ToolContext) -> bool:
-        """Read the shell's startup, the first time: what a command means can depend on it."""
+        """Read the shell's startup before the first command, because it can change the meaning of a command."""
         if self._startup is None:
             return False
         await self._startup.ensure_ready()
         return not call.is_expansion_checked(self._expansion(call, call.checked_directory))
 
     def access(self, call: BashInput, ctx: ToolContext) -> Access:
-        """The command, where it would run, and what it means by the aliases of the shell."""
+        """Return the command, its directory, and its form with the shell's aliases expanded."""
         cwd = _directory(ctx.workplace)
         means = self._expansion(call, cwd)
         call.note_checked(cwd, means)
         return Access(command=call.command, cwd=cwd, expanded_command=means)
 
     def _expansion(self, call: BashInput, cwd: Path) -> str:
-        """What the command means by the aliases of the shell; empty where they change nothing, or are not known."""
+        """Return the command with the shell's aliases expanded; empty when nothing changes or they are unknown."""
         if self._startup is None or self._startup.snapshot is None:
             return ""
         return expand_command(call.command, self._startup, proven=self._proves_read_only(call.command, cwd))
 
     async def run(self, call: BashInput, ctx: ToolContext) -> ToolResult:
-        """Run it in the foreground to its end or its timeout, or start it in the background."""
+        """Run the command in the foreground until its end or its timeout, or start it in the background."""
         if len(os.fsencode(call.command)) > MAX_COMMAND:
             return ToolResult.error("The command is longer than 100 kB.", "Write a script to a file and run that.")
         if "\0" in call.command:
             return ToolResult.error("The command holds a NUL character.")
         place = ctx.workplace
         make_private(place.scratch)
-        await self._jobs.wait_for_orphan_cleanup()  # no command meets what an earlier life of the session left running
+        # processes of an earlier run of the session are gone before a command starts
+        await self._jobs.wait_for_orphan_cleanup()
         note = _ensure_directory(place)
         if not call.is_checked_in(place.cwd):
-            # What is inside here may be outside there: it was allowed for the other directory.
+            # An inside path may be an outside path there: the verdict was for the other directory.
             return ToolResult.error(
                 f"The directory {call.checked_directory} is not what it was: nothing was run.", _RETRY_HINT
             )
@@ -238,10 +239,8 @@ class Bash(Tool[BashInput]):
             return ToolResult.error(f"The shell could not be started: {problem.strerror}.", note)
 
     def environment(self, workplace: Workplace, *, by_person: bool = False) -> dict[str, str]:
-        """The environment of a command: ours without credentials, the shell's PATH, the place's own, our manners.
-
-        A command that a person typed keeps the credentials of other services than models.
-        """
+        """Return the environment of a command: this process's without credentials, the shell's PATH, and the
+        workplace's variables. A command that a person typed keeps the credentials of services other than models."""
         if by_person:
             seen = remove_variables(self._settings.hidden, self._env)
         else:
@@ -318,7 +317,7 @@ class Bash(Tool[BashInput]):
     def _move_to_background(
         self, process: Process, output: ProcessOutput, call: BashInput, ctx: ToolContext
     ) -> ToolResult:
-        """It runs on as a job: a person did not want the agent to wait."""
+        """Make a job of a running command, because a person did not want the agent to wait."""
         job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
         if job is None:
             return ToolResult("The command continues in the background; it has closed its output.", brief="background")
@@ -340,7 +339,7 @@ class Bash(Tool[BashInput]):
 
 
 def _follow_directory(workplace: Workplace, before: Path, ended_in: Path) -> str:
-    """Follow the shell to where it ended, inside the allowed directories; the sentence about it."""
+    """Set the working directory to the shell's last one if it is allowed. Return the sentence about it."""
     try:
         after = Path(ended_in.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
     except OSError:  # the shell was ended, replaced by `exec`, or its directory is gone
@@ -354,7 +353,7 @@ def _follow_directory(workplace: Workplace, before: Path, ended_in: Path) -> str
 
 
 def _directory(workplace: Workplace) -> Path:
-    """Where the next command runs: where the last one ended, or an allowed directory when that is gone."""
+    """Return the directory of the next command: the last one's, or an allowed directory when that is gone."""
     if workplace.cwd.is_dir():
         return workplace.cwd
     return next((root for root in workplace.roots if root.is_dir()), Path(os.sep))
@@ -368,7 +367,7 @@ def _ensure_directory(workplace: Workplace) -> str:
 def _seconds(timeout: int | None, settings: BashSettings) -> float:
     if timeout is None:
         return settings.timeout_s
-    # A command that may take under a second is asked for by nobody: such numbers are meant in seconds.
+    # No command needs a timeout below a second, so such numbers are meant in seconds.
     seconds = timeout if timeout <= settings.max_timeout_s else timeout / 1000
     return min(seconds, settings.max_timeout_s)
 

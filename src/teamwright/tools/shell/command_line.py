@@ -1,8 +1,8 @@
-"""How one command is put to a shell: which shell, what it begins with, and how it tells where it ended.
+"""The command line of a shell for one command: the shell, its startup, and the report of its last directory.
 
-A command that is proven to only read runs in plain bash, without functions and aliases: what was proven is what runs.
-Every other one runs in the user's shell, after its startup; aliases are put in place before (`aliases`),
-so that the shell runs the very text that was decided on. Starts nothing.
+A command that is proven to be read-only runs in plain bash, without functions and aliases, so that the proven command
+is the one that runs. Any other runs in the user's shell with its startup; aliases are expanded before (`aliases`), so
+that the shell runs the text of the verdict. Starts no process.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from teamwright.tools.shell.startup import ShellStartup, bare_argv
 from teamwright.tools.shell.user_shell import plain_shell
 
 _LOOKUP_COMMAND = re.compile(r"(type|which|whence|alias|command -[vV])( [\w./+:@-]+)*")
-"""Asks what a word stands for: answered by the user's shell, with the aliases known to it."""
+"""Commands that look up a word. The user's shell runs them with its aliases."""
 
 _ZSH_ONLY = re.compile(r">!|&[!|]|(?<![^\s;&|(`])=\w|(^|[;&|(){}!`\n]|\b(do|then|else|time))\s*(-|repeat)\s")
-"""What zsh reads in another way than the grammar that commands are judged by: such a line runs in bash."""
+"""Syntax that zsh reads differently from the grammar of the permission rules. Such a line runs in bash."""
 
 _SHELL_VARIABLES = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*", re.DOTALL)
-"""Variables by which a plain shell would not be plain."""
+"""Variables that change a plain shell."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellLine:
-    """A command as a shell gets it: program and flags, what it begins with, the text, its whole environment.
+    """A command for a shell: program and flags, its first lines, the text, and its whole environment.
 
-    `wrapped`: the text is evaluated in a script of ours, not given as it is.
+    `wrapped`: the text is evaluated inside a script instead of being passed unchanged.
     """
 
     shell: tuple[str, ...]
@@ -43,26 +43,26 @@ class ShellLine:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """What to start."""
+        """The program and arguments to start."""
         if not self.wrapped:
             return (*self.shell, "-c", self.text)
-        # `eval` keeps a broken command from swallowing what stands around it
+        # `eval` keeps a syntax error from affecting the lines around it.
         return (*self.shell, "-c", f"{self.begins}{self.builtin}eval {shlex.quote(self.text)}")
 
 
 def expand_command(command: str, startup: ShellStartup | None, *, proven: bool) -> str:
-    """The command with the aliases of the startup in place; empty where nothing changes."""
+    """Return the command with the startup's aliases expanded; empty when nothing changes."""
     snapshot = startup.snapshot if startup is not None else None
     if snapshot is None or not snapshot.aliases or proven or _LOOKUP_COMMAND.fullmatch(command.strip()):
         return ""
-    from teamwright.tools.shell.aliases import expand_aliases  # the grammar is the dearest thing to load
+    from teamwright.tools.shell.aliases import expand_aliases  # loading the grammar is expensive
 
     means = expand_aliases(command, snapshot.aliases)
     return means if means != command else ""
 
 
 def shell_line(command: str, startup: ShellStartup | None, env: Mapping[str, str], *, proven: bool) -> ShellLine:
-    """How the command is run. `proven`: it certainly only reads."""
+    """Return the shell line of the command. `proven`: it is proven to be read-only."""
     if startup is None:
         return ShellLine((plain_shell(),), "", command, env)
     snapshot, shell = startup.snapshot, startup.shell
@@ -82,8 +82,8 @@ def shell_line(command: str, startup: ShellStartup | None, env: Mapping[str, str
 
 
 def track_directory(line: ShellLine, directory_file: Path) -> ShellLine:
-    """The line, which tells in this file where the shell was at its end."""
-    # By a trap, in a file: no output can be taken for it, and `exit` in the command passes it too.
+    """Return the line with a report of the shell's last directory, written to this file."""
+    # A trap writes to a file: output cannot imitate it, and `exit` in the command runs it too.
     told = f"{line.builtin}pwd -P >| {shlex.quote(str(directory_file))} 2>/dev/null"
     trap = f"{line.builtin}trap {shlex.quote(told)} EXIT\n"
     return replace(line, begins=line.begins + trap, wrapped=True)

@@ -1,7 +1,7 @@
-"""The snapshot of a shell's startup: what is kept of what a shell has, and the file that commands are started with.
+"""The snapshot of a shell's startup: the parts that are kept, and the file with which commands start.
 
-Of a dump (`dump.bash`, `dump.zsh`) are kept functions, aliases, options and PATH; variables are not. The file is a
-script with a head that only we read; its format is docs/formats/shell-snapshots.md. Starts no shell.
+Functions, aliases, options and PATH of a dump (`dump.bash`, `dump.zsh`) are kept; variables are not. The file is a
+script with a header that only this program reads: docs/formats/shell-snapshots.md. Starts no shell.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from teamwright.protocol.values import dataclass
 VERSION = 1
 
 MAX_DUMP = 4_000_000
-"""Bytes of a dump; one that is longer is not taken."""
+"""The largest dump in bytes. A larger one is refused."""
 
 _TITLE = f"# teamwright shell snapshot {VERSION}"
 _MAX_HEAD = 2_000_000
@@ -39,13 +39,13 @@ _DROPPED_ZSH_OPTIONS = re.compile(
     r"|trapsasync|typesettounset|unset|verbose|vi|warncreateglobal|warnnestedvar|xtrace|zle"
     r"|(append|bang|csh|extended|hist|incappend|inc|share).*hist.*|hist.*|cshjunkie.*|ignore.*braces)"
 )
-"""Options of a shell that somebody types into, or that would end, trace or misread what an agent runs."""
+"""Options for interactive shells, and those that would end, trace or misread an agent's command."""
 
 _SHELL_HOOKS = word_set(
     "command_not_found_handle command_not_found_handler precmd preexec chpwd periodic zshaddhistory zshexit"
     " zsh_directory_name compinit compdef compdump compaudit compinstall bashcompinit"
 )
-"""Functions that the shell calls by itself, and what completes words: nobody types here."""
+"""Functions that the shell calls automatically or for completion. Agents' shells are not interactive."""
 
 _WORD = re.compile(r"[\w.:@+-]+")
 _INTERACTIVE_FLAG = re.compile(r"\s-(?!-)\w*[iI]|\s--interactive")
@@ -53,7 +53,7 @@ _INTERACTIVE_FLAG = re.compile(r"\s-(?!-)\w*[iI]|\s--interactive")
 
 @dataclass(frozen=True, slots=True)
 class ShellDump:
-    """What a shell has after its startup. `options` are lines of the shell; functions are texts by name."""
+    """The state of a shell after its startup. `options` are lines for the shell; functions are texts by name."""
 
     options: tuple[str, ...]
     path: str
@@ -63,9 +63,9 @@ class ShellDump:
 
 @dataclass(frozen=True, slots=True)
 class ShellSnapshot:
-    """A startup that commands begin with: the script `file` and, from its head, the rest.
+    """A startup for commands: the script `file` and the fields of its header.
 
-    `startup` says of which shell and which startup files it is. `failed` says why there is no script to begin with.
+    `startup` identifies the shell and its startup files. `failed` is the reason why there is no script.
     """
 
     file: Path
@@ -76,7 +76,7 @@ class ShellSnapshot:
 
 
 def parse_dump(kind: str, content: bytes) -> ShellDump | None:
-    """What `dump.bash` or `dump.zsh` wrote; None when it did not come to its end."""
+    """Parse the output of `dump.bash` or `dump.zsh`; return None when it is incomplete."""
     parts = [part.decode("utf-8", "surrogateescape") for part in content.split(b"\0")]
     if len(parts) < 4 or parts[-2:] != ["end", ""]:
         return None
@@ -116,14 +116,14 @@ def _zsh_options(text: str) -> tuple[str, ...]:
 
 
 def _useful_aliases(aliases: Mapping[str, str]) -> dict[str, str]:
-    """Without those that only have rm and the like ask first: nobody could answer, and nothing would be done."""
+    """Return the aliases without those that only make rm and similar commands ask first: no person could answer."""
     asking = (name for name in ("rm", "cp", "mv", "ln") if _INTERACTIVE_FLAG.search(aliases.get(name, "")))
     left_out = set(asking)
     return {name: body for name, body in aliases.items() if name not in left_out and not name.isspace() and name}
 
 
 def _needed_functions(functions: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, str]:
-    """Functions that somebody may call, and those beginning with `_` (mostly completions) that they name."""
+    """Return the functions that a user may call, and those beginning with `_` (mostly completions) that they name."""
     usable = {
         name: text for name, text in functions.items() if name not in _SHELL_HOOKS and not name.startswith("TRAP")
     }
@@ -138,13 +138,13 @@ def _needed_functions(functions: Mapping[str, str], aliases: Mapping[str, str]) 
 
 
 def render_script(snapshot: ShellSnapshot, dump: ShellDump) -> bytes:
-    """The whole file. Sourced, it returns 0 when all of it could be read."""
+    """Return the whole file. Sourced, it returns 0 when all of it could be read."""
     body = [*dump.options, *(text.rstrip("\n") for text in dump.functions.values()), "return 0"]
     return "\n".join([_head(snapshot), *body, ""]).encode("utf-8", "surrogateescape")
 
 
 def render_failure(snapshot: ShellSnapshot) -> bytes:
-    """The file of a startup that failed: the session's other processes need not try it too."""
+    """Return the file of a failed startup, so that other processes of the session do not try it too."""
     return f"{_head(snapshot)}\nreturn 0\n".encode()
 
 
@@ -159,7 +159,7 @@ def _head(snapshot: ShellSnapshot) -> str:
 
 
 def read_snapshot(file: Path) -> ShellSnapshot | None:
-    """The snapshot in a file; None when there is none, or one that cannot be read."""
+    """Read the snapshot in a file; return None for a missing or unreadable one."""
     try:
         with open(file, encoding="ascii", errors="replace") as lines:
             title, head = lines.readline(100), lines.readline(_MAX_HEAD)
@@ -178,11 +178,11 @@ def read_snapshot(file: Path) -> ShellSnapshot | None:
 
 
 def command_path(snapshot: ShellSnapshot, inherited: str) -> str:
-    """The PATH of commands, from the startup's and the one that this process was started with.
+    """Return the PATH of commands, from the startup's and the one of this process.
 
-    Where the startup knows no directory that was not inherited, the inherited order holds: whoever started us chose it.
-    Else it is the startup's, after what only was inherited (a virtual environment). Relative entries are left out: they
-    would name programs of whatever directory a command runs in.
+    If the startup adds no directory, the inherited order applies, because the user chose it. Otherwise directories that
+    were only inherited (a virtual environment) come first, then the startup's. Relative entries are left out: they
+    would depend on a command's directory.
     """
     theirs, ours = snapshot.path.split(os.pathsep), inherited.split(os.pathsep)
     entries = [*(one for one in ours if one not in theirs), *theirs] if set(theirs) - set(ours) else ours
@@ -190,5 +190,5 @@ def command_path(snapshot: ShellSnapshot, inherited: str) -> str:
 
 
 def without_functions(dump: ShellDump, names: Sequence[str]) -> ShellDump:
-    """The dump without these functions."""
+    """Return the dump without these functions."""
     return replace(dump, functions={name: text for name, text in dump.functions.items() if name not in names})

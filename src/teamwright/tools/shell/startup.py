@@ -1,8 +1,8 @@
-"""A session's shell startup: read once, when the first command needs it, and kept for every command after that.
+"""The shell startup of a session: read once, before the first command that needs it, and kept for later commands.
 
-The user's shell starts as it would for them at a terminal, but with an empty stdin, no terminal, in their home and
-within a time; whatever it started is ended. When it fails there is one warning, and commands run without it. Knows
-shells and the file of the snapshot; does not know the commands.
+The user's shell starts as at a terminal, but with an empty stdin, no terminal, in the home directory and with a
+timeout; all processes that it started are ended. After a failure there is one warning, and commands run without it.
+Depends on shells and the snapshot file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from teamwright.tools.shell.snapshot import (
 from teamwright.tools.shell.user_shell import STARTUP_SHELLS, UserShell
 
 RETRY_AFTER_S = 600.0
-"""How long a startup that failed is not tried again by another process, or another life, of the session."""
+"""Seconds during which no process or later run of the session tries a failed startup again."""
 
 _CHECK_S = 5.0
 _GRACE_S = 0.5
@@ -54,19 +54,19 @@ STARTUP_FILES: Mapping[str, tuple[str, ...]] = {
         *("~/.zshenv", "~/.zprofile", "~/.zshrc", "~/.zlogin"),
     ),
 }
-"""What is looked at to tell whether a snapshot is still that of the startup; `~` is the home, or `$ZDOTDIR`."""
+"""The files that decide if a snapshot is still current; `~` is the home, or `$ZDOTDIR`."""
 
 
 class _StartupFailed(Exception):
-    """The startup cannot be had; the text says why, for people."""
+    """The startup failed; the text is the reason, for people."""
 
 
 class ShellStartup:
     """The startup of one session's shell, in one of its processes.
 
-    `file` is where the snapshot lies. `environment` makes the environment that the startup files see: the user's own,
-    never a repository's. `warn` is told, once, of a startup that failed. `within_s` is how long it may take; None means
-    that no startup file is read at all.
+    `file` is the snapshot. `environment` makes the environment of the startup files: the user's, never a repository's.
+    `warn` is called once for a failed startup. `timeout_s` is its longest duration in seconds; None reads no startup
+    file.
     """
 
     def __init__(
@@ -87,14 +87,17 @@ class ShellStartup:
         self._records = records
         self._snapshot_task: asyncio.Task[ShellSnapshot] | None = None
         self.snapshot: ShellSnapshot | None = None
-        """What commands begin with; None before `ready`, and where there is nothing to begin with."""
+        """The snapshot for commands; None before `ensure_ready`, and without a startup."""
 
     async def ensure_ready(self) -> ShellSnapshot | None:
-        """The snapshot, taken now if nobody did; None where commands run without one. Never raises but cancelled."""
+        """Return the snapshot, taken now if there is none; None when commands run without one.
+
+        Raises only CancelledError.
+        """
         if self._timeout_s is None:
             return None
         if self.snapshot is not None and not self.snapshot.file.exists():
-            self.snapshot = self._snapshot_task = None  # somebody tidied up
+            self.snapshot = self._snapshot_task = None  # the file was deleted
         if self._snapshot_task is None:
             self._snapshot_task = asyncio.create_task(self._take_snapshot(self._timeout_s), name="shell startup")
         taken = await asyncio.shield(self._snapshot_task)
@@ -108,7 +111,7 @@ class ShellStartup:
             await asyncio.wait({self._snapshot_task})
 
     def command_path(self, inherited: str) -> str:
-        """The PATH of commands, given the one of this process."""
+        """Return the PATH of commands, given the one of this process."""
         return command_path(self.snapshot, inherited) if self.snapshot is not None else inherited
 
     async def _take_snapshot(self, timeout_s: float) -> ShellSnapshot:
@@ -132,7 +135,7 @@ class ShellStartup:
         return taken
 
     async def _dump(self, env: Mapping[str, str], home: Path, timeout_s: float) -> ShellDump:
-        """Start the shell as at a terminal, and have it write down what it has then."""
+        """Start the shell as at a terminal and have it write its state."""
         make_private(self._file.parent)
         script = Path(__file__).with_name(f"dump.{self.shell.kind}")
         handle, name = tempfile.mkstemp(prefix=".", suffix=".dump", dir=self._file.parent)
@@ -164,7 +167,7 @@ class ShellStartup:
         return dump
 
     def _extra_startup_file(self, home: Path) -> str:
-        """`~/.bashrc`, where bash's profile does not read it: at a terminal people have both."""
+        """Return `~/.bashrc` when bash's profile does not read it: at a terminal users have both."""
         ours = home / ".bashrc"
         if self.shell.kind != "bash" or not ours.is_file():
             return ""
@@ -177,7 +180,7 @@ class ShellStartup:
     async def _write_snapshot(
         self, taken: ShellSnapshot, dump: ShellDump, env: Mapping[str, str], home: Path
     ) -> ShellSnapshot:
-        """Write the file, without functions that the shell itself could not read again."""
+        """Write the snapshot, without functions that the shell could not read again."""
         try:
             async with asyncio.timeout(_CHECK_S):
                 broken = await self._unreadable_functions(taken, dump, list(dump.functions), env, home)
@@ -189,7 +192,7 @@ class ShellStartup:
     async def _unreadable_functions(
         self, taken: ShellSnapshot, dump: ShellDump, names: list[str], env: Mapping[str, str], home: Path
     ) -> list[str]:
-        """Those of the functions that the shell cannot read from a script: all at once, then in halves."""
+        """Return the functions that the shell cannot read from a script: all are tried at once, then halves."""
         kept = set(names)
         write_atomic(
             self._file,
@@ -205,7 +208,7 @@ class ShellStartup:
         return [name for half in halves for name in await self._unreadable_functions(taken, dump, half, env, home)]
 
     async def _run(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, timeout_s: float) -> int | None:
-        """Run it to its end and end all that it started; its exit code, or None when that took too long."""
+        """Run a program and end all processes that it started. Return its exit code, or None after the timeout."""
         output = ProcessOutput(0)
         process = Process.start(ProcessCommand(argv, cwd, env, self._records, UNKNOWN_PURPOSE), output)
         try:
@@ -217,7 +220,7 @@ class ShellStartup:
         return process.exit_code if in_time else None
 
     def _fingerprint(self, env: Mapping[str, str]) -> str:
-        """Which shell it is, and when each file changed that its startup reads."""
+        """Return the identity of the shell, and the modification time of each startup file."""
         home = env.get("HOME") or "~"
         base = (env.get("ZDOTDIR") or home) if self.shell.kind == "zsh" else home
         seen = [self.shell.path]
@@ -237,7 +240,7 @@ class ShellStartup:
 
 
 def bare_argv(shell: UserShell) -> tuple[str, ...]:
-    """Program and flags of the shell without any startup file."""
+    """Return program and flags of the shell without any startup file."""
     flags = {"bash": ("--norc", "--noprofile"), "zsh": ("-f",)}
     return (shell.path, *flags.get(shell.kind, ()))
 

@@ -1,6 +1,6 @@
-"""Which shell commands run in: the user's own where it is bash or zsh, else bash, else sh.
+"""The shell in which commands run: the user's if it is bash or zsh, else bash, else sh.
 
-Knows names and files of shells. Does not start one, and does not know what it would read at its start.
+Depends on names and files of shells. Starts none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KNOWN_SHELLS = (*STARTUP_SHELLS, "sh", "dash")
 
 @dataclass(frozen=True, slots=True)
 class UserShell:
-    """A shell: its absolute path, its kind (`bash`, `zsh`, `sh` or `dash`), and why it is this one, for people."""
+    """A shell: its absolute path, its kind (`bash`, `zsh`, `sh` or `dash`), and the reason for people."""
 
     path: str
     kind: str
@@ -30,14 +30,14 @@ class UserShell:
 
 @cache
 def plain_shell() -> str:
-    """The shell of hooks, checks and of commands that are proven to only read: bash if there is one, else sh."""
+    """Return the shell of hooks, checks and commands that are proven to be read-only: bash if there is one, else sh."""
     return shutil.which("bash") or "/bin/sh"
 
 
 def user_shell(setting: str, env: Mapping[str, str]) -> UserShell:
-    """The shell that the setting `bash.shell` names, else `$SHELL` of this environment, else bash, else sh.
+    """Return the shell that the setting `bash.shell` names, else `$SHELL` of this environment, else bash, else sh.
 
-    Raises CannotStart (`bad-settings`) for a name that is no shell which works here.
+    Raises CannotStart (`bad-settings`) for a name that is not a working shell.
     """
     if setting:
         return _named_shell(setting)

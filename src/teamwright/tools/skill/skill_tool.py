@@ -1,7 +1,7 @@
-"""Skill: the text of a skill on demand, and the files beside it; one that forks runs in a sub-agent.
+"""The Skill tool: returns a skill's text or one of its files; a skill with `fork` runs in a sub-agent.
 
-The names and one line of each are part of the description, so that a model knows what there is before it has read any
-of it. Knows the shelf; grants nothing and runs no script.
+The description has the name and one line of each skill, so that a model knows them before it reads one. Depends on the
+skill catalog; grants no permission and runs no script.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from teamwright.skills.skill_search import list_files
 from teamwright.teams.spawn_spec import SpawnSpec
 
 MAX_TEXT = 60_000
-"""Characters of one answer: some 15,000 tokens."""
+"""The most characters of one answer: some 15,000 tokens."""
 
 MAX_FILES = 60
-"""Files of a skill that are named along with its text."""
+"""The most file names of a skill that are listed after its text."""
 
 
 RunFork: TypeAlias = Callable[[SpawnSpec, ToolContext], Awaitable[ToolResult]]
-"""Runs a sub-agent to its end for the call; what its caller's model reads of it. Filled in `app`."""
+"""Runs a sub-agent to its end for the call and returns the result for its caller's model; set by `session`."""
 
 
 class SkillInput(ToolInput):
@@ -40,7 +40,7 @@ class SkillInput(ToolInput):
 
 
 class SkillTool(Tool[SkillInput]):
-    """Reads skills of the shelf for one agent. Without `fork`, which sub-agents lack, none runs in a sub-agent."""
+    """The Skill tool of one agent. Without `fork`, which sub-agents lack, no skill runs in a sub-agent."""
 
     name = "Skill"
     input_type = SkillInput
@@ -50,32 +50,32 @@ class SkillTool(Tool[SkillInput]):
         self._fork = fork
 
     def without_fork(self) -> SkillTool:
-        """The same for an agent that starts no others."""
+        """Return the tool for an agent that starts no sub-agents."""
         return SkillTool(self._shelf)
 
     @property
     def description(self) -> str:
-        """The text beside, and the skills."""
+        """The `.md` text, and the skills."""
         return f"{read_description(type(self))}\n\n{list_for_model(self._shelf.for_models)}"
 
     def is_read_only(self, call: SkillInput) -> bool:
-        """Reading changes nothing; what a sub-agent does is decided call by call."""
+        """Return True: reading changes nothing, and a sub-agent's calls are decided one by one."""
         return True
 
     def can_rerun(self, call: SkillInput) -> bool:
-        """Reading may be done again, and a sub-agent of a call that was cut off is found again."""
+        """Return True: reading can be repeated, and the sub-agent of an interrupted call is found again."""
         return True
 
     def summary(self, call: SkillInput) -> str:
-        """The skill, and which file of it."""
+        """Return the skill, and the file."""
         return " ".join(part for part in (call.skill, call.file or call.args) if part)[:200]
 
     def access(self, call: SkillInput, ctx: ToolContext) -> Access:
-        """`Skill(name)` rules look at the name; reading one touches nothing else."""
+        """Return an access for `Skill(name)` rules. Reading a skill touches nothing else."""
         return Access(subject=call.skill.strip().lstrip("/"), harmless=True)
 
     async def run(self, call: SkillInput, ctx: ToolContext) -> ToolResult:
-        """The text, or the sub-agent's answer. Raises UsageError with the nearest name."""
+        """Return the text, or the sub-agent's answer. Raises UsageError with the nearest name."""
         recipe = self._shelf.get_skill(call.skill)
         if call.file:
             return _cut_result(self._shelf.read_file(recipe, call.file), f"{recipe.name}: {call.file}")
@@ -88,7 +88,7 @@ class SkillTool(Tool[SkillInput]):
 
 
 def directory_variables(recipe: SkillDefinition) -> dict[str, str]:
-    """The `${NAME}` values that a recipe's text may hold."""
+    """Return the `${NAME}` values that a skill's text may use."""
     base = str(recipe.base)
     return {"CLAUDE_SKILL_DIR": base, "TEAMWRIGHT_SKILL_DIR": base}
 

@@ -1,6 +1,7 @@
-"""What an id of the background means: a sub-agent, a shell command, in this life of the session or an earlier one.
+"""Lookup of background ids: a sub-agent or a shell command, of this run of the session or an earlier one.
 
-Whoever started it may look and stop; the lead may with all. Knows both books; changes nothing.
+The agent that started it may read and stop it; the lead may read and stop all. Depends on sub-agents and background
+jobs; changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from teamwright.teams.subagents.run import SubagentRun
 
 
 def find_subagent(subagents: Subagents, text: str, caller: str) -> SubagentRun:
-    """The sub-agent of that id or name. Raises UsageError with the nearest, TeamRefused for another's."""
+    """Return the sub-agent with that id or name.
+
+    Raises UsageError with the nearest, TeamRefused for another agent's.
+    """
     run = subagents.find(text)
     if run is None:
         raise unknown_id_error(
@@ -27,7 +31,7 @@ def find_subagent(subagents: Subagents, text: str, caller: str) -> SubagentRun:
 
 
 def find_background_task(subagents: Subagents, jobs: BackgroundJobs, text: str, caller: str) -> SubagentRun | Job:
-    """The sub-agent or the command of that id. Raises as `find_subagent`."""
+    """Return the sub-agent or the command with that id. Raises the errors of `find_subagent`."""
     wanted = text.strip()
     run = subagents.find(wanted)
     if run is not None:
@@ -49,7 +53,7 @@ def _require_own(task: BackgroundTask, owner: str, id: str, caller: str) -> Back
 
 
 def unknown_id_error(text: str, what: str, ids: Iterable[str]) -> UsageError:
-    """The error for an id that never was."""
+    """Return the error for an unknown id."""
     known = list(ids)
     close = nearest(text, known)
     hint = f"Did you mean {close}?" if close else ""

@@ -1,7 +1,4 @@
-"""What a fork cannot do: tools of its caller that its prefix names, for it is the same one, and that it does not have.
-
-Knows names. Whether an agent is a fork is known above.
-"""
+"""Tools that a fork cannot use: its prefix, which is its caller's, names them, and it does not have them."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ _REASONS = {
 
 
 class AnyToolInput(ToolInput):
-    """Whatever was given: nothing is done with it."""
+    """Any input; it is ignored."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ForbiddenInFork(Tool[AnyToolInput]):
-    """A tool of a fork's caller."""
+    """A tool that only the fork's caller has."""
 
     input_type = AnyToolInput
 
@@ -34,15 +31,15 @@ class ForbiddenInFork(Tool[AnyToolInput]):
 
     @property
     def description(self) -> str:
-        """The prefix has the caller's."""
+        """An empty description: the prefix has the caller's."""
         return ""
 
     def is_read_only(self, call: AnyToolInput) -> bool:
-        """It does nothing."""
+        """Return True: it does nothing."""
         return True
 
     async def run(self, call: AnyToolInput, ctx: ToolContext) -> ToolResult:
-        """The refusal."""
+        """Return the refusal."""
         why = _REASONS.get(self.name, f"A fork does not have {self.name}")
         return ToolResult.error(
             f"{why}; nothing was done.", "Do your job yourself; what others should know or do goes into your report."

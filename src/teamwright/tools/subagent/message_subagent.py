@@ -1,7 +1,7 @@
-"""SendMessage where there are no members: words to a sub-agent. With members their tool does this too.
+"""The SendMessage tool without teammates: sends a message to a sub-agent. With teammates, their tool does this too.
 
-A running one has the words in its transcript at once, and reads them before its next step; one that has ended goes on
-with them, in the background. Knows the book of sub-agents; knows no member.
+A running sub-agent has the message in its transcript at once and reads it before its next step; one that has ended
+resumes with it in the background. Depends on sub-agents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MessageSubagentInput(ToolInput):
 
 
 class MessageSubagent(Tool[MessageSubagentInput]):
-    """Writes to sub-agents for the agent of this name."""
+    """The SendMessage tool of the agent with this name."""
 
     name = "SendMessage"
     input_type = MessageSubagentInput
@@ -36,15 +36,15 @@ class MessageSubagent(Tool[MessageSubagentInput]):
         self._agents = subagents
 
     def can_rerun(self, call: MessageSubagentInput) -> bool:
-        """What a call sends is sent once."""
+        """Return True: a message is sent once for each call."""
         return True
 
     def summary(self, call: MessageSubagentInput) -> str:
-        """To whom, and what about."""
+        """Return the recipient and the subject."""
         return f"→ {call.to}: {call.summary or call.message[:60]}"
 
     async def run(self, call: MessageSubagentInput, ctx: ToolContext) -> ToolResult:
-        """Send it, or say why not; nothing is sent then."""
+        """Send the message, or return the refusal; nothing is sent then."""
         run = find_subagent(self._agents, call.to, self._caller)
         return await send_to_subagent(self._agents, run, call.message, self._caller, ctx)
 
@@ -52,7 +52,7 @@ class MessageSubagent(Tool[MessageSubagentInput]):
 async def send_to_subagent(
     subagents: Subagents, run: SubagentRun, text: str, sender: str, ctx: ToolContext
 ) -> ToolResult:
-    """Words for a sub-agent. Raises UsageError for none, TeamwrightError when it cannot go on."""
+    """Send a text to a sub-agent. Raises UsageError for an empty text, TeamwrightError when it cannot resume."""
     if not text.strip():
         raise UsageError("usage", "a message needs words", note="nothing was sent")
     call = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun)

@@ -1,6 +1,6 @@
-"""Agent where there are no teams: a sub-agent that answers once. What both Agent tools share is here.
+"""The Agent tool without teams: a sub-agent that answers once. Parts that both Agent tools share are here.
 
-Knows the book of sub-agents, and how an answer reads. Refuses to know members.
+Depends on sub-agents and their results.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from teamwright.teams.subagents.run_reports import (
 from teamwright.tools.subagent.background_lookup import find_subagent
 
 _FIXED_AT_START = ("subagent_type", "model", "effort", "mode", "max_turns", "budget_tokens", "name")
-"""Parameters that an agent has from its birth: one that goes on keeps what it has."""
+"""Parameters that are fixed when an agent starts. A resumed agent keeps its values."""
 
 
 _FIXED_BY_CALLER = ("model", "mode", "effort")
-"""Parameters that a fork cannot be given: it is its caller in all of these."""
+"""Parameters that a fork does not take: it has its caller's values."""
 
 TYPE_OR_FORK = "An agent type of the list above; default: a fork of you."
 
@@ -61,16 +61,16 @@ class SubagentInput(ToolInput):
 
     @property
     def is_fork(self) -> bool:
-        """Whether it asks for a fork of its caller."""
+        """True when the call asks for a fork of its caller."""
         return False
 
     @property
     def agent_type(self) -> str:
-        """The kind of agent that it asks for."""
+        """The agent type that the call asks for."""
         return FORK_TYPE.name if self.is_fork else self.subagent_type or "general-purpose"
 
     def spec(self, name: str = "") -> SpawnSpec:
-        """What is to be started. Raises UsageError for what a fork cannot be given."""
+        """Return the specification of the start. Raises UsageError for a parameter that a fork does not take."""
         if self.is_fork:
             _refuse_fork_parameters(self)
         return SpawnSpec(
@@ -87,36 +87,36 @@ class SubagentInput(ToolInput):
         )
 
     def access(self) -> Access:
-        """`Agent(type)` rules look at the type; starting one touches nothing by itself."""
+        """Return an access for `Agent(type)` rules. The start itself touches nothing."""
         return Access(subject=self.agent_type, harmless=True)
 
 
 class NamedSubagentInput(SubagentInput):
-    """Parameters of a sub-agent where there are no members: a name is its own."""
+    """Parameters of a sub-agent when there are no teammates: it may have a name."""
 
     name: str | None = Field(None, description="Name for SendMessage, besides the agentId.")
 
 
 class ForkingSubagentInput(NamedSubagentInput):
-    """The same where a call that names neither a kind nor an agent makes a fork."""
+    """The same parameters where a call without type and agent starts a fork."""
 
     subagent_type: str | None = Field(None, description=TYPE_OR_FORK)
 
     @property
     def is_fork(self) -> bool:
-        """See SubagentInput.forks."""
+        """True when the call asks for a fork; see SubagentInput.is_fork."""
         return not (self.subagent_type or self.name or self.resume)
 
 
 class SubagentTool(Tool[NamedSubagentInput]):
-    """Starts sub-agents for the agent of this name."""
+    """The Agent tool of the agent with this name."""
 
     name = "Agent"
     aliases = ("Task",)
     input_type = NamedSubagentInput
 
     def __init__(self, caller: str, subagents: Subagents, types: str = "", *, allow_names: bool = True) -> None:
-        """`named`: whether its sub-agents may have names; those of a sub-agent have ids alone."""
+        """Create the tool. `allow_names`: its sub-agents may have names; those of a sub-agent have only ids."""
         self._caller = caller
         self._agents = subagents
         self._types = types
@@ -128,33 +128,33 @@ class SubagentTool(Tool[NamedSubagentInput]):
 
     @property
     def description(self) -> str:
-        """What the model is told, with the kinds of agents that there are besides the built-in ones."""
+        """The `.md` text, with the agent types that there are besides the built-in ones."""
         return tool_description(type(self), self._types, forks=self._agents.settings.fork)
 
     def can_rerun(self, call: NamedSubagentInput) -> bool:
-        """A call that a kill cut off finds its sub-agent again, and goes on with it."""
+        """Return True: a call that was interrupted finds its sub-agent and resumes it."""
         return True
 
     def summary(self, call: NamedSubagentInput) -> str:
-        """What is started."""
+        """Return the description of the sub-agent."""
         return f"{call.resume or call.agent_type}: {call.description}"
 
     def access(self, call: NamedSubagentInput, ctx: ToolContext) -> Access:
-        """See SubagentInput.access."""
+        """Return the access; see SubagentInput.access."""
         return call.access()
 
     def is_read_only(self, call: NamedSubagentInput) -> bool:
-        """Several agents of one answer start together."""
+        """Return True: several agents of one answer start together."""
         return True
 
     async def run(self, call: NamedSubagentInput, ctx: ToolContext) -> ToolResult:
-        """The sub-agent's answer with its id and usage, or that it runs in the background."""
+        """Return the sub-agent's answer with its id and usage, or the fact that it runs in the background."""
         spec = call.spec(member_name(call.name) if call.name else "")
         return await run_subagent(self._agents, call, spec, self._caller, ctx)
 
 
 def tool_description(tool: type[AnyTool], types: str, *, forks: bool) -> str:
-    """The text beside the tool, and what there is to say of forks and of kinds of agents."""
+    """Return the `.md` text of the tool, with the parts on forks and agent types."""
     return "\n".join(part for part in (read_description(tool), _fork_text() if forks else "", types) if part)
 
 
@@ -164,7 +164,7 @@ def _fork_text() -> str:
 
 
 def _refuse_fork_parameters(call: SubagentInput) -> None:
-    """Raises UsageError for what a fork has of its caller."""
+    """Raise UsageError for parameters that a fork has from its caller."""
     given = [name for name in _FIXED_BY_CALLER if getattr(call, name) is not None]
     if given:
         raise UsageError(
@@ -178,7 +178,7 @@ def _refuse_fork_parameters(call: SubagentInput) -> None:
 async def run_subagent(
     subagents: Subagents, call: SubagentInput, spec: SpawnSpec, caller: str, ctx: ToolContext
 ) -> ToolResult:
-    """Run a sub-agent to its end, or see it off into the background; what its caller's model reads of it.
+    """Run a sub-agent to its end or in the background. Return the result for its caller's model.
 
     Raises TeamwrightError when it cannot start.
     """
@@ -199,7 +199,7 @@ async def run_subagent(
 
 
 def _type_described(agents: Subagents, call: SubagentInput, spec: SpawnSpec) -> ToolResult:
-    """Return the whole description of the type that the call names. Raises UsageError where it names none."""
+    """Return the whole description of the type that the call names. Raises UsageError when it names none."""
     named = call.subagent_type and "subagent_type" in call.model_fields_set and not call.resume
     kind = agents.builder.resolve(spec).definition if named else None
     if kind is None:
@@ -214,7 +214,7 @@ def _type_described(agents: Subagents, call: SubagentInput, spec: SpawnSpec) -> 
 async def run_spec(
     subagents: Subagents, spec: SpawnSpec, caller: str, ctx: ToolContext, *, background: bool = False
 ) -> ToolResult:
-    """A new sub-agent: what its caller's model reads of it. Raises TeamwrightError when it cannot start."""
+    """Start a new sub-agent. Return the result for its caller's model. Raises TeamwrightError when it cannot start."""
     origin, background = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun), subagents.runs_in_background(background)
     run = await _find_interrupted(subagents, caller, origin) or await subagents.start(
         spec, caller, origin, background=background
@@ -231,7 +231,7 @@ async def _wait_or_report(subagents: Subagents, run: SubagentRun, prompt: str, c
 
 
 async def _find_interrupted(subagents: Subagents, caller: str, call: CallRef) -> SubagentRun | None:
-    """The sub-agent of a call that a kill cut off: in the foreground it goes on where it was. None: there is none."""
+    """Return the sub-agent of a call that a kill interrupted, to resume it in the foreground; None without one."""
     run = subagents.find_by_call(call.key) if call.is_rerun else None
     if run is None or run.background or run.state != "killed":
         return run
@@ -239,7 +239,7 @@ async def _find_interrupted(subagents: Subagents, caller: str, call: CallRef) ->
 
 
 def _find_resumed(subagents: Subagents, call: SubagentInput, caller: str) -> SubagentRun:
-    """The sub-agent that is to go on. Raises UsageError, TeamRefused."""
+    """Return the sub-agent to resume. Raises UsageError, TeamRefused."""
     given = [name for name in _FIXED_AT_START if name in call.model_fields_set and getattr(call, name) is not None]
     if given:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""TaskOutput: what a background sub-agent or shell command gave so far, or all of it once it has ended."""
+"""The TaskOutput tool: returns the output of a background sub-agent or shell command, so far or complete."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from teamwright.teams.subagents.run import SubagentRun
 from teamwright.tools.subagent.background_lookup import find_background_task
 
 MAX_WAIT_MS = 600_000
-"""Milliseconds that one call waits at most."""
+"""The longest wait of one call, in milliseconds."""
 
 MAX_OUTPUT = 30_000
-"""Characters of output in a result; the file has all of it."""
+"""The most characters of output in a result; the file has all of it."""
 
 
 class TaskOutputInput(ToolInput):
@@ -31,7 +31,7 @@ class TaskOutputInput(ToolInput):
 
 
 class TaskOutput(Tool[TaskOutputInput]):
-    """Reads background tasks for the agent of this name."""
+    """The TaskOutput tool of the agent with this name."""
 
     name = "TaskOutput"
     input_type = TaskOutputInput
@@ -42,19 +42,19 @@ class TaskOutput(Tool[TaskOutputInput]):
         self._jobs = jobs
 
     def is_read_only(self, call: TaskOutputInput) -> bool:
-        """It only looks."""
+        """Return True: it only reads."""
         return True
 
     def is_wait(self, call: TaskOutputInput) -> bool:
-        """With `block` it waits for the end."""
+        """Return True for a call with `block`, which waits for the end."""
         return call.block
 
     def summary(self, call: TaskOutputInput) -> str:
-        """Of what."""
+        """Return the id."""
         return call.task_id
 
     async def run(self, call: TaskOutputInput, ctx: ToolContext) -> ToolResult:
-        """Status and output; at the end all of it, which is told nowhere else then."""
+        """Return status and output. A call after the end has all of it and replaces the notice of the end."""
         found = find_background_task(self._agents, self._jobs, call.task_id, self._caller)
         wait_s = min(call.timeout, MAX_WAIT_MS) / 1000 if call.block else 0.0
         if isinstance(found, SubagentRun):
@@ -90,7 +90,7 @@ def _wait_status(call: TaskOutputInput) -> str:
 
 
 def _result(how: str, fields: Mapping[str, str], output: str) -> ToolResult:
-    """In the form that models know (tags as observed)."""
+    """Return the result in the form that models know (tags as observed)."""
     parts = {"retrieval_status": how, **fields}
     lines = [f"<{tag}>{value}</{tag}>" for tag, value in parts.items()]
     if output.strip():
@@ -99,7 +99,7 @@ def _result(how: str, fields: Mapping[str, str], output: str) -> ToolResult:
 
 
 def _tail(file: Path) -> str:
-    """The end of what is in the file; empty when there is none."""
+    """Return the end of the file; empty when there is none."""
     try:
         with open(file, "rb") as open_file:
             size = open_file.seek(0, 2)

@@ -1,4 +1,4 @@
-"""TaskStop: ends a background sub-agent or shell command, and for the lead a member."""
+"""The TaskStop tool: ends a background sub-agent or shell command, and for the lead a teammate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from teamwright.tools.subagent.background_lookup import find_background_task
 
 
 class TaskStopInput(ToolInput):
-    """Parameters of TaskStop; the older `shell_id` is taken too."""
+    """Parameters of TaskStop; the older `shell_id` is accepted too."""
 
     task_id: str = Field(min_length=1, description="Id of the sub-agent or command; or a teammate's name.")
 
@@ -33,7 +33,7 @@ class TaskStopInput(ToolInput):
 
 
 class TaskStop(Tool[TaskStopInput]):
-    """Ends background tasks for its caller."""
+    """The TaskStop tool of its caller."""
 
     name = "TaskStop"
     aliases = ("KillShell",)
@@ -45,11 +45,14 @@ class TaskStop(Tool[TaskStopInput]):
         self._jobs = jobs
 
     def summary(self, call: TaskStopInput) -> str:
-        """What is stopped."""
+        """Return the id."""
         return call.task_id
 
     async def run(self, call: TaskStopInput, ctx: ToolContext) -> ToolResult:
-        """Stop it; its processes are gone when this returns. Whoever started it is told, with what there is."""
+        """Stop the task; its processes are gone when this returns.
+
+        The agent that started it receives its partial result.
+        """
         wanted = call.task_id.strip()
         if wanted.lower() in {LEAD, LEAD_ALIAS}:
             raise _lead_refused_error()

@@ -1,4 +1,4 @@
-"""TaskCreate: one more task on the shared list."""
+"""The TaskCreate tool: adds a task to the shared list."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner, merge_met
 from teamwright.tools.tasks.task_port import TaskPort, TaskReview
 
 REVIEW_OWNERS = ["(a hook looks at it)"]
-"""For whom a task is kept until it was looked at: nobody can have such a name."""
+"""The owner that reserves a task during its review: no member can have such a name."""
 
 
 def check_access(metadata: Mapping[str, Any] | None, ctx: ToolContext) -> Access:
-    """What setting this metadata would have run: its check, in the caller's directory; else nothing."""
+    """Return an access to the check that this metadata sets, in the caller's directory; without a check, none."""
     command = own_check(metadata)
     return Access(command=command, cwd=ctx.workplace.cwd) if command else HARMLESS
 
 
 def check_preview(metadata: Mapping[str, Any] | None) -> str:
-    """The check that would be set, as people are asked about it; empty when there is none."""
+    """Return the check that would be set, for a question to a person; empty when there is none."""
     command = own_check(metadata)
     return f"{command}\n(the check of a task: it runs each time the task is to be completed)" if command else ""
 
@@ -51,7 +51,7 @@ class TaskCreateInput(ToolInput):
 
 
 class TaskCreate(Tool[TaskCreateInput]):
-    """Adds a task."""
+    """The TaskCreate tool."""
 
     name = "TaskCreate"
     input_type = TaskCreateInput
@@ -61,23 +61,23 @@ class TaskCreate(Tool[TaskCreateInput]):
         self._watch = watch
 
     def can_rerun(self, call: TaskCreateInput) -> bool:
-        """A call makes one task: the task names its call."""
+        """Return True: a call creates one task, which records the call."""
         return True
 
     def summary(self, call: TaskCreateInput) -> str:
-        """The subject."""
+        """Return the subject."""
         return f"create task: {call.subject}"
 
     def preview(self, call: TaskCreateInput, ctx: ToolContext) -> str:
-        """The check, if the task has one: that is what is asked about."""
+        """Return the check, if the task has one: the question is about that."""
         return check_preview(call.metadata) or self.summary(call)
 
     def access(self, call: TaskCreateInput, ctx: ToolContext) -> Access:
-        """A check is a command like any other."""
+        """Return an access to the check, which is a command like any other."""
         return check_access(call.metadata, ctx)
 
     async def run(self, call: TaskCreateInput, ctx: ToolContext) -> ToolResult:
-        """Create it; the result names its number."""
+        """Create the task. The result has its number."""
         me, _ = self._port.caller_identity()
         require_budget(call.metadata, lead=True)
         watched = self._watch is not None and self._watch.is_active()
@@ -111,7 +111,10 @@ class TaskCreate(Tool[TaskCreateInput]):
         return ToolResult(brief, brief=brief, facts={"task": task.to_json()})
 
     async def _review(self, task: Task, me: str) -> str:
-        """Why the task was taken back; empty when it stays. It is taken back too when nobody waits for the answer."""
+        """Return the reason why the task was removed; empty when it stays.
+
+        It is also removed when the call is cancelled.
+        """
         refusal = "the call was cancelled before the hook answered"
         try:
             refusal = await self._watch.review_created(task) if self._watch is not None else ""
@@ -121,7 +124,7 @@ class TaskCreate(Tool[TaskCreateInput]):
         return refusal
 
     async def _find_created(self, ctx: ToolContext) -> Task | None:
-        """The task that this very call made before a kill."""
+        """Return the task that this call created before a kill."""
         if not ctx.is_rerun:
             return None
         tasks = await self._port.tasks.all()
@@ -129,7 +132,7 @@ class TaskCreate(Tool[TaskCreateInput]):
 
 
 def require_budget(metadata: dict[str, Any] | None, *, lead: bool) -> None:
-    """Look at `metadata.budget`. Raises UsageError for what is none, TaskRefused where a member sets its own work's."""
+    """Check `metadata.budget`. Raises UsageError for an invalid one, TaskRefused when a member sets its own work's."""
     if metadata is None or "budget" not in metadata:
         return
     if not lead:

@@ -1,4 +1,4 @@
-"""TaskGet: all that is known of one task."""
+"""The TaskGet tool: shows all fields of one task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TaskGetInput(ToolInput):
 
 
 class TaskGet(Tool[TaskGetInput]):
-    """Shows a task."""
+    """The TaskGet tool."""
 
     name = "TaskGet"
     input_type = TaskGetInput
@@ -31,15 +31,15 @@ class TaskGet(Tool[TaskGetInput]):
         self._port = port
 
     def is_read_only(self, call: TaskGetInput) -> bool:
-        """Always."""
+        """Return True always."""
         return True
 
     def summary(self, call: TaskGetInput) -> str:
-        """The number."""
+        """Return the number."""
         return f"task #{call.taskId}"
 
     async def run(self, call: TaskGetInput, ctx: ToolContext) -> ToolResult:
-        """Show it, or say that there is none."""
+        """Return the task, or the fact that there is none."""
         tasks = self._port.tasks
         task = await tasks.get(call.taskId)
         if task is None:
@@ -54,7 +54,7 @@ class TaskGet(Tool[TaskGetInput]):
 
 
 def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
-    """A task in full. `waits`: its blockers that are still open; `unverified`: nobody saw its check succeed."""
+    """Return a task in full. `waits`: its open blockers; `unverified`: no passed check is noted."""
     note = " (unverified: its check was not seen to succeed)" if unverified else ""
     lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}{note}"]
     if task.owner:
@@ -76,5 +76,5 @@ def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False) -> 
 
 
 def number_list(ids: Sequence[str]) -> str:
-    """Ids as people and models write them: `#1, #2`."""
+    """Return ids as people and models write them: `#1, #2`."""
     return ", ".join(f"#{id}" for id in ids)

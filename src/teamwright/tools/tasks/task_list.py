@@ -1,4 +1,4 @@
-"""TaskList: the shared list, one line a task, in numeric order."""
+"""The TaskList tool: shows the shared list, one line a task, in numeric order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from teamwright.tools.tasks.task_port import TaskPort
 
 
 class TaskListTool(Tool[NoInput]):
-    """Shows all tasks."""
+    """The TaskList tool."""
 
     name = "TaskList"
 
@@ -19,15 +19,15 @@ class TaskListTool(Tool[NoInput]):
         self._port = port
 
     def is_read_only(self, call: NoInput) -> bool:
-        """Always."""
+        """Return True always."""
         return True
 
     def summary(self, call: NoInput) -> str:
-        """What is looked at."""
+        """Return the line for people."""
         return "task list"
 
     async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
-        """The lines, or that there is none."""
+        """Return the lines, or the fact that there are no tasks."""
         tasks = self._port.tasks
         everything = await tasks.all()
         damaged = tasks.store.damaged_tasks()
@@ -42,9 +42,9 @@ class TaskListTool(Tool[NoInput]):
 
 
 def task_line(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
-    """`#3 [in_progress] subject (owner) [blocked by #2, #11]`, parts that do not apply left out.
+    """Return `#3 [in_progress] subject (owner) [blocked by #2, #11]`, without parts that do not apply.
 
-    `unverified`: it is completed, but nobody saw its check succeed.
+    `unverified`: it is completed, but no passed check is noted.
     """
     owner = f" ({task.owner})" if task.owner else ""
     held = f" [blocked by {number_list(waits)}]" if waits and task.status is not TaskStatus.COMPLETED else ""

@@ -1,6 +1,6 @@
-"""What the task tools need of whoever makes them: the list, who is calling, and a way to notify owners.
+"""The ports of the task tools: the list, the caller, notifications of owners, and reviews by hooks.
 
-Filled in `app`. The caller's name is set by the runtime, never by the model.
+Implemented in `session`. The caller's name is set by the runtime, never by the model.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from teamwright.tasks.task_list import TaskList, TaskUpdateResult
 
 @dataclass(frozen=True, slots=True)
 class CompletionReview:
-    """`refusal` says why a task is not completed, empty when it may be; `ends`: whoever asks for it is to stop."""
+    """`refusal` is the reason why a task is not completed, else empty; `ends_turn`: the member's turn ends."""
 
     refusal: str = ""
     ends_turn: bool = False
 
 
 class TaskReview(Protocol):
-    """The port of whoever may refuse what becomes of a task: filled in `app`."""
+    """The port for reviews, which may refuse a new task or a completion; implemented in `session`."""
 
     def is_active(self) -> bool:
-        """Whether anybody looks at new tasks: without, making one costs nothing more."""
+        """Return True when new tasks are reviewed. Without reviews, creating a task has no extra cost."""
         ...
 
     async def review_created(self, task: Task) -> str:
-        """Why a task that was just made is taken back; empty when it stays."""
+        """Return the reason why a new task is removed; empty when it stays."""
         ...
 
     async def review_completion(self, task: Task) -> CompletionReview:
-        """Whether a task may be completed."""
+        """Return the review of a task's completion."""
         ...
 
 
@@ -41,11 +41,11 @@ class TaskPort(Protocol):
 
     @property
     def tasks(self) -> TaskList:
-        """The list that the caller shares now: its team's, or its session's own."""
+        """The task list that the caller uses now: its team's, or its session's."""
         ...
 
     def caller_identity(self) -> tuple[str, bool]:
-        """The caller's name, and whether it is the lead."""
+        """Return the caller's name, and True for the lead."""
         ...
 
     async def require_owner(self, owner: str | None, *, id: str = "") -> None:
@@ -53,5 +53,5 @@ class TaskPort(Protocol):
         ...
 
     async def notify_owners(self, change: TaskUpdateResult, call: str, *, is_rerun: bool) -> None:
-        """Notify a task's new and former owner, once for each `call`; `again`: a kill cut the call off before."""
+        """Notify a task's new and former owner, once for each `call`; `is_rerun`: a kill interrupted it before."""
         ...

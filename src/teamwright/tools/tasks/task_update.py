@@ -1,4 +1,4 @@
-"""TaskUpdate: status, owner, texts, order and deletion of a task."""
+"""The TaskUpdate tool: changes status, owner, texts and edges of a task, or deletes it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from teamwright.tools.tasks.task_get import number_list
 from teamwright.tools.tasks.task_port import TaskPort, TaskReview
 
 NEXT_STEP_TEXT = "Call TaskList now: take the next free task, or see what your work has freed for others."
-"""What a member is told when it has completed a task."""
+"""The text for a member that has completed a task."""
 
 VALUE_MOST = 80
-"""Characters of a new value that the answer repeats."""
+"""The most characters of a new value that the answer repeats."""
 
 
 class TaskUpdateInput(ToolInput):
@@ -39,7 +39,7 @@ class TaskUpdateInput(ToolInput):
 
 
 class TaskUpdate(Tool[TaskUpdateInput]):
-    """Changes a task."""
+    """The TaskUpdate tool."""
 
     name = "TaskUpdate"
     input_type = TaskUpdateInput
@@ -49,25 +49,25 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         self._watch = watch
 
     def can_rerun(self, call: TaskUpdateInput) -> bool:
-        """What a task is already it does not become again, and its owner is told once."""
+        """Return True: a repeated update changes nothing, and the owner is notified once."""
         return True
 
     def summary(self, call: TaskUpdateInput) -> str:
-        """The number and what it becomes."""
+        """Return the number and the change."""
         parts = [call.status] if call.status else []
         parts += [f"owner {call.owner}"] if call.owner else []
         return f"task #{call.taskId}" + (f": {', '.join(parts)}" if parts else "")
 
     def preview(self, call: TaskUpdateInput, ctx: ToolContext) -> str:
-        """The check, if it sets one: that is what is asked about."""
+        """Return the check, if the call sets one: the question is about that."""
         return check_preview(call.metadata) or self.summary(call)
 
     def access(self, call: TaskUpdateInput, ctx: ToolContext) -> Access:
-        """A check is a command like any other."""
+        """Return an access to the check, which is a command like any other."""
         return check_access(call.metadata, ctx)
 
     async def run(self, call: TaskUpdateInput, ctx: ToolContext) -> ToolResult:
-        """Change it, tell a new owner, and say what changed."""
+        """Update the task, notify a new owner, and return the change."""
         me, lead = self._port.caller_identity()
         require_budget(call.metadata, lead=lead)
         await self._port.require_owner(call.owner, id=call.taskId)
@@ -84,7 +84,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         return ToolResult(told, brief=brief, facts={"task": change.task.to_json(), "changed": list(change.changed)})
 
     async def _review_completion(self, call: TaskUpdateInput) -> ToolResult | None:
-        """What is said to a completion that somebody who looks at tasks does not want."""
+        """Return the refusal of a completion by a review; None when it may continue."""
         if call.status != "completed" or self._watch is None:
             return None
         task = await self._port.tasks.get(call.taskId)
@@ -99,9 +99,9 @@ class TaskUpdate(Tool[TaskUpdateInput]):
 
 
 def build_wish(call: TaskUpdateInput) -> TaskWishes:
-    """What the call asks for; what it leaves out, or fills with nothing as weak models do, stays.
+    """Return the requested fields. Omitted fields, and empty ones as weak models send them, do not change.
 
-    An empty owner means nobody, but not for a task that is being started or completed.
+    An empty owner removes the owner, unless the task is being started or completed.
     """
     wish: TaskWishes = {}
     if call.subject:
@@ -126,7 +126,7 @@ def build_wish(call: TaskUpdateInput) -> TaskWishes:
 
 
 def _value(change: TaskUpdateResult, name: str) -> str:
-    """A field that changed, with its new value as the task file has it."""
+    """Return a changed field with its new value as in the task file."""
     fields = change.task.to_json()
     if name not in fields and name not in {"owner", "activeForm", "metadata"}:
         return name
@@ -136,7 +136,7 @@ def _value(change: TaskUpdateResult, name: str) -> str:
 
 
 def change_text(change: TaskUpdateResult) -> str:
-    """What changed, in a line or two."""
+    """Return the change in a line or two."""
     if not change.changed:
         return f"Task #{change.task.id} is that way already; nothing changed."
     if change.changed == (DELETED,):

@@ -1,7 +1,7 @@
-"""Agent (alias Task): a sub-agent that answers once, or with a name a teammate.
+"""The Agent tool (alias Task): starts a sub-agent that answers once or, with a name, a teammate.
 
-The routes share one spec and one resolver. A parameter that cannot be honoured is not in the schema, so that passing
-it is an error.
+Both ways share one specification and one resolver. An unavailable parameter is not in the schema, so that passing it is
+an error.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from teamwright.tools.subagent.start_subagent import TYPE_OR_FORK, SubagentInput
 
 
 class AgentInput(SubagentInput):
-    """Parameters of the two routes."""
+    """Parameters for sub-agents and teammates."""
 
     name: str | None = Field(None, description="Name of a new teammate.")
     team_name: str | None = Field(None, description="Name of your team; not needed.")
 
     def access(self) -> Access:
-        """As a sub-agent's; who only coordinates may start members alone."""
+        """Return an access for `Agent(type)` rules; it says whether a teammate starts."""
         return Access(subject=self.agent_type, harmless=True, starts_teammate=bool(self.name))
 
 
 class ForkingAgentInput(AgentInput):
-    """The same where a call that names neither a kind nor an agent makes a fork."""
+    """The same parameters where a call without type and agent starts a fork."""
 
     subagent_type: str | None = Field(None, description=TYPE_OR_FORK)
 
     @property
     def is_fork(self) -> bool:
-        """See SubagentInput.forks."""
+        """True when the call asks for a fork; see SubagentInput.is_fork."""
         return not (self.subagent_type or self.name or self.resume)
 
 
 class AgentTool(Tool[AgentInput]):
-    """Starts agents for its caller."""
+    """The Agent tool of its caller."""
 
     name = "Agent"
     aliases = ("Task",)
@@ -62,29 +62,29 @@ class AgentTool(Tool[AgentInput]):
 
     @property
     def description(self) -> str:
-        """What the model is told, with the kinds of agents that there are besides the built-in ones."""
+        """The `.md` text, with the agent types that there are besides the built-in ones."""
         return tool_description(type(self), self._types, forks=self._agents.settings.fork)
 
     def summary(self, call: AgentInput) -> str:
-        """What is started."""
+        """Return the line for people."""
         if call.name:
             return f"starts {call.name}: {call.description}"
         return f"{call.resume or call.agent_type}: {call.description}"
 
     def access(self, call: AgentInput, ctx: ToolContext) -> Access:
-        """See SubagentInput.access."""
+        """Return the access; see AgentInput.access."""
         return call.access()
 
     def is_read_only(self, call: AgentInput) -> bool:
-        """Several agents of one answer start together."""
+        """Return True: several agents of one answer start together."""
         return True
 
     def can_rerun(self, call: AgentInput) -> bool:
-        """A call starts a teammate once, and goes on with its sub-agent."""
+        """Return True: a call starts a teammate once, and resumes its sub-agent."""
         return True
 
     async def run(self, call: AgentInput, ctx: ToolContext) -> ToolResult:
-        """The teammate's id, or the sub-agent's answer with its id and usage."""
+        """Return the teammate's id, or the sub-agent's answer with its id and usage."""
         if call.name:
             _refuse_subagent_parameters(call)
             return await self._start_teammate(replace(call.spec(call.name), call=ctx.key), call.team_name)
@@ -136,11 +136,11 @@ _RESUMED_TEXT = (
     "It had ended ({crash}) and continues its conversation, with the type, model and mode that it had. Its tasks were "
     "handed back: give it again what it is to do."
 )
-"""What the model reads when the call resumed a member that had crashed."""
+"""The text for the model when the call resumed a member that had crashed."""
 
 
 def _location_facts(location: ShownLocation) -> dict[str, str]:
-    """Where it lives, and why there; in tmux by the id of its pane too."""
+    """Return the member's backend and the reason for it; in tmux also the id of its pane."""
     facts = {
         "backend": location.backend,
         "place": str(location),
@@ -151,7 +151,7 @@ def _location_facts(location: ShownLocation) -> dict[str, str]:
 
 
 def _location_line(location: ShownLocation) -> str:
-    """The same for the model, where it is not here."""
+    """Return the backend as a line for the model, when it is not in-process."""
     if location.backend == IN_PROCESS_BACKEND:
         return ""
     said = "; ".join(part for part in (location.note, f"auto chose it: {location.why}" if location.why else "") if part)
@@ -159,7 +159,7 @@ def _location_line(location: ShownLocation) -> str:
 
 
 def _refuse_subagent_parameters(call: AgentInput) -> None:
-    """Raises UsageError for what only a sub-agent can do."""
+    """Raise UsageError for parameters that only a sub-agent takes."""
     if call.resume:
         raise UsageError(
             "usage",

@@ -1,4 +1,4 @@
-"""AskUserQuestion: a question that only a person can answer."""
+"""The AskUserQuestion tool: asks the user a question."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AskUserInput(ToolInput):
 
 
 class AskUserQuestion(Tool[AskUserInput]):
-    """Asks the user; says so when no user can answer."""
+    """The AskUserQuestion tool. Its result says so when no user can answer."""
 
     name = "AskUserQuestion"
     input_type = AskUserInput
@@ -48,18 +48,18 @@ class AskUserQuestion(Tool[AskUserInput]):
         *,
         offered: bool = True,
     ) -> None:
-        """`offered`: a user can answer. Otherwise only an older conversation names the tool."""
+        """Create the tool. `offered`: a user can answer. Otherwise only an older conversation names the tool."""
         self.is_offered = offered
         self._member = member
         self._asker = asker
         self._mark_blocked = mark_blocked
 
     def summary(self, call: AskUserInput) -> str:
-        """The first question."""
+        """Return the first question."""
         return f"asks: {call.questions[0].question}"
 
     async def run(self, call: AskUserInput, ctx: ToolContext) -> ToolResult:
-        """Ask one after the other; an unanswered one ends the call with advice."""
+        """Ask the questions one after another. An unanswered one ends the call with advice."""
         answers: list[str] = []
         for one in call.questions:
             labels = tuple(option if isinstance(option, str) else option.label for option in one.options)

@@ -1,4 +1,4 @@
-"""Answering a member's request for a permission: the port for it, and what a lead gives with its call."""
+"""The lead's answers to pending requests: plans and permissions of members."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAN_ANSWER_TYPE = "plan_approval_response"
 
 @dataclass(frozen=True, slots=True)
 class LeadPlanAnswer:
-    """What the caller's model gave. `to` may be empty: the request tells whose plan it is."""
+    """The model's answer to a plan. `to` may be empty: the request names the member."""
 
     to: str
     request_id: str | None
@@ -28,7 +28,10 @@ class LeadPlanAnswer:
 
 
 async def answer_as_lead(caller: Caller, lead_answer: LeadPlanAnswer) -> ToolResult:
-    """Answer it. Raises TeamRefused for who is not the lead and for what is not open, UsageError for half an answer."""
+    """Apply the answer to a plan.
+
+    Raises TeamRefused for another caller or a closed request, UsageError for a missing field.
+    """
     if not caller.is_lead:
         raise TeamRefused(
             "team-refused",
@@ -55,7 +58,7 @@ async def answer_as_lead(caller: Caller, lead_answer: LeadPlanAnswer) -> ToolRes
 
 
 def _require_same_member(caller: Caller, to: str, request_id: str) -> None:
-    """An answer that was written to one member is not given to another."""
+    """Raise an error when an answer for one member would be given to another."""
     owner = plan_author(caller.team, request_id)
     if owner and to.strip() and parse_recipient(to, caller.team.names).lower() != owner.lower():
         raise TeamRefused(
@@ -68,8 +71,10 @@ def _require_same_member(caller: Caller, to: str, request_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LeadPermissionAnswer:
-    """A lead's answer. `input` is what is to be run instead; `call` names the call that answers, `again`: a kill cut
-    it off before."""
+    """A lead's answer.
+
+    `input` replaces the call's input; `call` names the answering call, `is_rerun`: a kill interrupted it.
+    """
 
     request_id: str
     approve: bool
@@ -80,12 +85,12 @@ class LeadPermissionAnswer:
 
 
 class PermissionAnswers(Protocol):
-    """The port to the queue of requests. Filled in `app`."""
+    """The port to the queue of requests, implemented in `approvals`."""
 
     async def answer_as_lead(self, answer: LeadPermissionAnswer) -> str:
-        """Take the lead's answer, once for each call. Returns the member that asked.
+        """Apply the lead's answer, once for each call. Return the member that asked.
 
-        Raises TeamRefused for what is not open, was answered before, or is not the lead's to answer.
+        Raises TeamRefused for a request that is closed, answered already, or not the lead's to answer.
         """
         ...
 
@@ -95,7 +100,7 @@ async def answer_permission(
     permits: PermissionAnswers | None,
     answer: LeadPermissionAnswer | None,
 ) -> ToolResult:
-    """The lead's answer to a member's request. Raises as the port does, and UsageError for half an answer."""
+    """Apply the lead's answer to a permission request. Raises the port's errors, and UsageError for a missing field."""
     if not caller.is_lead or permits is None:
         raise TeamRefused(
             "team-refused",

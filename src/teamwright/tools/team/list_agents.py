@@ -1,4 +1,4 @@
-"""ListAgents: who is there, in what state, waiting for what."""
+"""The ListAgents tool: shows the members of the team with their states."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from teamwright.teams.teammate import Teammate
 from teamwright.tools.caller import Caller, json_result
 
 MAX_SUBAGENTS = 20
-"""Sub-agents that are listed; older ones are reached by their ids all the same."""
+"""The most sub-agents in the list. Older ones can still be reached by their ids."""
 
 
 class ListAgents(Tool[NoInput]):
-    """The members of the team with their state."""
+    """The ListAgents tool."""
 
     name = "ListAgents"
 
@@ -38,11 +38,11 @@ class ListAgents(Tool[NoInput]):
         self._caller = caller
 
     def is_read_only(self, call: NoInput) -> bool:
-        """It only looks."""
+        """Return True: it only reads."""
         return True
 
     async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
-        """One object a member: state, what it waits for or does, last step, open tasks, model, tokens."""
+        """Return one object a member: state, what it waits for or does, last step, open tasks, model, tokens."""
         team = self._caller.team
         if not team.exists:
             return json_result({"members": [], **self._subagents()}, "no team")
@@ -57,7 +57,7 @@ class ListAgents(Tool[NoInput]):
         return json_result(body, f"{len(members)} members")
 
     def _subagents(self) -> dict[str, object]:
-        """The sub-agents that the caller may write to: the newest, those that run first."""
+        """Return the sub-agents that the caller may write to, running ones first, then the newest."""
         agents, me = self._caller.team.subagents, self._caller
         if agents is None:
             return {}
@@ -71,12 +71,12 @@ class ListAgents(Tool[NoInput]):
 
 
 def _without_empty(row: Mapping[str, object]) -> dict[str, object]:
-    """What says something."""
+    """Return the row without empty fields."""
     return {key: value for key, value in row.items() if value or (value == 0 and value is not False)}
 
 
 def _remote_row(team: SessionTeam, member: RemoteMember, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
-    """A member in another process, by what was told of it."""
+    """Return the row of a member in another process, from its last report."""
     entry, known = member.entry, member.activity
     seen = shown_state(member_facts(known, team.status, tasks, alive=True, why=""))
     waits = seen.state in WAITING_STATES
@@ -115,7 +115,7 @@ def _line(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) 
 
 
 def member_state(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) -> ShownState:
-    """The member's state as everybody sees it; its coroutine is probed, and its own state counts."""
+    """Return the member's state as all readers see it, from its coroutine and its own state."""
     known = team.status.members.get(teammate.name) or MemberActivity(teammate.name)
     if known.state != teammate.state:
         known = replace(known, state=str(teammate.state), lost=False)

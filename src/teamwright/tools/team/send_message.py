@@ -1,4 +1,4 @@
-"""SendMessage: text to a member or to all, and the few answers that the protocol of a team needs."""
+"""The SendMessage tool: sends text to one member or all, and the answers of the team protocol."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from teamwright.tools.team.lead_answers import (
 
 
 class StopRequests(Protocol):
-    """Filled in `app`, which owns the timers."""
+    """The port for stop requests, implemented in `session`, which owns the timers."""
 
     async def request_stop(self, to: str, reason: str, call: str = "") -> str:
-        """Ask a member to stop; the request's id, one for each `call`. Raises UnknownMember or TeamRefused."""
+        """Ask a member to stop. Return the request's id, one for each `call`. Raises UnknownMember or TeamRefused."""
         ...
 
 
@@ -45,19 +45,19 @@ _OUTCOME_TEXT = {
 }
 
 RECIPIENT_HINT = "Give a member's name in `to`: ListAgents shows them."
-"""What to do without a recipient."""
+"""The advice for a call without a recipient."""
 
 MAX_CONTENT = 200
-"""Characters of a message that its sender's result repeats."""
+"""The most characters of a message that its sender's result repeats."""
 
 
 def _excerpt(text: str) -> str:
-    """The beginning of what was sent: its sender knows the rest, and every byte here is read again in each round."""
+    """Return the beginning of the message: the sender knows the rest, and every model call reads the result again."""
     return text if len(text) <= MAX_CONTENT else text[:MAX_CONTENT] + "…"
 
 
 class StructuredMessage(ToolInput):
-    """Message of the protocol."""
+    """A message of the protocol."""
 
     type: Literal[
         "shutdown_request", "shutdown_response", "permission_response", "plan_approval_response", "set_mode"
@@ -71,7 +71,7 @@ class StructuredMessage(ToolInput):
 
 
 class SendMessageInput(ToolInput):
-    """`to`, `message`, `summary`; the older five-type shape is taken too."""
+    """The parameters `to`, `message`, `summary`; the older five-type shape is accepted too."""
 
     to: str = Field(description="Name of a teammate, lead, * for all, or id of a sub-agent.")
     message: str | StructuredMessage = Field(description="Text, or one of the objects above.")
@@ -81,12 +81,12 @@ class SendMessageInput(ToolInput):
     @model_validator(mode="before")
     @classmethod
     def _older_shape(cls, raw: Any) -> Any:
-        """`type / recipient / content / summary / request_id / approve` as `to / message / summary`."""
+        """Convert `type / recipient / content / summary / request_id / approve` to `to / message / summary`."""
         if not isinstance(raw, dict) or "type" not in raw or "message" in raw:
             return cast("Any", raw)
         given = cast("dict[str, Any]", raw)
         kind = given.get("type")
-        # Only an answer knows by itself whom it goes to; words without a recipient are nobody's.
+        # Only an answer implies its recipient; a text needs one.
         by_itself = {"broadcast": "*", "shutdown_response": LEAD, PLAN_ANSWER: LEAD}.get(str(kind), "")
         to = given.get("recipient") or given.get("to") or by_itself
         if kind in {"message", "broadcast"}:
@@ -100,7 +100,7 @@ class SendMessageInput(ToolInput):
 
 
 class SendMessage(Tool[SendMessageInput]):
-    """Writes to members of the team."""
+    """The SendMessage tool for members of the team."""
 
     name = "SendMessage"
     input_type = SendMessageInput
@@ -118,16 +118,16 @@ class SendMessage(Tool[SendMessageInput]):
         self._permission_answers = permits
 
     def can_rerun(self, call: SendMessageInput) -> bool:
-        """What a call sends, asks or answers is sent, asked and answered once."""
+        """Return True: a message, request or answer is sent once for each call."""
         return True
 
     def summary(self, call: SendMessageInput) -> str:
-        """To whom, and what about."""
+        """Return the recipient and the subject."""
         about = call.summary or (default_summary(call.message) if isinstance(call.message, str) else call.message.type)
         return f"→ {call.to}: {about}"
 
     async def run(self, call: SendMessageInput, ctx: ToolContext) -> ToolResult:
-        """Send it, or say why not; nothing is sent then."""
+        """Send the message, or return the refusal; nothing is sent then."""
         if self._agents is not None and isinstance(call.message, str) and self._is_subagent(call.to):
             run = find_subagent(self._agents, call.to, self._caller.name)
             return await send_to_subagent(self._agents, run, call.message, self._caller.name, ctx)
@@ -144,7 +144,7 @@ class SendMessage(Tool[SendMessageInput]):
         return self._sent_result(sent, call.message, call.summary or default_summary(call.message))
 
     def _is_subagent(self, to: str) -> bool:
-        """Whether a sub-agent is meant; a member of the same name goes first."""
+        """Return True when the name means a sub-agent; a member of the same name has precedence."""
         if self._agents is None or not to.strip() or self._caller.team.find(to.strip().partition("@")[0]) is not None:
             return False
         return is_run_id(to.strip()) or self._agents.find(to) is not None
@@ -267,14 +267,14 @@ class SendMessage(Tool[SendMessageInput]):
 
 
 def _plan_answer(to: str, message: StructuredMessage, ctx: ToolContext) -> LeadPlanAnswer:
-    """The answer to a plan. The older shape may leave the member out: then it is written to the lead itself."""
+    """Return the answer to a plan. The older shape may omit the member; its `to` is then the lead."""
     whom = "" if to.strip().lower() in {LEAD, LEAD_ALIAS} else to
     said = message.feedback or message.reason or ""
     return LeadPlanAnswer(whom, message.request_id, message.approve, said, ctx.key, ctx.is_rerun)
 
 
 def _permission_answer(message: StructuredMessage, ctx: ToolContext) -> LeadPermissionAnswer | None:
-    """The answer to a permission request; None when half of it is missing."""
+    """Return the answer to a permission request; None when a field is missing."""
     if message.request_id is None or message.approve is None:
         return None
     reason = message.reason or ""

@@ -1,4 +1,4 @@
-"""TeamCreate: the lead makes a team."""
+"""The TeamCreate tool: the lead creates a team."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TeamCreateInput(ToolInput):
 
 
 class TeamCreate(Tool[TeamCreateInput]):
-    """Makes the team of this session."""
+    """The TeamCreate tool of this session's lead."""
 
     name = "TeamCreate"
     input_type = TeamCreateInput
@@ -28,15 +28,15 @@ class TeamCreate(Tool[TeamCreateInput]):
         self._caller = caller
 
     def can_rerun(self, call: TeamCreateInput) -> bool:
-        """The team that it made is there, and is told again."""
+        """Return True: a repeated call returns the team that exists."""
         return True
 
     def summary(self, call: TeamCreateInput) -> str:
-        """The team's name."""
+        """Return the team's name."""
         return f"create team {call.team_name}"
 
     async def run(self, call: TeamCreateInput, ctx: ToolContext) -> ToolResult:
-        """Create it; the result has the keys of the system we interoperate with."""
+        """Create the team. The result has the keys of the other product."""
         team = self._caller.team
         before = team.directory
         try:

@@ -1,4 +1,4 @@
-"""TeamDelete: the lead ends its team; nothing is lost, requests, mail and tasks go to the archive."""
+"""The TeamDelete tool: the lead ends its team; requests, mail and tasks go to the archive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from teamwright.tools.caller import Caller, json_result
 
 
 class TeamDelete(Tool[NoInput]):
-    """Removes the team when nobody is alive and no task is open."""
+    """The TeamDelete tool. It refuses while a member runs or a task is open."""
 
     name = "TeamDelete"
 
@@ -17,15 +17,15 @@ class TeamDelete(Tool[NoInput]):
         self._caller = caller
 
     def can_rerun(self, call: NoInput) -> bool:
-        """A team that is gone is none the worse for it."""
+        """Return True: deleting a deleted team changes nothing."""
         return True
 
     def summary(self, call: NoInput) -> str:
-        """What is removed."""
+        """Return the line for people."""
         return f"delete team {self._caller.team.name}"
 
     async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
-        """Delete it, or say who or what is in the way."""
+        """Delete the team, or name the members or tasks that prevent it."""
         team = self._caller.team
         if not team.exists and ctx.is_rerun and (name := await finish_delete(team)):
             return _deleted_result(name)

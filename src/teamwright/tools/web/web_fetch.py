@@ -1,6 +1,7 @@
-"""WebFetch: a page of the web as text. Only when asked, only public addresses, and never anything but a GET.
+"""The WebFetch tool: fetches a web page as text, only on request, only from public addresses, and only with GET.
 
-The text is data of that page. A redirect to another host is told, not followed. Imports httpx2 at the first call.
+The text is data of that page. A redirect to another host is reported, not followed. httpx2 is imported at the first
+call.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _RESOLVE_TIMEOUT_S = 10.0
 
 
 class AddressRefused(Exception):
-    """The name has no address, or one that pages may not be fetched from. The text says which."""
+    """The host has no address, or a forbidden one. The text names it."""
 
 
 async def resolve_public(host: str, port: int, *, allow_private: bool = False) -> str:
-    """An address of the host, all of whose addresses may be used. Raises Unreachable."""
+    """Return an address of the host, all of whose addresses must be allowed. Raises AddressRefused."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
@@ -52,7 +53,7 @@ async def resolve_public(host: str, port: int, *, allow_private: bool = False) -
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address is one of the public internet; addresses that carry another are judged by that."""
+    """Return True for an address of the public internet. An embedded address decides for one that contains it."""
     if isinstance(address, ipaddress.IPv6Address):
         carried = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if address in _NAT64:
@@ -65,7 +66,7 @@ def is_public(address: Address) -> bool:
 
 
 MAX_BODY = 5_000_000
-"""Bytes of a body that are read, unpacked."""
+"""The most bytes of a body that are read, unpacked."""
 
 _MAX_REDIRECTS = 5
 _TIMEOUT_S = 30.0
@@ -87,7 +88,7 @@ class WebFetchInput(ToolInput):
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page as it is kept for a while."""
+    """A cached page."""
 
     url: str
     text: str
@@ -97,7 +98,7 @@ class _Page:
 
 
 class _FetchEnded(Exception):
-    """The call ends here with this result."""
+    """The end of the call with this result."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__()
@@ -105,7 +106,7 @@ class _FetchEnded(Exception):
 
 
 class WebFetch(Tool[WebFetchInput]):
-    """Fetches a page. `allow_private` permits addresses of this machine and its network."""
+    """The WebFetch tool. `allow_private` permits addresses of this machine and its network."""
 
     name = "WebFetch"
     input_type = WebFetchInput
@@ -115,19 +116,19 @@ class WebFetch(Tool[WebFetchInput]):
         self._cache: OrderedDict[str, _Page] = OrderedDict()
 
     def is_read_only(self, call: WebFetchInput) -> bool:
-        """Always: it sends nothing but the address."""
+        """Return True: it sends only the address."""
         return True
 
     def summary(self, call: WebFetchInput) -> str:
-        """The address."""
+        """Return the address."""
         return call.url[:200]
 
     def access(self, call: WebFetchInput, ctx: ToolContext) -> Access:
-        """One address is fetched."""
+        """Return an access to one address."""
         return Access(url=call.url)
 
     async def run(self, call: WebFetchInput, ctx: ToolContext) -> ToolResult:
-        """Fetch it, or give what was fetched in the last 15 minutes."""
+        """Fetch the page, or return a copy from the last 15 minutes."""
         found = self._cache.get(call.url)
         if found is not None and time.monotonic() - found.at < _CACHE_S:
             return _page_result(found)
@@ -162,14 +163,14 @@ class WebFetch(Tool[WebFetchInput]):
         raise _FetchEnded(ToolResult.error(f"{text} redirects more than {_MAX_REDIRECTS} times."))
 
     async def _request_once(self, url: URL) -> _Page | URL:
-        """One request to the checked address: the page, or where it is said to be."""
+        """Send one request to the checked address. Return the page, or the address of a redirect."""
         import httpx2
 
         port = url.port or (443 if url.scheme == "https" else 80)
         proxy = _proxy(url)
         address = await self._address(url, port, proxy)
         verify = httpx2.create_ssl_context() if url.scheme == "https" or proxy else True
-        # Neither cookies nor a netrc's passwords go along (`trust_env`); the certificates of the environment do.
+        # Neither cookies nor a netrc's passwords are sent (`trust_env`); the environment's certificates are used.
         async with httpx2.AsyncClient(proxy=proxy, verify=verify, trust_env=False, timeout=_TIMEOUT_S) as client:
             return await _send_request(client, url, address)
 
@@ -179,7 +180,7 @@ class WebFetch(Tool[WebFetchInput]):
             address = await resolve_public(url.host, port, allow_private=local)
         except AddressRefused as problem:
             if proxy and "could not be looked up" in str(problem):
-                return url.host  # names are the proxy's business there
+                return url.host  # the proxy resolves names
             raise
         return url.host if proxy else address
 
@@ -237,7 +238,7 @@ def _parse_url(text: str) -> URL:
 
 
 def _check_redirect(before: URL, after: URL) -> URL:
-    """The next address, if it is the same host's and no less safe. Raises _Told with it otherwise."""
+    """Return the redirect's address if it is the same host and no less secure. Raises _FetchEnded with it otherwise."""
     safe = after.scheme == before.scheme or (before.scheme, after.scheme) == ("http", "https")
     same_port = after.port == before.port or after.port is None
     if after.host == before.host and safe and same_port and not after.userinfo:
@@ -253,7 +254,7 @@ def _check_redirect(before: URL, after: URL) -> URL:
 
 
 def _proxy(url: URL) -> str | None:
-    """The proxy that the environment names for this address."""
+    """Return the proxy that the environment names for this address."""
     from urllib.request import getproxies, proxy_bypass
 
     if proxy_bypass(url.host):
@@ -263,7 +264,7 @@ def _proxy(url: URL) -> str | None:
 
 
 def _page_result(found: _Page) -> ToolResult:
-    # The page cannot end its own frame: what follows would pass for words of ours.
+    # The page cannot end its own frame: text after it would pass for the runtime's.
     text = found.text.replace("</page", "<\\/page")
     said = f"HTTP status {found.status}. " if found.status >= 400 else ""
     return ToolResult(

@@ -143,7 +143,7 @@ def _change(change: SettingTarget, key: str, part: str, value: Any) -> SettingCh
 
 
 def _require_allowed(key: str, part: str, shown: str) -> None:
-    """Raise UsageError for a value that a repository must not set, whoever the author is."""
+    """Raise UsageError for a value that a repository must not set, by any author."""
     own = KEYS[key].user_only or (key == "env" and part and is_user_only_variable(part))
     if not own:
         return

@@ -53,8 +53,8 @@ def reading_of(
 ) -> ConfigSource:
     """Return the rules for reading an entry of a settings file; `withheld` is None for a person's own entry.
 
-    A repository's server runs at the root of the repository, whatever the session's directory: trust covers the files
-    as named from there.
+    A repository's server runs at the root of the repository, in any session's directory: trust covers the files as
+    named from there.
     """
     own = {**variables, **{name: str(root) for name in PROJECT_DIRECTORY}}
     return ConfigSource(source, cwd, own) if withheld is None else ConfigSource(source, root, own, withheld)

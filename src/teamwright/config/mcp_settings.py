@@ -33,7 +33,7 @@ PROJECT, USER, FILES, GIVEN = 1, 0, 2, 3
 class ServerEntry:
     """One entry as written. `foreign`: it comes from a repository, so it receives none of our credentials.
 
-    `root` is the repository in which it is read, whatever its origin.
+    `root` is the repository in which it is read, regardless of origin.
     """
 
     name: str

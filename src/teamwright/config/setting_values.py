@@ -29,7 +29,7 @@ DEFAULT = "default"
 """The file name shown for a default."""
 
 _HIDING = frozenset({"env", "headers"})
-"""Objects in a server's entry whose values may be secrets, whatever their keys are."""
+"""Objects in a server's entry whose values may be secrets, regardless of their keys."""
 
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _IN_URL = re.compile(r"(://)[^/@\s]+@|([?&][\w-]*(?:key|token|secret|auth|sig)[\w-]*=)[^&\s]+", re.IGNORECASE)

@@ -66,7 +66,7 @@ class BackendTeammate(Teammate):
 
     @property
     def name(self) -> str:
-        """See Mate."""
+        """See `Teammate`."""
         return self.member_name
 
     @property
@@ -91,7 +91,7 @@ class BackendTeammate(Teammate):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ProcessTeammateBase(BackendTeammate):
-    """A member whose agent runs in another process of ours."""
+    """A member whose agent runs in another of our processes."""
 
     @abstractmethod
     async def perform(self, act: str, /, **arguments: Any) -> Mapping[str, Any]:

@@ -49,7 +49,7 @@ class NewTeam:
     agent_type: str = LEAD
     log: str = ""
     task_list: str = ""
-    """The shared list that the team uses instead of its own."""
+    """The shared list that the team uses instead of a private one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class UnfinishedWork:
 
     @property
     def is_finished(self) -> bool:
-        """True when no work is left."""
+        """Return True when no work is left."""
         return not (self.members or self.tasks or self.unread_messages)
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""A teammate: handle, idle, wait, wake, until it is stopped. One coroutine a member, event-driven.
+"""A teammate in the lead's process: take work, run a turn, rest, wait, until it is stopped. One coroutine a member.
 
-Every change of state goes through the lifecycle table. Knows the desk, the loop and the shared task list; what
-others must be told leaves through `TeamAccess`, which the team fills.
+Every change of state follows the lifecycle table. Depends on incoming mail, the agent loop and the shared task list;
+`TeamAccess`, which the team implements, notifies other members.
 """
 
 from __future__ import annotations
@@ -36,53 +36,53 @@ from teamwright.teams.turn_end import BudgetPause, RateLimitPause, run_idle_hook
 
 
 class TeamAccess(Protocol):
-    """What a teammate needs of its team."""
+    """The team operations that a teammate needs."""
 
     async def claim_next_task(self, name: str, tools: frozenset[str]) -> Task | None:
-        """The next task that this member may have, now its own, or None."""
+        """Claim the next free task for this member and return it, or None."""
         ...
 
     async def roster_note(self, name: str, known_roster: KnownRoster) -> str:
-        """What changed in the roster since the member was last told; empty when nothing did."""
+        """Return the roster changes since the member's last note; empty when there are none."""
         ...
 
     async def finish_turn(self, name: str) -> None:
-        """A turn of this member has ended, however it ended."""
+        """Handle the end of a turn of this member, with any result."""
         ...
 
     async def tasks_in_progress(self, name: str) -> list[Task]:
-        """The tasks that this member has in progress."""
+        """Return the tasks that this member has in progress."""
         ...
 
     async def notify_lead(self, name: str, notice: IdleNotification, id: str, *, is_rerun: bool = False) -> None:
-        """The member went idle; `id` is the notice's, `again` says that it may be there already."""
+        """Send the member's idle notice under `id`; with `is_rerun` it may be there already."""
         ...
 
     def is_stop_request_open(self, name: str, request_id: str) -> bool:
-        """Whether this life of the member has an open shutdown request of that id."""
+        """Return True when this incarnation of the member has an open shutdown request of that id."""
         ...
 
     async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
-        """The member is over: take it off the roster, hand its tasks back, tell the lead once."""
+        """Handle the end of the member: remove it from the roster, hand its tasks back, notify the lead once."""
         ...
 
 
 INTERRUPTED = "interrupted"
-"""How a turn ends that a person cut short."""
+"""The end of a turn that a person interrupted."""
 
 _REASONS = {"done": "available", INTERRUPTED: "interrupted"}
 
 IDLE_KEY = "idle"
-"""Names the idle notice of a turn, with the place of the conversation where the turn ended."""
+"""The name of a turn's idle notice, used with the position in the conversation where the turn ended."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class InProcessTeammate(Teammate):
-    """One member that lives in this process. `live` is its whole life; `task` the coroutine that runs it.
+    """One member that runs in this process. `live` runs for the whole incarnation; `task` is its coroutine's task.
 
-    `paused` says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself.
-    `limited`: how it waits out a limit of its model's service. `resumed`: a process before this one began this life,
-    and may have been killed anywhere.
+    `paused` says that its last turn failed or was interrupted: then only mail wakes it, and it claims no task.
+    `limited` handles a rate limit of its model's service. `resumed`: an earlier process began this incarnation, and may
+    have been killed at any point.
     """
 
     agent: Agent
@@ -101,54 +101,54 @@ class InProcessTeammate(Teammate):
 
     @property
     def name(self) -> str:
-        """See Mate."""
+        """See `Teammate`."""
         return self.agent.name
 
     @property
     def mode(self) -> str:
-        """See Mate."""
+        """See `Teammate`."""
         return str(self.agent.policy.display_mode)
 
     @property
     def own_mode(self) -> Mode:
-        """See Mate."""
+        """See `Teammate`."""
         return self.agent.policy.mode
 
     @property
     def wake_target(self) -> IncomingMail:
-        """See Mate."""
+        """See `Teammate`."""
         return self.incoming
 
     @property
     def transcript_path(self) -> Path:
-        """See Mate."""
+        """See `Teammate`."""
         return self.agent.conversation.path
 
     @property
     def owes_turn(self) -> bool:
-        """See Mate."""
+        """See `Teammate`."""
         return self.rate_limit_pause.owes_turn
 
     @property
     def cap_reason(self) -> str:
-        """See Mate."""
+        """See `Teammate`."""
         return self.budget_pause.reason
 
     def note_raised_budget(self) -> None:
-        """See Mate."""
+        """See `Teammate`."""
         if self.budget_pause.note_raised_budget():
             self.incoming.wake()
 
     def deliver_late_answer(self, text: str) -> None:
-        """See Mate."""
+        """See `Teammate`."""
         self.incoming.add_late_answer(text)
 
     def notify(self, text: str, key: str = "") -> None:
-        """See Mate."""
+        """See `Teammate`."""
         self.incoming.notify(text, key)
 
     async def terminate(self, grace_s: float) -> str:
-        """See Mate."""
+        """See `Teammate`."""
         if self.run_task is None:
             return ""
         self.run_task.cancel()
@@ -157,7 +157,7 @@ class InProcessTeammate(Teammate):
         return "" if done else f"{self.name} did not wind up within {grace_s:.0f} s"
 
     async def run(self) -> None:
-        """Until it is stopped: take what wakes it, run a turn, tell the lead, wait."""
+        """Run until it is stopped: take new work, run a turn, notify the lead, wait."""
         self.transition(LifecycleEvent.READY)
         self.ready.set()
         try:
@@ -165,13 +165,13 @@ class InProcessTeammate(Teammate):
         except asyncio.CancelledError:
             if self.run_task is None or self.run_task.cancelling():
                 raise
-            # A program's model or tool raised it by itself: nobody may wait for a member that is no more.
+            # A program's model or tool raised it: no other task may wait for a member that has ended.
             await self._end(LifecycleEvent.FAILED, "its turn was cancelled from inside")
         except TeamwrightError as problem:
-            # Its own files failed it (a full disk, a lock): its end is told, the team goes on.
+            # Its own files failed (a full disk, a lock): its end is reported, the team continues.
             await self._end(LifecycleEvent.FAILED, problem.what)
         except Exception as problem:
-            # A mistake of ours or of a program's model.
+            # A bug in Teamwright or in a program's model.
             await self._end(LifecycleEvent.FAILED, f"{type(problem).__name__}: {problem}")
         else:
             await self._end(LifecycleEvent.LEFT, self.end_cause)
@@ -196,7 +196,7 @@ class InProcessTeammate(Teammate):
                 owed = await self._rest()
 
     async def _repeat_idle_notice(self) -> None:
-        """The turn before the kill was over: its notice may not have reached the lead."""
+        """Send the idle notice of a turn that ended before a kill, in case it did not reach the lead."""
         conversation = self.agent.conversation
         if not conversation.items:
             return
@@ -207,7 +207,7 @@ class InProcessTeammate(Teammate):
         )
 
     async def _end(self, event: LifecycleEvent, why: str) -> None:
-        """It ends by itself; whoever killed it meanwhile tells of it instead."""
+        """End the member from within; a concurrent kill reports the end instead."""
         if self.state in ENDED_STATES:
             return
         self.transition(event, why)
@@ -216,9 +216,9 @@ class InProcessTeammate(Teammate):
         await self.team_access.process_end(self.name, f"failed: {why}" if broke else why, agreed)
 
     async def _rest(self) -> bool:
-        """Wait until somebody rings; only now is it true that nothing is left to do.
+        """Wait until a wake-up, marking the member idle now that it has no work left.
 
-        Whether a limit of the service is over instead, and the turn that it cut is to be run.
+        Returns True when instead a rate limit has ended and its interrupted turn must run.
         """
         self.is_resting = self.rate_limit_pause.due is None
         self.team_changed.set()
@@ -228,7 +228,7 @@ class InProcessTeammate(Teammate):
             self.is_resting = False
 
     async def _next_work(self) -> tuple[UserMessage | None, Sequence[InboxEntry]]:
-        """Mail in wake order, then a task that is free; after a failed turn no task, or it would take them all."""
+        """Return mail in wake order, else a free task; no task after a failed turn, or it would take them all."""
         entries = await self.incoming.next_mail()
         if entries or self.incoming.notices:
             return self.incoming.compose(entries), entries
@@ -242,7 +242,7 @@ class InProcessTeammate(Teammate):
         return (None, ()) if task is None else await self.incoming.add_quiet_mail(_claimed_task(self.agent.tags, task))
 
     async def _undelivered_task(self) -> UserMessage | None:
-        """A task that became this member's just before the kill, and that it has not been told of."""
+        """Return a task that became this member's just before the kill, and that it has not received."""
         held = {f"task:{task.id}": task for task in await self.team_access.tasks_in_progress(self.name)}
         told = self.agent.conversation.delivered_ids(held)
         left = [task for id, task in held.items() if id not in told]
@@ -263,13 +263,13 @@ class InProcessTeammate(Teammate):
         self.rate_limit_pause.record_turn(end)
         capped = self.budget_pause.record_turn(end)
         if self.state is MemberState.STOPPING or self.stop_request is not None:
-            # A turn that ended without an objection is consent: no model can refuse by saying nothing.
+            # A turn that ended without an objection is consent: a model cannot refuse by silence.
             self.end_cause = self.end_cause or "shut down on request"
         if self.end_cause:
             return
         notice = self._idle_notice(end)
         if notice.is_contentless and self.incoming.wake_pending and await self.incoming.next_mail():
-            # Work is waiting already: it was never idle, and there is nothing to tell.
+            # Work is waiting already: it was never idle, and there is no notice.
             self.incoming.wake()
             return
         detail = RATE_LIMITED if self.rate_limit_pause.due is not None else capped
@@ -279,7 +279,7 @@ class InProcessTeammate(Teammate):
             self.transition(LifecycleEvent.REST, "interrupted" if end.stop == INTERRUPTED else detail)
         if self.rate_limit_pause.already_notified:
             return
-        # What failed is run again after a kill, perhaps to fail at the same place: that is news each time.
+        # A failed turn runs again after a kill and may fail at the same place: each failure has a new notice.
         conversation = self.agent.conversation
         id = (
             conversation.step_key(IDLE_KEY)
@@ -289,9 +289,9 @@ class InProcessTeammate(Teammate):
         await self.team_access.notify_lead(self.name, notice, id, is_rerun=bool(capped))
 
     def interrupt(self) -> bool:
-        """Cut the turn that runs short: the member stays, and what it was at goes along with its next words.
+        """Interrupt the running turn: the member stays, and its next message says what it was doing.
 
-        False when no turn runs that could be cut.
+        Returns False when no turn runs that could be interrupted.
         """
         if (
             self.run_task is None
@@ -306,7 +306,7 @@ class InProcessTeammate(Teammate):
         return True
 
     async def _run_interruptible(self, delivery: UserMessage | None, entries: Sequence[InboxEntry]) -> TurnEnd:
-        """The turn to its end, or until it is interrupted; whoever ends the member meanwhile goes first."""
+        """Run the turn to its end, or until it is interrupted; ending the member takes precedence."""
         self.in_turn = True
         begun = self.agent.conversation.message_count
         try:
@@ -327,7 +327,7 @@ class InProcessTeammate(Teammate):
             more = (*self.hook_notes, *((self.agent.tags.note(news),) if news else ()))
             append_user_message(self.agent, replace(delivery, blocks=(*delivery.blocks, *more)) if more else delivery)
             self.hook_notes = ()
-        # The model need not wait for the flags: the transcript is the ledger.
+        # The model need not wait for the read flags: the transcript is the record of delivery.
         flagging = asyncio.ensure_future(
             self.incoming.mark_read(self.incoming.record_delivery(entries) if entries else ())
         )
@@ -337,7 +337,7 @@ class InProcessTeammate(Teammate):
             await flagging
 
     async def _continue_reason(self, end: TurnEnd, asked_before: bool) -> str:
-        """Why hooks would have it go on though its turn is over; one of them may end it."""
+        """Return why hooks want it to continue after its turn; a hook may also end it."""
         if self.end_cause or self.stop_request is not None:
             return ""
         kept = await run_idle_hooks(self.agent.hooks, self.name, self.team_access, end, asked_before=asked_before)
@@ -345,19 +345,19 @@ class InProcessTeammate(Teammate):
         return kept.continue_reason
 
     def note_delivered(self, entries: Sequence[InboxEntry]) -> None:
-        """What the desk just showed the model: a shutdown request among it changes the state."""
+        """Handle entries that were just delivered: a shutdown request among them changes the state."""
         for entry in entries:
             message = parse_protocol(entry.text)
             if not isinstance(message, ShutdownRequest) or entry.sender != LEAD:
                 continue
-            # A request to an earlier life of the name, or one that nobody opened, ends nobody.
+            # A request to an earlier incarnation of the name, or an unknown one, has no effect.
             if self.team_access.is_stop_request_open(self.name, message.request_id):
                 self.stop_request = message
                 if self.state in {MemberState.IDLE, MemberState.AWAITING, MemberState.WORKING, MemberState.BLOCKED}:
                     self.transition(LifecycleEvent.STOP_REQUESTED)
 
     def note_objection(self) -> None:
-        """The member objected to its shutdown and goes on."""
+        """Record the member's objection to its shutdown, and continue."""
         self.stop_request = None
         self.stop_request_id = ""
         if self.state is MemberState.STOPPING:
@@ -366,13 +366,13 @@ class InProcessTeammate(Teammate):
                 self.transition(LifecycleEvent.BLOCK, self.open_waits[0])
 
     def note_waiting(self, what: str) -> None:
-        """One of its calls waits for an answer: a permission, the user's word."""
+        """Record that one of its calls waits for an answer: a permission or a question to the user."""
         self.open_waits.append(what)
         if self.state is MemberState.WORKING:
             self.transition(LifecycleEvent.BLOCK, what)
 
     def note_answered(self) -> None:
-        """One call waits no longer; with the last of them the member works on."""
+        """Record that one call waits no longer; after the last one the member is working again."""
         del self.open_waits[:1]
         if self.state is not MemberState.BLOCKED:
             return
@@ -396,12 +396,12 @@ class InProcessTeammate(Teammate):
 
 
 def _result(plan: PendingPlan, text: str) -> str | None:
-    """What the notice says of the turn: also that it is not free while its plan is not answered."""
+    """Return the result for the notice, which also says that the member waits for its plan's approval."""
     waits = f"It waits for {plan.description}." if plan.is_open else ""
     return " ".join(part for part in (text, waits) if part) or None
 
 
 def _claimed_task(tags: RuntimeTags, task: Task) -> UserMessage:
-    """A task that was claimed by itself, as the member reads it."""
+    """Return the message to the member about a task that was claimed automatically."""
     body = f"#{task.id} {task.subject}\n\n{task.description}\n\nThe task is yours now and in progress."
     return UserMessage((text_block(tags.message("task-list", body)),), (f"task:{task.id}",))

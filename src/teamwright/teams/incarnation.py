@@ -18,29 +18,29 @@ from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.values import dataclass
 
 LEASE = "lease"
-"""The file in the room that the process holds for life."""
+"""The lease file in the process directory, which the process holds while it runs."""
 
 
 def process_directory(transcript: Path) -> Path:
-    """The room of the member with this transcript."""
+    """Return the process directory of the member with this transcript."""
     return transcript.parent.parent / "members" / transcript.stem
 
 
 _STORED_KEYS = ("agentId", "name", "agentType", "model", "color", "planModeRequired", "joinedAt", "cwd", "worktreePath")
-"""Keys of a roster entry that team.json keeps with a life; its other files tell the rest."""
+"""Keys of a roster entry that team.json keeps with an incarnation; its other files contain the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
     """One run of a member: the facts that a resuming process cannot read elsewhere.
 
-    `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
-    it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use; `bounds` what its
-    kind held it to when it was born. `mode` is its permission mode, empty for the lead's mode; None where no process
-    noted it, in files of before. `effort` is as it was asked for. `place` says where its own process was started; None
-    for one that lives in the lead's. `command` names the setting by which another program runs it; empty: it is ours.
-    `crashed` says why its process ended, until the member is resumed; empty: it did not crash. `entry` has the keys of
-    its roster entry that no other file tells: config.json is restored from them. `extra` are keys of a later version.
+    `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is the
+    requested one (None: the lead's), `max_turns` the cap on its model calls; `budget` its budget; `bounds` the limits
+    of its agent type at its start. `mode` is its permission mode, empty for the lead's mode; None in files of earlier
+    versions. `effort` is the requested one. `place` is the location of its separate process; None for one in the
+    lead's. `command` names the setting by which another program runs it; empty: it is ours. `crashed` says why its
+    process ended, until the member is resumed; empty: it did not crash. `entry` has the keys of its roster entry that
+    no other file has: config.json is restored from them. `extra` are keys of a later version.
     """
 
     incarnation: int
@@ -60,7 +60,7 @@ class Incarnation:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def as_json(self) -> dict[str, Any]:
-        """Its object in the file; caps and bounds only where there are some."""
+        """Return its object in the file; caps and bounds only when there are any."""
         out = asdict(self)
         for name in ("mode", "effort", "place"):
             if out[name] is None:
@@ -79,9 +79,9 @@ class Incarnation:
 class PendingEnd:
     """A member that has ended, until the lead is notified: a process that resumes the team completes this.
 
-    `name` as the roster has it; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list,
-    `tell`: the lead is notified, with the message id `told`; `keeps`: the member crashed or failed, and keeps its place
-    and its conversation.
+    `name` as on the roster; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list, `tell`:
+    the lead is notified, with the message id `told`; `keeps`: the member crashed or failed, and keeps its place and its
+    conversation.
     """
 
     name: str
@@ -95,7 +95,7 @@ class PendingEnd:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def as_json(self) -> dict[str, Any]:
-        """Its object in the file; `keeps` only where it is so."""
+        """Return its object in the file; `keeps` only when true."""
         out = {name: value for name, value in asdict(self).items() if value or name != "keeps"}
         return out | out.pop("extra", {})
 
@@ -109,7 +109,7 @@ class EndedIncarnation:
 
 
 def stored_entry(member: RosterMember) -> dict[str, Any]:
-    """The part of a member's roster entry that team.json keeps."""
+    """Return the part of a member's roster entry that team.json keeps."""
     whole = member.to_json()
     return {key: whole[key] for key in _STORED_KEYS if key in whole}
 
@@ -119,7 +119,7 @@ _PENDING_END_KEYS = frozenset(PendingEnd.__annotations__) - {"extra"}
 
 
 def parse_incarnation(data: Mapping[str, Any]) -> Incarnation:
-    """One life, from its object in the file. Raises ValueError, KeyError, TypeError for what is none."""
+    """Return one incarnation from its object in the file. Raises ValueError, KeyError, TypeError for an invalid one."""
     model, rounds, mode = data.get("model"), data.get("max_turns"), data.get("mode")
     return Incarnation(
         int(data["incarnation"]),

@@ -1,7 +1,7 @@
 """The lead: the agent that the user talks to, woken by prompts and by its team's mail.
 
-Works without a terminal: `run_until_done` runs a prompt until the team is done. Knows the team, the desk and the
-loop; does not know who the user is or where its words go.
+It works without a terminal: `run_until_done` runs a prompt until the team is done. Depends on the team, incoming mail
+and the agent loop.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NEXT_STEP_TEXT = (
     "If members are at work, end your turn: you are woken when they report. If all is done, ask them to stop, call "
     "TeamDelete, and give the user the result."
 )
-"""What a lead does next whose team is still there."""
+"""The next step of a lead whose team still exists."""
 
 _OPEN_WORK_TEXT = (
     "Answer the plans that wait for you. Give each open task to a teammate or do it yourself. Delete a task that is no "
@@ -52,10 +52,10 @@ _OPEN_WORK_TEXT = (
 
 @dataclass(slots=True)
 class Lead:
-    """The lead of one session. It takes prompts with `prompt`; `turn` runs what is waiting.
+    """The lead of one session. It takes prompts with `add_prompt`; `run_turn` handles the waiting ones.
 
-    `owing`: the last life of the session ended before an answer was whole; the next turn gives it. `refused`: why a
-    hook would not let the newest words through.
+    `owing`: the session's last process ended before an answer was complete; the next turn gives it. `refused`: why a
+    hook rejected the newest prompt.
     """
 
     agent: Agent
@@ -69,9 +69,9 @@ class Lead:
     _unchecked_prompts: deque[tuple[Block, ...]] = field(default_factory=deque[tuple[Block, ...]])
     queue: CommandQueue = field(default_factory=CommandQueue)
     on_shell: RunShell | None = None
-    """Runs a person's own shell command; what it printed goes along with the next words."""
+    """Runs a person's own shell command, whose output is delivered with the next prompt."""
     on_prompt: Callable[[str, str], None] | None = None
-    """Is given the id and the text of a person's words before the lead is told them."""
+    """Receives the id and the text of a person's prompt before the lead does."""
     _quiet_notes: list[tuple[str, Block]] = field(default_factory=list[tuple[str, Block]])
     _turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -86,23 +86,23 @@ class Lead:
             self._open_mailbox()
 
     def _open_mailbox(self) -> None:
-        """There is a team now, so there is an inbox of ours."""
+        """Open the lead's inbox, because a team exists now."""
         self.team.lead_mail = IncomingMail(LEAD, self.team.inbox(LEAD), self.agent.conversation, self.agent.emit)
         self.team.lead_mail.busy = self.busy
         self.team.lead_mail.render = lambda entry: mail_text(self.team, LEAD, entry, self.agent.tags)
         self.team.stop_lead_watch = self.team.watch_inbox(LEAD, self.team.lead_mail)
 
     def _queue_unread_mail(self, entries: Sequence[InboxEntry]) -> None:
-        """The team is no more, what its inbox still had for us is told all the same."""
+        """Queue the unread mail of a team that was removed, for delivery."""
         tags = self.agent.tags
         for entry in entries:
             words = notice_text(LEAD, entry, tags) or tags.entry(entry)
             self.queue.put("peer", (text_block(words),), f"mail:{entry.msg_id}")
 
     def add_prompt(self, content: Sequence[Block]) -> None:
-        """The user's words: for the next turn, or for the next round of the turn that runs.
+        """Add a prompt of the user: for the next turn, or for the next model call of the running turn.
 
-        A hook may refuse them, or add to them, before they are told.
+        A hook may reject it, or add to it, before delivery.
         """
         if self.agent.hooks.hooks.wants(USER_PROMPT):
             self._unchecked_prompts.append(tuple(content))
@@ -111,9 +111,9 @@ class Lead:
         self.team.changed.set()
 
     def notify(self, text: str, key: str = "", *, wakes: bool = True) -> None:
-        """A note of the runtime for the lead: a job of its own has ended. The transcript holds it as `notice:<key>`.
+        """Notify the lead of the end of one of its jobs. The transcript stores the note as `notice:<key>`.
 
-        One that does not wake goes along with the next words or mail.
+        A note that does not wake the lead is delivered with the next prompt or mail.
         """
         if not wakes:
             block = text_block(self.agent.tags.notification(text))
@@ -123,21 +123,23 @@ class Lead:
         self.team.changed.set()
 
     def add_late_answer(self, text: str) -> None:
-        """An answer came to a request that is gone: nothing runs because of it, the lead is told."""
+        """Deliver an answer to a request that is gone: the lead is notified, and nothing runs."""
         self.queue.put_late_answer(self.agent.tags, text)
         self.team.changed.set()
 
     def queue_shell(self, command: str) -> None:
-        """A person's own shell command: run between turns; what it printed goes along with the next words."""
+        """Queue a person's own shell command: it runs between turns, and its output is delivered with
+        the next prompt.
+        """
         self.queue.put_shell_command(command)
         self.team.changed.set()
 
     def note_interrupt(self) -> None:
-        """A person cut the turn short: what it was at goes along with the next words, also after a kill."""
+        """Record that a person interrupted the turn: the next prompt says what it was doing, also after a kill."""
         self.agent.conversation.interrupt()
 
     async def clear(self) -> CompactResult:
-        """Go on with an empty conversation; team, members and what waits for the lead stay. Only between two turns.
+        """Continue with an empty conversation; team, members and queued input stay. Only between two turns.
 
         Raises TeamRefused while a turn runs or is about to, and TeamwrightError; nothing is changed then.
         """
@@ -160,26 +162,30 @@ class Lead:
             return made
 
     def add_note(self, text: str, key: str = "") -> None:
-        """A note that wakes nobody: it goes along with the next words or mail. The key is as in `notice`."""
+        """Add a note that does not wake the lead: it is delivered with the next prompt or mail. The key is as in
+        `notify`.
+        """
         self._quiet_notes.append((f"notice:{key or message_id()}", self.agent.tags.note(text)))
 
     def save_note(self, text: str, key: str = "") -> None:
-        """As `aside`, and the transcript has it at once: no kill takes it away. Raises StorageError."""
+        """Add a note as `add_note`, and store it in the transcript at once, so that no kill loses it. Raises
+        StorageError.
+        """
         id, block = f"notice:{key or message_id()}", self.agent.tags.note(text)
         self.agent.conversation.queue(id, [block])
         self._quiet_notes.append((id, block))
 
     async def run_turn(self) -> TurnEnd | None:
-        """Run a turn on what is waiting: the user's words first, then mail, then an owed answer. None: nothing is.
+        """Run a turn on the queued input: the user's prompts first, then mail, then an owed answer. None without input.
 
-        One turn at a time: a second caller waits for the first, whose turn may take its words along.
+        One turn at a time: a second caller waits for the first, whose turn may deliver its prompts too.
         """
         async with self._turn_lock:
             await self._run_shell()
             await self._check_prompts()
             mail = await self._unread_mail()
             if (self.queue or mail) and self.agent.conversation.unanswered_calls():
-                await finish_interrupted_calls(self.agent)  # the results take along what waits
+                await finish_interrupted_calls(self.agent)  # the results deliver the queued input
                 mail = await self._unread_mail()
             if waiting := self.queue.texts_in_order():
                 return await self._run(self._compose(waiting, mail), mail, waiting)
@@ -188,7 +194,7 @@ class Lead:
             return await self._run(None, ()) if self.owes_answer else None
 
     async def run_reminder(self) -> TurnEnd:
-        """Run one turn that tells the lead that no member works, and what is open."""
+        """Run one turn that reminds the lead that no member works, and of the open work."""
         async with self._turn_lock:
             lines = [
                 f"No teammate is working ({iso_time()}), and work is open.",
@@ -203,10 +209,10 @@ class Lead:
             return await self._run(UserMessage(blocks, ids), ())
 
     async def run_until_done(self, tasks_open: Callable[[], Awaitable[bool]]) -> TurnEnd:
-        """Run turns until the team is done: no member works, and nothing with content is undelivered.
+        """Run turns until the team is done: no member works, and no message with content is undelivered.
 
         Mail wakes the lead. The lead is reminded once when all members are idle and `tasks_open` says so, or a member
-        waits for its plan to be answered.
+        waits for the approval of its plan.
         """
         end = await self.run_turn() or self.last_end
         reminded = looked = False
@@ -223,20 +229,20 @@ class Lead:
                 break
             else:
                 waits = any(mate.pending_plan.is_open for mate in self.team.running_members) or await tasks_open()
-                looked = not waits  # what came while the tasks were read is seen in the next round
+                looked = not waits  # input that arrived while the tasks were read is handled in the next iteration
                 if waits and self.team.is_quiet() and not self._has_input():
                     reminded = True
                     end = await self.run_reminder()
         return end
 
     async def wait(self) -> None:
-        """Wait until there may be something for the lead."""
+        """Wait until there may be input for the lead."""
         self.team.changed.clear()
         if not (self._has_input() or self.owes_answer):
             await self.team.changed.wait()
 
     async def next_input(self) -> SteeringInput | None:
-        """The user's words and mail for a busy lead, before its next model call (the loop's steering)."""
+        """Return the user's prompts and mail for a busy lead, before its next model call (the loop's steering)."""
         await self._check_prompts()
         desk = self.team.lead_mail
         steered = await desk.next_input() if desk is not None else None
@@ -256,12 +262,12 @@ class Lead:
         return SteeringInput((*own.blocks, *steered.texts), (*own.ids, *steered.ids), seen)
 
     def _has_input(self) -> bool:
-        """Whether something came that nobody has looked at yet."""
+        """Return True when unhandled input arrived."""
         desk = self.team.lead_mail
         return bool(self.queue or self._unchecked_prompts) or (desk is not None and desk.wake_pending)
 
     async def _check_prompts(self) -> None:
-        """Words that no hook has seen yet: those that none refuses are prompts now."""
+        """Pass new prompts to the hooks; those that none rejects are queued."""
         while self._unchecked_prompts:
             content = self._unchecked_prompts[0]
             words = user_prompt_submit(message_text(NO_KEY_TAGS.with_files(content)))
@@ -276,14 +282,14 @@ class Lead:
                 self.queue.put("user", told, f"prompt:{message_id()}")
 
     async def _run_shell(self) -> None:
-        """A person's own commands, oldest first, between turns. Nobody is woken by what they print."""
+        """Run a person's own commands, oldest first, between turns. Their output does not wake the lead."""
         while (command := self.queue.next_shell_command()) is not None:
             self.queue.remove([command])
             if self.on_shell is not None:
                 self.save_note(await self.on_shell(command.text))
 
     async def _continue_reason(self, end: TurnEnd, asked_before: bool) -> str:
-        """Why hooks would have the lead go on though it has answered."""
+        """Return why hooks want the lead to continue though it has answered."""
         said = await self.agent.hooks.run_stop_hooks(STOP, end.text, again=asked_before)
         return said.reason if said.blocked and not said.halted else ""
 
@@ -291,23 +297,24 @@ class Lead:
         desk = self.team.lead_mail
         if desk is None:
             return []
-        # A prompt takes along whatever is unread, notices without content too; without one only mail that wakes.
+        # A prompt is delivered with all unread mail, also notices without content; without a prompt only mail that
+        # wakes.
         return await desk.unread() if self.queue.texts_in_order() else await desk.next_mail()
 
     def _announce_prompts(self, commands: Sequence[QueuedCommand]) -> None:
-        """What is done from now on is done for the newest of these words."""
+        """Announce the newest of these prompts, for which the lead works from now on."""
         if self.on_prompt is not None:
             for one in commands:
                 if one.source == "user":
                     self.on_prompt(one.id, message_text(one.blocks[:1]))
 
     def _mark_delivered(self, commands: Sequence[QueuedCommand]) -> None:
-        """The transcript has these: only now do they no longer wait."""
+        """Remove these prompts from the queue, because the transcript has them now."""
         self.queue.remove(commands)
         self._quiet_notes.clear()
 
     def _compose(self, commands: Sequence[QueuedCommand], mail: Sequence[InboxEntry]) -> UserMessage:
-        """All of it as one line, in the order of the queue: what the runtime says stands behind mail."""
+        """Compose one message of all prompts and mail, in queue order: notes of the runtime follow mail."""
         desk = self.team.lead_mail
         letters = desk.compose(mail) if desk is not None and mail else UserMessage()
         first = [one for one in commands if one.priority is not CommandPriority.LATER]
@@ -343,7 +350,7 @@ class Lead:
             self.agent.emit(TurnEnded(member=LEAD, stop=last.stop, text=last.text, detail=last.explanation))
             return last
         except BaseException:
-            # What it had said counts, though the turn was cut short.
+            # The text before an interruption counts as its answer.
             self.last_end = TurnEnd("done", self.agent.conversation.text_since(begun) or self.last_end.text)
             raise
         finally:
@@ -359,7 +366,7 @@ class Lead:
         self.agent.emit(MemberChanged(member=LEAD, state=state, model=model, effort=effort, turn=self.turns))
 
     async def status_lines(self) -> list[str]:
-        """Members and open tasks, a line each, as reminders tell them."""
+        """Return members and open tasks, a line each, for reminders."""
         lines = [
             f"- {m.name}: {m.state}" + (f", waits for {escape_tags(m.waiting_on)}" if m.waiting_on else "")
             for m in self.team.running_members

@@ -17,11 +17,11 @@ from enum import StrEnum
 
 
 class MemberState(StrEnum):
-    """Where a member is. `blocked` waits for a permission; `stopping` was asked to stop and may object.
+    """The lifecycle state of a member. `blocked` waits for a permission; `stopping` was asked to stop and may object.
 
-    `awaiting` handed in a plan and rests until it is answered: a permission holds up a call, a plan a member.
-    `suspended` left with its session and keeps its place: whoever resumes the team goes on with it.
-    `crashed`: its process ended and no one had stopped the member. `failed`: an error ended it. Both keep their place.
+    `awaiting` submitted a plan and rests until it is answered: a permission delays one call, a plan the whole member.
+    `suspended` left with its session and keeps its place: resuming the team resumes it. `crashed`: its process ended
+    without a stop. `failed`: an error ended it. Both keep their place.
     """
 
     PENDING = "pending"
@@ -38,7 +38,7 @@ class MemberState(StrEnum):
 
 
 class LifecycleEvent(StrEnum):
-    """What can happen to a member."""
+    """Events that can happen to a member."""
 
     READY = "ready"
     WOKEN = "woken"
@@ -58,16 +58,16 @@ class LifecycleEvent(StrEnum):
 ENDED_STATES = frozenset(
     {MemberState.COMPLETED, MemberState.FAILED, MemberState.CRASHED, MemberState.KILLED, MemberState.SUSPENDED}
 )
-"""States without a way back: this object is over."""
+"""Final states: the object is not used again."""
 
 FAILED_STATES = frozenset({MemberState.FAILED, MemberState.CRASHED})
-"""Ends that nobody asked for: the member keeps its place on the roster and its conversation."""
+"""Ends without a request: the member keeps its place on the roster and its conversation."""
 
 BUSY_STATES = frozenset({MemberState.PENDING, MemberState.WORKING, MemberState.BLOCKED, MemberState.STOPPING})
 """States in which a headless run waits."""
 
 RATE_LIMITED = "the rate limit"
-"""The detail of a member at rest that owes a turn and goes on with it by itself, once the service lets it."""
+"""The detail of a resting member that owes a turn, which it runs automatically once the service allows it."""
 
 _FROM_ANY_STATE = {
     LifecycleEvent.FAILED: MemberState.FAILED,
@@ -117,11 +117,11 @@ TRANSITIONS: dict[MemberState, dict[LifecycleEvent, MemberState]] = {
 
 
 class InvalidTransition(ValueError):
-    """The table has no such step: a mistake of ours."""
+    """A transition that the table does not contain: a bug in Teamwright."""
 
 
 def advance(state: MemberState, event: LifecycleEvent) -> MemberState:
-    """The next state. Raises InvalidTransition for what the table does not have."""
+    """Return the next state. Raises InvalidTransition for a step that the table does not contain."""
     try:
         return TRANSITIONS[state][event]
     except KeyError:

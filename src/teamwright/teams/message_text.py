@@ -1,7 +1,4 @@
-"""What a model is told of a message of the protocol: the one place that asks all who have words for one.
-
-Knows who has words; has none itself.
-"""
+"""The text of a protocol message for a model, collected from the modules that know each type of message."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ _NO_PLAN_REQUEST = "No plan of that request_id waits for you: there is nothing t
 
 
 def plan_text(team: SessionTeam, reader: str, entry: InboxEntry, tags: RuntimeTags) -> str | None:
-    """What the reader's model is told of a message about a plan; None for every other message."""
+    """Return the reader's text of a message about a plan; None for every other message."""
     if "plan_approval" not in entry.text[:200]:
         return None
     message = parse_protocol(entry.text)
@@ -63,7 +60,7 @@ def _plan_request_text(
 
 
 def _find_plan_request(team: SessionTeam, id: object) -> Mapping[str, Any] | None:
-    """The request of that id; what another program writes may be anything."""
+    """Return the request of that id, which may be any value in a message of another program."""
     with suppress(TeamwrightError):
         return team.requests.get(str(id))
     return None
@@ -104,7 +101,7 @@ def _plan_answer_text(
 
 
 def _current_mode_text(plan: PlanMode | None) -> str:
-    """What holds after a yes; who is led by somebody that plans reads that too."""
+    """Return the sentence on the mode after an approval, also for a member whose lead is in plan mode."""
     if plan is None:
         return ""
     if plan.is_inherited:
@@ -113,7 +110,7 @@ def _current_mode_text(plan: PlanMode | None) -> str:
 
 
 MAX_REQUEST_CHARS = 8_000
-"""Characters of what is asked that the lead's model reads: the whole stays in its conversation for good."""
+"""Characters of a request that the lead's model reads: the whole text would stay in its conversation for good."""
 
 _NO_PERMISSION_REQUEST = "No request waits for your answer: there is nothing to allow or to deny."
 _ASKS_USER = "Another program runs this member. The user answers it: do nothing about it."
@@ -121,7 +118,7 @@ _NO_PERMISSION_ANSWER = "This message answers none of your requests. It allowed 
 
 
 def permission_text(team: SessionTeam, reader: str, entry: InboxEntry, tags: RuntimeTags) -> str | None:
-    """What the reader's model is told of a message about a permission; None for every other message."""
+    """Return the reader's text of a message about a permission; None for every other message."""
     if "permission_re" not in entry.text[:200] or not team.exists:
         return None
     message = parse_protocol(entry.text)
@@ -184,8 +181,8 @@ def _describe_outcome(answer: Mapping[str, Any]) -> str:
 
 
 def _find_permission_request(team: SessionTeam, id: str) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-    """The request of that id and its answer, open or over; nothing where nobody asked it."""
-    id = str(id)  # what another program writes may be anything
+    """Return the request of that id and its answer, open or closed; empty for an unknown id."""
+    id = str(id)  # other programs may write anything
     with suppress(TeamwrightError):
         if (request := team.requests.get(id)) is not None:
             return request, team.requests.get_answer(id)
@@ -195,7 +192,7 @@ def _find_permission_request(team: SessionTeam, id: str) -> tuple[Mapping[str, A
 
 
 def notice_text(reader: str, entry: InboxEntry, tags: RuntimeTags) -> str | None:
-    """Return the message as the reader's model is shown it; None for plain text and for messages of other kinds."""
+    """Return the reader's text of a notice; None for plain text and for messages of other types."""
     message = parse_protocol(entry.text)
     if isinstance(message, ShutdownRequest) and entry.sender == LEAD != reader:
         how = tags.reminder(_how_to_answer_stop(message.request_id))
@@ -264,7 +261,7 @@ def _how_to_answer_stop(id: object) -> str:
 
 
 def message_text(team: SessionTeam, reader: str, entry: InboxEntry, tags: RuntimeTags) -> str | None:
-    """Plain words for the entry, as this reader's model is told it; None: it is told as it stands."""
+    """Return the reader's plain text of the entry; None when the entry is delivered verbatim."""
     if not entry.text.startswith("{"):
         return None
     about_plans = plan_text(team, reader, entry, tags)

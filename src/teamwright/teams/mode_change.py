@@ -1,8 +1,7 @@
-"""Modes in life: a member's permission mode is changed while it runs, and holds from its very next call on.
+"""Changes of a running member's permission mode, effective from its next call.
 
-In this order: the policy (so that whoever it started follows at once), the roster, a message to the member that wakes
-nobody, the event. The lead's process writes the roster and team.json, for a member process too. Knows the team;
-refuses to know surfaces.
+The order is: the policy (so that agents it started follow at once), the roster, a message to the member that does not
+wake it, the event. The lead's process writes the roster and team.json, for a member process too. Depends on the team.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from teamwright.teams.team import SessionTeam
 
 
 async def set_mode(team: SessionTeam, name: str, mode: Mode, by: str) -> ModeSet:
-    """Another mode for a member of this process, from its next call on; an idle one is not woken.
+    """Change the mode of a member of this process from its next call on; an idle member is not woken.
 
-    `by` is who changes it: `user`, or the lead, which may only make it stricter. No member exceeds the lead, whatever
-    mode it is given. Its edits are asked about again, also where a person accepted them ahead, and whatever comes of
-    the change. Raises UnknownMember naming the nearest, TeamRefused; then the mode is as before. StorageError and
-    LockTimeout leave a mode that is stricter in force for this process.
+    `by` is the author: `user`, or the lead, which may only make the mode stricter. No member exceeds the lead in any
+    mode. Its edits need an answer again, even if a person accepted them in advance, whether or not the change succeeds.
+    Raises UnknownMember naming the nearest, TeamRefused; then the mode is as before. StorageError and LockTimeout leave
+    a stricter mode in force for this process.
     """
     lead = team.lead_policy
     mate = await _find_teammate(team, name)
@@ -43,7 +42,7 @@ async def set_mode(team: SessionTeam, name: str, mode: Mode, by: str) -> ModeSet
     before = policy.mode
     if mode is before:
         if mode is Mode.PLAN:
-            enter_mode(mate.agent, mode, by)  # it may have entered by itself: then it does not leave alone any more
+            enter_mode(mate.agent, mode, by)  # it may have entered plan mode itself: then it can no longer leave alone
         return ModeSet(mate.name, mode, before, limiting_mode(mode, lead))
     if by == LEAD:
         _require_stricter(mate, mode, policy)
@@ -65,7 +64,7 @@ async def set_mode(team: SessionTeam, name: str, mode: Mode, by: str) -> ModeSet
 
 
 async def _set_remote_mode(team: SessionTeam, teammate: ProcessTeammateBase, mode: Mode, by: str) -> ModeSet:
-    """See `set_mode`: its own process changes the mode, and this one writes it."""
+    """Change the mode of a member process (see `set_mode`): that process applies it, and this one writes it."""
 
     async def perform(mode: Mode) -> ModeSet:
         said = await teammate.perform("set_mode", mode=str(mode), by=by)
@@ -84,10 +83,10 @@ async def _set_remote_mode(team: SessionTeam, teammate: ProcessTeammateBase, mod
 
 
 def enter_mode(agent: Agent, mode: Mode, by: str) -> None:
-    """The agent itself is in this mode from its next call on, and that is told. Raises StorageError."""
+    """Put the agent into this mode from its next call on, and notify it. Raises StorageError."""
     plan = agent.plan
     if mode is Mode.PLAN and plan is not None:
-        plan.enter(PlanExit.APPROVED, by)  # who was put into it does not leave it alone
+        plan.enter(PlanExit.APPROVED, by)  # an agent that was put into plan mode cannot leave it alone
         return
     policy = plan.policy if plan is not None else agent.policy
     policy.mode = mode
@@ -110,7 +109,7 @@ async def _find_teammate(team: SessionTeam, name: str) -> InProcessTeammate | Pr
 
 
 def _require_stricter(teammate: InProcessTeammate, mode: Mode, policy: Policy) -> None:
-    """A lead may take away; what a person or an approved plan did not give, it cannot."""
+    """Raise TeamRefused for a less strict mode: a lead cannot grant more than a person or an approved plan did."""
     if mode in MODE_RANK and MODE_RANK[mode] < MODE_RANK[policy.effective_mode]:
         return
     planning = policy.mode is Mode.PLAN

@@ -1,4 +1,4 @@
-"""How far modes reach, and what became of a change. A table and a value; changes nothing."""
+"""The rank of permission modes, and the result of a mode change. A table and a value; changes nothing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MODE_RANK = {
     Mode.DELEGATE: 3,
     Mode.BYPASS: 4,
 }
-"""How far modes reach, the strictest first. `bubble` reaches as far as the caller's."""
+"""The rank of each mode, the strictest first. `bubble` ranks like the caller's mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModeSet:
-    """What became of a change. `held_by` is the lead's mode where that is stricter: it decides as long as it is so."""
+    """The result of a mode change. `held_by` is the lead's mode when it is stricter: it then decides."""
 
     member: str
     mode: Mode
@@ -28,11 +28,11 @@ class ModeSet:
 
     @property
     def changed(self) -> bool:
-        """Whether it was in another mode before."""
+        """Return True when it was in another mode before."""
         return self.mode is not self.before
 
     def __str__(self) -> str:
-        """In a sentence, for people and for models."""
+        """Return the result as a sentence, for people and for models."""
         if not self.changed:
             return f"{self.member} is in mode {self.mode} already"
         held = f"; the lead's mode {self.held_by} is stricter and decides as long as it lasts" if self.held_by else ""
@@ -40,6 +40,6 @@ class ModeSet:
 
 
 def limiting_mode(mode: Mode, lead: Policy) -> Mode | None:
-    """The mode of the lead that is stricter than this one of a member, if it is: it decides as long as it lasts."""
+    """Return the lead's mode when it is stricter than this mode of a member, which it then overrides."""
     above = lead.effective_mode
     return above if mode in MODE_RANK and MODE_RANK[mode] > MODE_RANK[above] else None

@@ -1,8 +1,7 @@
-"""Approval of a member's plan: one request a round, one answer a request, one change of mode an answer.
+"""Approval of a member's plan: one request for each submission, one answer to a request, one mode change for an answer.
 
-The request is a file bound to the life that made it, and whoever is first answers it; plan mode ends by that file
-alone, never by what somebody writes. A kill in between is seen through by the next process. Knows the team, requests
-and mail; does not know how a person is asked, nor a tool.
+The request is a file bound to the incarnation that made it; the first answer counts. Only that file ends plan mode,
+never a message. The next process completes an interrupted step. Depends on the team, requests and mail.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ UNCHANGED_NOTE = "the plan stays as it was; nothing was answered"
 async def submit_plan(
     team: SessionTeam, teammate: InProcessTeammate, submission: PlanSubmission, approver: str, deadline_s: float | None
 ) -> str:
-    """Open a request for this plan and tell whoever approves it; returns its id, one for each call.
+    """Open a request for this plan and notify its approver; returns its id, one for each call.
 
-    `target` is the lead, `user` or `policy`; `deadline_s` in seconds, None: it waits for ever. Raises TeamRefused
-    while another plan of the member waits, InboxFull, LockTimeout, StorageError; then nothing was handed in.
+    `target` is the lead, `user` or `policy`; `deadline_s` in seconds, None: it waits for ever. Raises TeamRefused while
+    another plan of the member waits, InboxFull, LockTimeout, StorageError; then no plan was submitted.
     """
     before = find_plan_by_call(team.requests, submission.call) if submission.is_rerun else None
     request_id = (
@@ -78,7 +77,7 @@ def _open_request(
         )
     now = now_ms()
     while team.requests.get(request_id := plan_id(teammate.name, team.name, now)) is not None:
-        now += 1  # two rounds within a millisecond
+        now += 1  # two submissions within a millisecond
     body = {
         "kind": PLAN_KIND,
         "requester": teammate.name,
@@ -118,9 +117,9 @@ async def _notify_approver(team: SessionTeam, teammate: InProcessTeammate, reque
 
 @dataclass(frozen=True, slots=True)
 class PlanAnswer:
-    """What is answered to a plan. `by` is the lead, `user`, `policy`, or `deadline`; `mode` comes after plan mode.
+    """An answer to a plan. `by` is the lead, `user`, `policy`, or `deadline`; `mode` follows plan mode.
 
-    `call` names the call that answers; `again`: a kill cut it off before.
+    `call` names the answering call; `again`: a kill interrupted it before.
     """
 
     approve: bool
@@ -132,9 +131,9 @@ class PlanAnswer:
 
 
 async def answer_plan(team: SessionTeam, request_id: str, answer: PlanAnswer) -> str:
-    """Answer an open request of a member that lives; the first answer counts. Returns the member's name.
+    """Answer an open request of a live member; the first answer counts. Returns the member's name.
 
-    Raises TeamRefused for what is not an open request, not this one's to answer, or answered already.
+    Raises TeamRefused for a request that is not open, is another's to answer, or was answered already.
     """
     request = team.requests.get(request_id) or {}
     name = str(request.get("requester", ""))
@@ -157,14 +156,14 @@ async def answer_plan(team: SessionTeam, request_id: str, answer: PlanAnswer) ->
     if name.lower() in team.external.external_names:
         await answer_external_plan(team, name, request, before)
     elif isinstance(mate, ProcessTeammateBase):
-        await mate.perform("plan_answered")  # its own process applies what the file says
+        await mate.perform("plan_answered")  # its own process applies the file's answer
     elif isinstance(mate, InProcessTeammate):
         await _apply_and_notify(team, mate, request, before)
     return name
 
 
 def plan_author(team: SessionTeam, request_id: str) -> str:
-    """The member that handed in the plan of this request; empty when there is none."""
+    """Return the member that submitted the plan of this request; empty when there is none."""
     request = team.requests.get(request_id) or {}
     return str(request.get("requester") or "") if request.get("kind") == PLAN_KIND else ""
 
@@ -182,9 +181,9 @@ def _refusal(what: str) -> TeamRefused:
 async def _apply_and_notify(
     team: SessionTeam, teammate: InProcessTeammate, request: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> None:
-    """What follows from an answer, each step once: the mode changes, the member is told and goes on."""
+    """Apply an answer, each step once: the mode changes, the member is notified and continues."""
     request_id, approved = str(request["id"]), answer.get("approve") is True
-    # what it would like to be allowed counts only where somebody read it
+    # requested rules count only when a reader approved them
     rules = [str(rule) for rule in request.get("rules") or ()] if answer.get("by") != POLICY_APPROVER else []
     mode = apply_answer(teammate, request, answer, rules)
     if request.get("target") != POLICY_APPROVER:
@@ -204,17 +203,15 @@ async def _apply_and_notify(
 def apply_answer(
     teammate: InProcessTeammate, request: Mapping[str, Any], answer: Mapping[str, Any], granted: Sequence[str] = ()
 ) -> PlanMode:
-    """The member's own mode changes as the answer says, once, and it waits no longer; `granted` are rules.
+    """Change the member's own mode as the answer says, once, and end its wait; `granted` are rules.
 
-    Returns its plan mode. Raises StorageError, and TeamRefused for a member that cannot plan.
+    Returns its plan mode. Raises StorageError, and TeamRefused for a member without plan mode.
     """
     mode = _require_plan_mode(teammate)
-    if mode.pending_request == str(
-        request["id"]
-    ):  # else it was applied before a kill, or somebody changed the mode meanwhile
+    if mode.pending_request == str(request["id"]):  # else it was applied before a kill, or the mode changed since
         if answer.get("approve") is True:
             if mode.read() != request["plan"]:
-                mode.write(str(request["plan"]))  # what was approved is what is carried out
+                mode.write(str(request["plan"]))  # the approved text is the plan to carry out
             by, call = str(answer.get("by") or ""), str(request.get("call") or "")
             mode.leave(_granted_mode(answer), by=by, call=call, granted=granted)
         else:
@@ -224,7 +221,7 @@ def apply_answer(
 
 
 def _granted_mode(answer: Mapping[str, Any]) -> Mode | None:
-    """The mode that was granted with a yes, where one was; plan mode is none to go on with."""
+    """Return the mode granted with an approval, if any; plan mode itself does not count."""
     try:
         named = Mode(str(answer.get("mode") or ""))
     except ValueError:
@@ -240,7 +237,7 @@ def _require_plan_mode(teammate: InProcessTeammate) -> PlanMode:
 
 
 async def approve_by_mode_change(team: SessionTeam, teammate: InProcessTeammate) -> None:
-    """A person set the member's mode: a plan that waited is answered by that. Raises InboxFull, StorageError."""
+    """Approve a waiting plan, because a person set the member's mode. Raises InboxFull, StorageError."""
     mode = teammate.agent.plan
     if mode is not None and teammate.pending_plan.is_open and not mode.is_on:
         with suppress(TeamRefused):  # it was answered just now
@@ -249,11 +246,11 @@ async def approve_by_mode_change(team: SessionTeam, teammate: InProcessTeammate)
             )
 
 
-# ── the next process ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── resume ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def resume_plan(team: SessionTeam, teammate: InProcessTeammate) -> None:
-    """Go on with the last plan of a member that came back: it waits again, or its answer is applied, once.
+    """Resume the last plan of a resumed member: it waits again, or its answer is applied, once.
 
     Raises InboxFull, LockTimeout, StorageError.
     """

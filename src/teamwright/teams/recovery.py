@@ -37,17 +37,17 @@ from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, read_
 IN_PROCESS = "in-process"
 
 _CLOCK_SLACK_MS = 1_000
-"""So much older than its roster entry a member's transcript may be by its clock."""
+"""Milliseconds by which a member's transcript may be older than its roster entry, because of clocks."""
 
 
 async def recover_teams(
     home: Home, session: str = "", is_alive: Callable[[LeadLease], bool] = is_lead_alive, *, word: str = ""
 ) -> tuple[str, ...]:
-    """Rebuild what is damaged or missing of the teams on disk. Returns a sentence for each file that was rebuilt.
+    """Rebuild the damaged or missing files of the teams on disk. Returns a sentence for each rebuilt file.
 
     `word` restricts it to the teams of this name (see `team_directories`). With `session` only the teams that this
-    session leads, whose lease the caller holds; else those without a lead.
-    A team that cannot be rebuilt stays as it is. Raises nothing of a single team.
+    session leads, whose lease the caller holds; else those without a lead. A team that cannot be rebuilt stays as it
+    is. An error of a single team is not raised.
     """
     told: list[str] = []
     for directory in damaged_teams(home, word):
@@ -58,7 +58,7 @@ async def recover_teams(
 
 
 def team_directories(home: Home, word: str = "") -> list[str]:
-    """The directories of the teams that a word may name; of all teams without a word, and for the id of a session."""
+    """Return the directories of the teams that a word may name; of all teams for an empty word or a session id."""
     try:
         names = sorted(entry.name for entry in (home.shared / "teams").iterdir())
     except OSError:
@@ -68,7 +68,7 @@ def team_directories(home: Home, word: str = "") -> list[str]:
 
 
 def damaged_teams(home: Home, word: str = "") -> list[str]:
-    """The directories of teams of which one of both files is there and the other one is missing or damaged."""
+    """Return the directories of teams of which one of both files exists and the other is missing or damaged."""
     return [name for name in team_directories(home, word) if _is_damaged(home, name)]
 
 
@@ -80,14 +80,14 @@ def _is_damaged(home: Home, directory: str) -> bool:
 
 
 def _read_config(home: Home, directory: str) -> TeamConfig | None:
-    """The roster; None when it is missing or damaged. Raises OSError."""
+    """Return the roster; None when it is missing or damaged. Raises OSError."""
     with suppress(StorageError, FileNotFoundError):
         return parse_config(home.config(directory).read_bytes())
     return None
 
 
 def _read_file(home: Home, directory: str) -> TeamFile | None:
-    """team.json; None when it is missing or damaged. Raises StorageError for one of a newer version."""
+    """Return the team file; None when it is missing or damaged. Raises StorageError for one of a newer version."""
     try:
         return read_team_file(home.team_file(directory))
     except StorageError as problem:
@@ -97,7 +97,7 @@ def _read_file(home: Home, directory: str) -> TeamFile | None:
 
 
 class _Recovery:
-    """One team's files."""
+    """The files of one team."""
 
     def __init__(self, home: Home, directory: str, session: str, is_alive: Callable[[LeadLease], bool]) -> None:
         self.home = home
@@ -106,7 +106,7 @@ class _Recovery:
         self._is_alive = is_alive
 
     async def recover(self) -> str:
-        """Rebuild one file from the other. Returns what was done, in a sentence; empty where nothing was to be done."""
+        """Rebuild one file from the other. Returns a sentence about it; empty when no file needed it."""
         config, file = _read_config(self.home, self.directory), _read_file(self.home, self.directory)
         if config is not None and file is None:
             return await self._rebuild_file(config)
@@ -140,7 +140,7 @@ class _Recovery:
         )
 
     def _members_of_other_programs(self, file: TeamFile, config: TeamConfig) -> list[str]:
-        """Names that have an inbox and never were names of our agents."""
+        """Return the names that have an inbox and were never names of our agents."""
         names = {
             *(member.name for member in config.members),
             *file.incarnation_records,
@@ -152,7 +152,7 @@ class _Recovery:
         return sorted(path.stem for path in inboxes if path.stem.lower() not in ours)
 
     def rebuild_roster(self, file: TeamFile) -> TeamConfig:
-        """The roster that team.json, the transcripts and the inboxes tell of."""
+        """Return the roster rebuilt from team.json, the transcripts and the inboxes."""
         headers = {name: _read_header(Path(life.transcript)) for name, life in file.incarnation_records.items()}
         name = self._team_name(file, headers)
         lead = _read_header(_session_transcript(file))
@@ -182,7 +182,7 @@ class _Recovery:
         return replace(made, members=(*made.members, *entries))
 
     def _team_name(self, file: TeamFile, headers: Mapping[str, Mapping[str, Any]]) -> str:
-        """The team's name: as it was noted, else as the members' ids have it, else its directory."""
+        """Return the team's name: the recorded one, else that of the members' ids, else its directory."""
         if isinstance(name := file.roster.get("name"), str):
             return name
         ids = (str(header.get("agent_id", "")) for header in headers.values())
@@ -207,7 +207,7 @@ class _Recovery:
         return replace(made, prompt=self._find_prompt(name, incarnation.first), mode=incarnation.mode or None)
 
     def _find_prompt(self, name: str, first: str) -> str:
-        """The text of the inbox entry with this id; empty when it is gone."""
+        """Return the text of the inbox entry with this id; empty when it is gone."""
         return next((entry.text for entry in self._all_mail(name) if entry.msg_id == first), "")
 
     def _all_mail(self, name: str) -> Iterator[InboxEntry]:
@@ -222,7 +222,7 @@ class _Recovery:
     async def _rebuild_file(self, config: TeamConfig) -> str:
         place = self._session_directory(config.lead_session_id)
         if place is None:
-            return ""  # no Teamwright session led it: it is another product's
+            return ""  # no Teamwright session led it: it belongs to another product
         lead = LeadLease(config.lead_session_id, 0, str(place / LEASE))
         if not self._may_rebuild(lead):
             return ""
@@ -249,7 +249,9 @@ class _Recovery:
         return Path(found[0]) if found else None
 
     def rebuild_team_file(self, config: TeamConfig, lead: LeadLease, session_directory: Path) -> TeamFile:
-        """The team file that the roster, the transcripts and the session's log in `place` tell of."""
+        """Return the team file rebuilt from the roster, the transcripts and the session's log in
+        `session_directory`.
+        """
         log = session_directory / "events.jsonl"
         incarnations = _count_incarnations(log)
         file = replace(TeamFile.new(lead, str(log)).with_roster(config), incarnations=incarnations)
@@ -262,7 +264,7 @@ class _Recovery:
         return file
 
     def _incarnation(self, member: RosterMember, session_directory: Path, incarnation: int) -> Incarnation | None:
-        """The present life of a member; None for a member of another program."""
+        """Return the present incarnation of a member; None for a member of another program."""
         transcript = _find_transcript(member, session_directory)
         if transcript is None:
             first = next((e.msg_id for e in self._all_mail(member.name) if e.sender == LEAD and e.msg_id), None)
@@ -276,7 +278,7 @@ class _Recovery:
 
 
 def _read_header(transcript: Path) -> Mapping[str, Any]:
-    """The first line of a transcript; nothing where it is missing or damaged."""
+    """Return the first line of a transcript; empty when it is missing or damaged."""
     with suppress(StorageError, OSError):
         return read_header(transcript) or {}
     return {}
@@ -287,7 +289,7 @@ def _session_transcript(file: TeamFile) -> Path:
 
 
 def _count_incarnations(log: Path) -> dict[str, int]:
-    """How many lives each name has begun, by the session's log."""
+    """Return the number of incarnations of each name, from the session's log."""
     known: dict[str, int] = {}
     with suppress(StorageError, OSError):
         for _, event in read_events(log):
@@ -298,7 +300,7 @@ def _count_incarnations(log: Path) -> dict[str, int]:
 
 
 def _find_transcript(member: RosterMember, session_directory: Path) -> Path | None:
-    """The newest transcript of the member, of any session of the directory in which its lead ran."""
+    """Return the newest transcript of the member, of any session of its lead's directory."""
     pattern = f"{glob.escape(str(session_directory.parent))}/*/agents/{glob.escape(inbox_stem(member.name))}*.jsonl"
     found: list[tuple[int, str]] = []
     for path in glob.glob(pattern):
@@ -310,7 +312,7 @@ def _find_transcript(member: RosterMember, session_directory: Path) -> Path | No
 
 
 def _first_message_id(transcript: Path) -> str:
-    """The id of the first message that the member was given."""
+    """Return the id of the first message to the member."""
     with suppress(OSError, ValueError, TypeError, AttributeError):
         for line in read_lines(transcript):
             ids = json.loads(line).get("injected", ()) if b'"injected":' in line else ()
@@ -320,7 +322,7 @@ def _first_message_id(transcript: Path) -> str:
 
 
 def _running_process(transcript: Path) -> dict[str, Any] | None:
-    """Where the member's own process runs that outlived its lead; None when there is none."""
+    """Return the location of a member process that outlived its lead; None when there is none."""
     pid = lease_holder(process_directory(transcript) / LEASE)
     if not pid:
         return None

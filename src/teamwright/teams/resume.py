@@ -1,7 +1,7 @@
-"""Resuming: the members of a team whose processes ended come back, each with its transcript, its mail and its tasks.
+"""Resume of a team whose processes ended: its members come back with their transcripts, mail and tasks.
 
-What a kill left half done is seen through first: a spawn is completed or taken back, a parting goes on, a shutdown
-request is sent and has its deadline again. Knows the team and how a member is started; knows no session.
+First it completes or undoes steps that a kill interrupted: a spawn, a departure, a shutdown request with its deadline.
+Depends on the team and the start of members.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from teamwright.teams.team_file import TeamFile, change_team_file, read_team_fil
 from teamwright.teams.teammate import Teammate
 
 _MAX_ENDED_NAMED = 5
-"""Members that had ended before and are named when their team is resumed."""
+"""Ended members that are named when their team is resumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeResult:
-    """Who is back, and who was on the way out and is gone now (with those that could not come back).
+    """The result of a resume: members that are back, and members that have ended (also those that could not come back).
 
-    `tasks` were open and `unread` messages waited when it began; `repaired` calls had been cut off without a result.
+    `tasks` were open and `unread` messages waited when it began; `repaired` calls had been interrupted without a
+    result.
     """
 
     members: tuple[str, ...] = ()
@@ -52,7 +53,7 @@ class ResumeResult:
     """Members that had ended before, each with the cause."""
 
     def __str__(self) -> str:
-        """One line for people; empty when there was nothing but the conversation."""
+        """Return one line for people; empty when there was only the conversation."""
         counts = (
             (len(self.members), "member", ""),
             (self.tasks, "open task", ""),
@@ -67,10 +68,10 @@ class ResumeResult:
 
 
 async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) -> ResumeResult:
-    """Bring back the members of the team that this session leads; `deadlines` takes the timers of open requests.
+    """Resume the members of the team that this session leads; `deadlines` receives the timers of open requests.
 
-    A member that cannot come back is declared dead: its tasks go back and the lead is told why. Raises StorageError,
-    LockTimeout when the team's own files cannot be read.
+    A member that cannot come back is declared dead: its tasks go back and the lead is notified of the reason. Raises
+    StorageError, LockTimeout when the team's own files cannot be read.
     """
     file = read_team_file(team.home.team_file(team.directory))
     if file is None:
@@ -87,7 +88,7 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
     for member in here:
         life = file.incarnation_records.get(member.name.lower())
         if life is None:
-            await team.roster.remove(member.name)  # its start had come no further than the name
+            await team.roster.remove(member.name)  # its start had only reserved the name
         elif (parting := _agreed_end(team, member, life)) is not None:
             await _end_member(team, parting)
             gone.append(member.name)
@@ -107,7 +108,7 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
 
 
 def _arm_external(team: SessionTeam, names: list[str], deadlines: set[asyncio.Task[None]]) -> None:
-    """Members that other programs put on the roster have their deadlines again."""
+    """Restart the deadlines of members that other programs put on the roster."""
     for request in team.requests.open_requests():
         for name in (name for name in names if is_shutdown_request(request, name, 0)):
             start_deadline(team, StopTarget(name, 0), str(request["id"]), deadlines)
@@ -117,7 +118,7 @@ async def _finish_pending_ends(team: SessionTeam, file: TeamFile) -> None:
     for name, parting in file.pending_ends.items():
         life = file.incarnation_records.get(name)
         if life is not None and life.incarnation > parting.incarnation:
-            # The name lives again already: only what the lead has to hear is left.
+            # The name has a new incarnation already: only the lead's notice is left.
             await notify_lead_of_end(team, parting, [*parting.tasks], is_rerun=True)
             await end_incarnation(team, parting.name, parting.incarnation)
         else:
@@ -127,12 +128,12 @@ async def _finish_pending_ends(team: SessionTeam, file: TeamFile) -> None:
 
 
 def _is_own_member(member: RosterMember, file: TeamFile) -> bool:
-    """Whether the member is one of ours: it lived in its lead's process, or has a life that we began."""
+    """Return True when the member is ours: it ran in its lead's process, or has an incarnation that we began."""
     return member.backend_type == IN_PROCESS or member.name.lower() in file.incarnation_records
 
 
 def _agreed_end(team: SessionTeam, member: RosterMember, incarnation: Incarnation) -> PendingEnd | None:
-    """A member that agreed to its shutdown, or was ended, just before the kill."""
+    """Return the end of a member that agreed to its shutdown, or was ended, just before the kill."""
     for request, answer in team.requests.answered_requests():
         if is_shutdown_request(request, member.name, incarnation.incarnation) and answer.get("approve") is True:
             cause = "shut down on request"
@@ -142,7 +143,7 @@ def _agreed_end(team: SessionTeam, member: RosterMember, incarnation: Incarnatio
 
 
 async def _clean_up(team: SessionTeam, name: str, incarnation: Incarnation) -> None:
-    """Nothing of a member that is over runs on where it was started."""
+    """Stop the remaining processes of a member that has ended, at its location."""
     if team.launcher is None or incarnation.place is None:
         return
     try:
@@ -164,9 +165,9 @@ async def _end_member(team: SessionTeam, pending_end: PendingEnd) -> None:
 async def _resume_member(
     team: SessionTeam, member: RosterMember, incarnation: Incarnation, deadlines: set[asyncio.Task[None]]
 ) -> str | None:
-    """Let the member live on. None, or why it cannot.
+    """Resume one member. Returns None, or why it cannot be resumed.
 
-    Raises StorageError, LockTimeout for what may be well another time: that costs no member its place.
+    Raises StorageError, LockTimeout for a temporary problem, which does not cost the member its place.
     """
     try:
         incarnation = incarnation if incarnation.command else await _locate_transcript(team, member, incarnation)
@@ -180,7 +181,7 @@ async def _resume_member(
     except TimeoutError:
         return "it was not ready in time"
     if mate.state not in ENDED_STATES and not mate.is_external:
-        await save_mode_everywhere(team, mate)  # a mode that another program wrote does not hold
+        await save_mode_everywhere(team, mate)  # a mode that another program wrote has no effect
     elif incarnation.mode is not None:
         said = incarnation.mode or None
         await change_entry(team, member.name, lambda entry: replace(entry, mode=said))
@@ -197,13 +198,13 @@ async def _resume_member(
 
 
 async def _locate_transcript(team: SessionTeam, member: RosterMember, incarnation: Incarnation) -> Incarnation:
-    """The life with its transcript where it lies now, or with its first prompt when it had not begun.
+    """Return the incarnation with its transcript's present path, or with its first prompt when it had not begun.
 
-    Raises StorageError (`damaged-file`) when the transcript is gone: a member does not begin anew without a word.
+    Raises StorageError (`damaged-file`) when the transcript is gone: a member does not silently start again.
     """
     path = Path(incarnation.transcript)
     moved = team.home.own.joinpath("projects", *path.parts[-4:])
-    if path.parts[-4:-3] and not path.exists() and moved.exists():  # the home was moved, with all that is in it
+    if path.parts[-4:-3] and not path.exists() and moved.exists():  # the home was moved with all its content
         path, incarnation = moved, replace(incarnation, transcript=str(moved))
         await change_team_file(team.home, team.directory, lambda file: file.with_incarnation(member.name, incarnation))
     if _has_transcript(path):
@@ -217,7 +218,7 @@ async def _locate_transcript(team: SessionTeam, member: RosterMember, incarnatio
 
 
 async def _start_member(team: SessionTeam, member: RosterMember, incarnation: Incarnation) -> Teammate:
-    """The member at work again; with the lead's model when its own is not to be had any more."""
+    """Start the member again; with the lead's model when its own is no longer available."""
     try:
         async with AsyncExitStack() as undo:
             mate = await restart(team, member, incarnation, undo)
@@ -232,14 +233,14 @@ async def _start_member(team: SessionTeam, member: RosterMember, incarnation: In
 
 
 def _count_cut_off_calls(incarnation: Incarnation) -> int:
-    """How many calls of the member have no result."""
-    with suppress(OSError, ValueError, KeyError, TypeError):  # then the member says what is wrong with its transcript
+    """Return the number of the member's calls without a result."""
+    with suppress(OSError, ValueError, KeyError, TypeError):  # then the member reports the problem of its transcript
         return count_calls_without_result(Path(incarnation.transcript))
     return 0
 
 
 def _has_transcript(transcript: Path) -> bool:
-    """Whether the transcript has at least its first line; a kill may leave an empty file."""
+    """Return True when the transcript has at least its first line; a kill may leave an empty file."""
     try:
         return read_header(transcript) is not None
     except StorageError:
@@ -249,9 +250,9 @@ def _has_transcript(transcript: Path) -> bool:
 
 
 async def _end_unlisted(team: SessionTeam, names: list[str]) -> list[str]:
-    """A life whose member is on the roster no more, though nobody saw it out: another program wrote it away.
+    """End incarnations whose roster entry another program removed, and whose end was never processed.
 
-    What it was made of is lost with its entry. Returns the names of those whose tasks went back.
+    Their definition is lost with the entry. Returns the names of those whose tasks went back.
     """
     file = read_team_file(team.home.team_file(team.directory))
     lost = (

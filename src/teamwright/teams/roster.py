@@ -1,7 +1,7 @@
 """The roster of one team: config.json, changed under its lock and renamed into place.
 
-Below it: `storage` and the words. Other products rewrite the file without a lock: what is empty or cut is read
-again, never taken for "no team". Refuses to know who is alive: that is asked of the caller.
+Depends on `storage`. Other products rewrite the file without a lock: an empty or truncated file is read again, never
+taken for "no team". The caller knows which members are alive.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _RETRY_S = 0.002
 _LONG_RETRY_S = 0.025
 _PATIENCE_S = 0.25
 _RESTORED_AFTER_S = 1.0
-"""A damaged file may be being written: only after so long it is restored from memory."""
+"""Seconds before a damaged file is restored from memory: it may be being written."""
 _MTIME_SLACK_NS = 12_000_000
 """File clocks tick at 1 to 10 ms: a younger file may change again without a new mtime."""
 
@@ -94,14 +94,14 @@ class Roster:
         self.path = home.config(directory)
         self._fsync = fsync
         self.on_restored: Callable[[Path], None] | None = None
-        """With this a file that stays damaged is restored from memory; it receives the copy of the damaged bytes."""
+        """Set when a file that stays damaged is restored from memory; receives the copy of the damaged bytes."""
         self._cached: _CachedRoster | None = None
         self._encoder = IndentedJson()
 
-    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def read(self) -> TeamConfig:
-        """The roster as it is on disk.
+        """Return the roster as it is on disk.
 
         Raises TeamwrightError (`unknown-team`) when there is no file, StorageError (`damaged-file`) when it stays
         unreadable: a program that writes in place has 0.3 s, or 1 s before the file is restored from memory.
@@ -109,17 +109,17 @@ class Roster:
         return await self._retry_while_damaged(self._read_once)
 
     async def find(self, name: str) -> RosterMember:
-        """The member of that name, in any case. Raises UnknownMember naming all members and the nearest."""
+        """Return the member of that name, in any case. Raises UnknownMember naming all members and the nearest."""
         config = await self.read()
         member = config.find(name)
         if member is None:
             raise _unknown_member_error(config, name)
         return member
 
-    # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── change ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def create(self, config: TeamConfig) -> bool:
-        """Write the first roster of a team. False, and nothing done, when there is one. Raises StorageError."""
+        """Write the first roster of a team. False, without a change, when there is one. Raises StorageError."""
         try:
             make_private(self.path.parent)
         except OSError as problem:
@@ -156,11 +156,11 @@ class Roster:
         return joined
 
     async def add(self, member: RosterMember) -> TeamConfig:
-        """Put this entry in, in place of the one of its name: also what puts back one that somebody overwrote."""
+        """Add this entry, or replace the entry of its name; also restores an overwritten one."""
         return await self.change(lambda config: config.with_member(member))
 
     async def remove(self, name: str) -> RosterMember | None:
-        """Take the member of that name or agent id out. Returns its entry, None when there was none."""
+        """Remove the member of that name or agent id. Returns its entry, None when there was none."""
         gone: RosterMember | None = None
 
         def removed(config: TeamConfig) -> TeamConfig:
@@ -177,11 +177,11 @@ class Roster:
         return gone
 
     async def set_mode(self, name: str, mode: str) -> RosterMember:
-        """Note a member's permission mode. Raises UnknownMember."""
+        """Record a member's permission mode. Raises UnknownMember."""
         return await self._set(name, lambda member: replace(member, mode=mode))
 
     async def set_active(self, name: str, active: bool) -> RosterMember:
-        """Note whether a member of its own process is in a turn. Raises UnknownMember."""
+        """Record whether a member with a separate process is in a turn. Raises UnknownMember."""
         return await self._set(name, lambda member: replace(member, is_active=active))
 
     async def change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
@@ -193,7 +193,7 @@ class Roster:
         return await self._retry_while_damaged(lambda: self._change(change))
 
     async def restore(self, config: TeamConfig) -> Path | None:
-        """Write this roster where the file is not whole. Returns the copy of the damaged bytes, None where it is whole.
+        """Write this roster when the file is damaged. Returns the copy of the damaged bytes, None when it is undamaged.
 
         Raises LockTimeout, LockLost, StorageError, TeamwrightError (`unknown-team`).
         """
@@ -217,7 +217,7 @@ class Roster:
         return self._read()
 
     async def _retry_while_damaged(self, work: Callable[[], Awaitable[TeamConfig]]) -> TeamConfig:
-        """The work, done again while the file is not whole, and once it is restored: never waiting under its lock."""
+        """Repeat the work while the file is damaged, and once it is restored; no wait happens under its lock."""
         bound = time.monotonic() + (_PATIENCE_S if self._memory() is None else _RESTORED_AFTER_S)
         while time.monotonic() < bound:
             try:
@@ -236,11 +236,11 @@ class Roster:
             self.on_restored(copy)
 
     def _memory(self) -> TeamConfig | None:
-        """The roster that a damaged file is restored to, where this process may do so."""
+        """Return the roster to which this process may restore a damaged file."""
         return self._cached.config if self._cached is not None and self.on_restored is not None else None
 
     async def _change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
-        if not self.path.exists():  # a team that is gone is not made again by locking it
+        if not self.path.exists():  # locking a removed team must not create it again
             raise self._missing_error()
         async with lock_for(self.path, self.home.guard(self.path)).hold() as held:
             before = self._read()
@@ -298,7 +298,7 @@ class Roster:
 
 
 class _CachedRoster(NamedTuple):
-    """The file as it was read or written last. `mark` is None while the file may change without another mtime."""
+    """The file as read or written last. `mark` is None while the file may change without another mtime."""
 
     mark: tuple[int, int, int] | None
     raw: bytes
@@ -310,7 +310,7 @@ def _stat_mark(stat: os.stat_result) -> tuple[int, int, int]:
 
 
 def _namesake(config: TeamConfig, name: str) -> RosterMember | None:
-    """The entry that would share the name or the inbox file, whatever the case."""
+    """Return the entry that would share the name or the inbox file, in any case."""
     stem = inbox_stem(name).lower()
     return next((m for m in config.members if inbox_stem(m.name).lower() == stem), None)
 
@@ -323,7 +323,7 @@ def _free_name(config: TeamConfig, name: str) -> str:
 
 
 def _next_color(config: TeamConfig) -> str:
-    """The colour behind that of the last who joined: a spawn that failed and was taken out uses none up."""
+    """Return the colour after that of the last member; a failed spawn that was removed uses none up."""
     last = next((m.color for m in reversed(config.members) if m.color in COLORS and not m.is_lead), None)
     return COLORS[0] if last is None else COLORS[(COLORS.index(last) + 1) % len(COLORS)]
 

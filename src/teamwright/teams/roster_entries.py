@@ -1,7 +1,7 @@
 """Roster entries of our own members: changed in config.json and in this process's memory in one step.
 
-Depends on the roster and on the members of this process. Leaves to the watcher (`scribe`) when an entry is compared
-with the file: the watcher takes every other content for the work of another program.
+Depends on the roster and on the members of this process. Leaves to the roster watcher when an entry is compared with
+the file: the watcher takes every other content for the work of another program.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EntryChange = Callable[[RosterMember], RosterMember]
 
 
 def is_written_by_lead(team: SessionTeam) -> bool:
-    """True in a member process, whose entry the lead's process writes."""
+    """Return True in a member process, whose entry the lead's process writes."""
     return team.report_end is not None and not team.external.led_externally
 
 
@@ -52,7 +52,7 @@ async def change_entries(team: SessionTeam, changes: Mapping[str, EntryChange]) 
 
 
 def set_location(location: Location) -> EntryChange:
-    """The change of an entry whose member runs at this spot from now on."""
+    """Return the change of an entry whose member runs at this location from now on."""
     return lambda entry: replace(entry, pane_id=location.id, backend_type=location.kind)
 
 
@@ -83,7 +83,7 @@ async def update_entries(team: SessionTeam) -> TeamConfig | None:
 
 
 def _current_entry(teammate: Teammate, entry: RosterMember) -> RosterMember:
-    """The entry as the member is now."""
+    """Return the entry with the member's present values."""
     if teammate.keeps_place:
         return replace(entry, is_active=False) if entry.is_active else entry
     if teammate.state in ENDED_STATES or teammate.end_cause:
@@ -95,7 +95,7 @@ def _current_entry(teammate: Teammate, entry: RosterMember) -> RosterMember:
 
 
 def _roster_mode(teammate: Teammate, entry: RosterMember) -> str | None:
-    """The member's own mode; None for one that follows the lead's."""
-    if teammate.is_external:  # what it is in is its program's business
+    """Return the member's own mode; None for one that follows the lead's."""
+    if teammate.is_external:  # only its program knows its present mode
         return entry.mode if entry.mode is None else teammate.mode
     return None if teammate.own_mode is Mode.BUBBLE else str(teammate.own_mode)

@@ -1,8 +1,8 @@
 """The backend of a terminal adapter: the adapter's commands, run as argument lists with limits on time and output.
 
-The terminal runs the starter, so that the program has its own environment, arguments and directory whatever those of
-the terminal are. The process identifies what was started; a pane is closed only if it is proved to be ours. Depends on
-terminal adapters, the handover and processes.
+The terminal runs the starter, so that the program has its own environment, arguments and directory independent of the
+terminal. The process identifies what was started; a pane is closed only if it is proved to be ours. Depends on terminal
+adapters, the handover and processes.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class BackendEnvironment:
 
     @property
     def in_tmux(self) -> bool:
-        """True when the lead's environment says that it runs in a tmux pane."""
+        """Return True when the lead's environment says that it runs in a tmux pane."""
         return bool(self.environ.get("TMUX") and self.environ.get("TMUX_PANE"))
 
 

@@ -37,7 +37,7 @@ _LAST_LINES, _LAST_BYTES = 12, 8_192
 
 
 class _Child:
-    """A child process of ours: its descendants, and its exit status once it has ended."""
+    """A child process of this one: its descendants, and its exit status once it has ended."""
 
     def __init__(self, pid: int, start: str) -> None:
         self.start = start
@@ -101,7 +101,7 @@ class DetachedBackend:
         await wait_until_ended(location)
 
     async def last_output(self, location: Location) -> str:
-        """Return the exit status, for a child of ours, and the last lines of its output; empty without any."""
+        """Return the exit status, for a child process, and the last lines of its output; empty without any."""
         child = self._child(location)
         how = [child.exit_text] if child is not None and child.exit_text else []
         words = _tail(Path(location.facts["log"])) if location.facts.get("log") else ""

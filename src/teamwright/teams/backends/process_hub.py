@@ -91,7 +91,7 @@ class HubRequests(Protocol):
         ...
 
     def process_ended(self, name: str, directory: Path) -> None:
-        """Handle the end of this member's process with that process directory, whatever its cause."""
+        """Handle the end of this member's process with that process directory, for any cause."""
         ...
 
     async def handle_call(self, name: str, what: str, arguments: IpcBody) -> IpcBody:
@@ -289,7 +289,7 @@ class _Connection:
         self.process: ProcessTeammate | None = None
 
     def handle_note(self, name: str, arguments: IpcBody, /) -> None:
-        """See Ear."""
+        """See `IpcHandler`."""
         process, exchange = self.process, self._hub
         if process is None:
             return
@@ -315,7 +315,7 @@ class _Connection:
                 exchange.requests.receive_note(process.name, name, arguments)
 
     async def handle_call(self, name: str, arguments: IpcBody, /) -> IpcBody:
-        """See Ear."""
+        """See `IpcHandler`."""
         if name == "hello":
             self.process = await self._hub.register(self._wire, arguments)
             known = {"heard": self.process.last_event_number, "watched": self._hub.is_watched()}

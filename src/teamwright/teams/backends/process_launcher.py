@@ -57,7 +57,7 @@ class ProcessLauncher:
         self._backends: dict[str, Backend] = {}
 
     async def choose_backend(self, spec: SpawnSpec) -> str:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         chosen = await self.host.choose_backend(spec)
         if chosen is None:
             return IN_PROCESS
@@ -67,18 +67,18 @@ class ProcessLauncher:
 
     @property
     def choice_reason(self) -> str:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         return self.host.choice_reason
 
     async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         place = self._backends[member.backend_type or ""]
         process = self._make_teammate(member, incarnation, place, secrets.token_hex(16))
         await self._start(process, member, incarnation, undo, resumed=False)
         return process
 
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         spot, place = await self._locate(incarnation)
         if spot is not None and place is not None:
             process = self._make_teammate(member, incarnation, place, self.host.process_token(incarnation))
@@ -99,7 +99,7 @@ class ProcessLauncher:
         return process
 
     async def clean_up(self, incarnation: Incarnation) -> None:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         spot, place = await self._locate(incarnation)
         if spot is not None and place is not None:
             await place.close(spot)

@@ -1,4 +1,4 @@
-"""A teammate in a separate process of ours: messages over its IPC connection, wake-up, interruption and end.
+"""A teammate in a separate process of our program: messages over its IPC connection, wake-up, interruption and end.
 
 The end of the connection shows the end of the process. The process moves itself along the lifecycle; its end is decided
 here. Depends on the IPC connection and the backend.
@@ -91,39 +91,39 @@ class ProcessTeammate(ProcessTeammateBase):
 
     @property
     def own_mode(self) -> Mode:
-        """See Mate."""
+        """See `Teammate`."""
         return Mode(self.reported_mode or Mode.BUBBLE)
 
     @property
     def wake_target(self) -> ProcessTeammate:
-        """See Mate."""
+        """See `Teammate`."""
         return self
 
     @property
     def owes_turn(self) -> bool:
-        """See Mate."""
+        """See `Teammate`."""
         return self._rate_limited
 
     @property
     def cap_reason(self) -> str:
-        """See Mate."""
+        """See `Teammate`."""
         return self._cap_reason
 
     def deliver_late_answer(self, text: str) -> None:
-        """See Mate."""
+        """See `Teammate`."""
         self._send_note("late", text=text)
 
     def notify(self, text: str, key: str = "") -> None:
-        """See Mate."""
+        """See `Teammate`."""
         self._send_note("notice", text=text, key=key)
         self.wake()
 
     def note_raised_budget(self) -> None:
-        """See Mate."""
+        """See `Teammate`."""
         self._send_note("budget_raised")
 
     def interrupt(self) -> bool:
-        """See Mate."""
+        """See `Teammate`."""
         if (
             self.wire is None
             or self.state in ENDED_STATES | {MemberState.IDLE, MemberState.AWAITING, MemberState.PENDING}
@@ -134,7 +134,7 @@ class ProcessTeammate(ProcessTeammateBase):
         return True
 
     async def perform(self, act: str, /, **arguments: Any) -> Mapping[str, Any]:
-        """See Away."""
+        """See `ProcessTeammateBase`."""
         if self.wire is None:
             raise self._unreachable_error()
         self._wake_number += 1  # it may have work after that, so it must look again before it rests

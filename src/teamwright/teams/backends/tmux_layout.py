@@ -15,13 +15,13 @@ from teamwright.protocol.values import dataclass
 Layout = Literal["split", "window"]
 
 TAG, WINDOW_TAG, COLOUR = "@teamwright", "@teamwright_window", "@teamwright_colour"
-"""User options of ours: the owner of a pane, the owner of a window, the colour of a pane."""
+"""Our user options: the owner of a pane, the owner of a window, the colour of a pane."""
 
 MIN_ROWS, MIN_COLUMNS = 3, 20
 """The smallest pane: one that would be smaller is placed elsewhere."""
 
 LEAD_COLUMNS = 40
-"""Columns that the lead keeps of a narrow window, up to half of it, whatever its share: a person types there."""
+"""Columns that the lead keeps of a narrow window, up to half of it, regardless of its share: a person types there."""
 
 _FIELDS = (
     "#{pane_id}",

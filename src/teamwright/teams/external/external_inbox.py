@@ -1,7 +1,8 @@
-"""Inboxes of a team that another program leads: written in its format, and patient with its locks.
+"""Inboxes of a team that another program leads: its file format, and patience with its locks.
 
-What a model sends is in the file or an error; what the runtime has to say waits until the file can be written, and that
-is told. Of one's own mail nothing is lost while somebody holds the lock: it is read later, or without it.
+A message of a model is either in the file or an error; a message of the runtime waits until the file can be written,
+with a warning. No mail to this process is lost while another program has the lock: it is read later, or without the
+lock.
 """
 
 from __future__ import annotations
@@ -28,25 +29,27 @@ _LEAD_PROCESS_KEY = "leadProcess"
 
 
 _WAITING_SENTENCE = f"It waits for {PendingPlan('-', LEAD).description}."
-"""What a lead need not be told that has the plan."""
+"""A sentence that a lead with the plan does not need."""
 
 
 @dataclass(slots=True)
 class ExternalMailFormat:
-    """The lead's format: the older one until something says otherwise."""
+    """The lead's mail format: the older one until the files show the newer one."""
 
     newer: bool = False
 
     def note_roster(self, config: TeamConfig) -> None:
-        """The roster may say which one it is."""
+        """Detect the format from the roster."""
         self.newer = self.newer or _LEAD_PROCESS_KEY in config.extra
 
     def note_mail(self, entries: Iterable[InboxEntry]) -> None:
-        """So may mail."""
+        """Detect the format from mail."""
         self.newer = self.newer or any("msgV" in entry.extra for entry in entries)
 
     def encode_entries(self, entry: InboxEntry) -> list[InboxEntry]:
-        """The entry as the lead's program would write it: one, or its words and a notice. It has its id and time."""
+        """Return the entry as the lead's program would write it: one entry, or its text and a notice, with the same id
+        and time.
+        """
         message = parse_protocol(entry.text)
         made = [entry]
         if isinstance(message, IdleNotification):
@@ -72,7 +75,7 @@ class ExternalMailFormat:
 
 
 RETRY_S = 2.0
-"""After so long a file that could not be written, or read whole, is tried again."""
+"""Seconds until a file that could not be written, or read whole, is tried again."""
 
 
 def _unsorted(entries: list[InboxEntry]) -> Awaitable[list[InboxEntry]]:
@@ -83,9 +86,10 @@ def _unsorted(entries: list[InboxEntry]) -> Awaitable[list[InboxEntry]]:
 
 @dataclass(slots=True)
 class InboxContext:
-    """What all inboxes of one member's process share. `say` tells people, by level; `sent` knows ids of earlier lives.
+    """The shared state of all inboxes of one member process. `say` shows a message to people, by level; `sent` knows
+    ids of earlier processes.
 
-    `sort` takes from one's own mail what is not for the model; `look` has that mail looked at again.
+    `sort` removes from our own mail the entries that are not for the model; `look` has that mail checked again.
     """
 
     dialect: ExternalMailFormat
@@ -96,7 +100,7 @@ class InboxContext:
 
 
 class ExternalTeamInbox(Inbox):
-    """The inbox of anybody in the team."""
+    """The inbox of any member of the team."""
 
     def __init__(self, path: Path, guard: Path, archive: Path, postal: InboxContext) -> None:
         super().__init__(path, guard, archive)
@@ -105,7 +109,7 @@ class ExternalTeamInbox(Inbox):
         self._send_task: asyncio.Task[None] | None = None
 
     async def send(self, entry: InboxEntry, *, runtime: bool = False) -> str:
-        """See Inbox. What is the runtime's own is taken along later where it cannot be written now."""
+        """See `Inbox`. A message of the runtime that cannot be written now is sent later."""
         id = entry.msg_id or message_id()
         whole = replace(entry, msg_id=id, timestamp=entry.timestamp or iso_time())
         for letter in self._context.dialect.encode_entries(whole):
@@ -116,12 +120,14 @@ class ExternalTeamInbox(Inbox):
         return id
 
     async def contains(self, msg_id: str) -> bool:
-        """See Inbox; also what waits here, and what an earlier life sent and its reader has removed since."""
+        """See `Inbox`; also True for queued messages, and for those of an earlier process that the reader has removed
+        since.
+        """
         waits = any(letter.msg_id == msg_id for letter in self._unsent)
         return waits or await super().contains(msg_id) or self._context.was_sent(msg_id)
 
     async def wait_until_sent(self, timeout_s: float) -> int:
-        """How many letters of the runtime still wait, after so long at most."""
+        """Wait at most this many seconds and return the number of queued messages of the runtime."""
         if self._send_task is not None:
             await asyncio.wait({self._send_task}, timeout=timeout_s)
             self._send_task.cancel()
@@ -140,12 +146,12 @@ class ExternalTeamInbox(Inbox):
             self._send_task = asyncio.create_task(self._send_queued(), name=f"mail to {self.path.stem}")
 
     async def _send_queued(self) -> None:
-        """What waits, in order, until it is there."""
+        """Send the queued messages in order until all are written."""
         while self._unsent:
             await asyncio.sleep(RETRY_S)
             letter = self._unsent[0]
             with suppress(LockTimeout, LockLost, InboxFull):
-                if not await super().contains(letter.msg_id or ""):  # its fate may have been unknown
+                if not await super().contains(letter.msg_id or ""):  # it may have been written before
                     await super().send(letter, runtime=True)
                 self._unsent.popleft()
         self._context.report(f"mail to {self.path.stem} that waited is there now", "info")
@@ -158,7 +164,7 @@ class OwnInbox(ExternalTeamInbox):
     _retry_timer: asyncio.TimerHandle | None = None
 
     async def unread(self) -> list[InboxEntry]:
-        """See Inbox. While another program holds the lock: what can be told without an id of ours."""
+        """See `Inbox`. While another program has the lock: the entries that need none of our ids."""
         try:
             entries = await super().unread()
             self._note_unlocked()
@@ -168,7 +174,7 @@ class OwnInbox(ExternalTeamInbox):
         return await self._context.filter_entries(entries)
 
     async def mark_read(self, ids: Collection[str]) -> None:
-        """See Inbox. What cannot be flagged now is known from the transcript, and flagged later."""
+        """See `Inbox`. An entry that cannot be flagged now is known from the transcript, and flagged later."""
         try:
             await super().mark_read(ids)
             self._note_unlocked()
@@ -178,7 +184,7 @@ class OwnInbox(ExternalTeamInbox):
     def _read_without_lock(self, problem: LockTimeout) -> list[InboxEntry]:
         self._note_locked(problem)
         found: Sequence[InboxEntry] = ()
-        with suppress(StorageError):  # being written
+        with suppress(StorageError):  # another program is writing it
             found = read_entries(self.path)
         return [self.signer.check(entry) for entry in found if entry.msg_id and not entry.read]
 

@@ -1,8 +1,7 @@
-"""Starting another program as a member: place, handshake, or an error with its last words and nothing left behind.
+"""The launcher of external programs as members: start in a backend and handshake, or an error with the last output.
 
-It has answered once it has read its first prompt, or says that it is in a turn. Going on with one after its lead was
-gone: a program that still runs is followed again; one that has ended took its conversation along. Knows places and the
-team; does not know which program it is, nor what it is started with.
+A program has answered once it has read its first prompt, or reports that it is in a turn. A resume follows a program
+that still runs; one that has ended has lost its conversation. Depends on backends and the team.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from teamwright.teams.teammate import Teammate
 
 @dataclass(frozen=True, slots=True)
 class ExternalStart:
-    """How a program is started. `within_s`: how long it may take to read its first prompt, in seconds.
+    """The start of a program. `within_s`: seconds until it must have read its first prompt.
 
-    `mode` is the permission mode that it is given, as people are shown it.
+    `mode` is its permission mode, as shown to people.
     """
 
     launch: Launch
@@ -51,34 +50,34 @@ class ExternalStart:
 
 
 class ExternalCommands(Protocol):
-    """The commands that a person set for members."""
+    """The port with the commands that a person configured for members."""
 
     async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend]:
-        """The backend of a new member and its place.
+        """Return the name and the backend of a new member.
 
-        Raises UsageError for a command that nobody set, or a member that the program could not be held to; CannotStart
-        when the program, its root or a place is not there.
+        Raises UsageError for an unknown command, or limits that the program cannot enforce; CannotStart when the
+        program, its root or a backend is missing.
         """
         ...
 
     async def backend_for(self, location: Location) -> Backend | None:
-        """The place of that kind, to probe or to close it; None when there is none any more."""
+        """Return the backend of this location, to probe or close it; None when there is none any more."""
         ...
 
     def build_start(self, member: RosterMember, incarnation: Incarnation) -> ExternalStart:
-        """Everything that its program is started with. Raises CannotStart."""
+        """Return the start of the member's program. Raises CannotStart."""
         ...
 
 
 _PROBE_S = 0.5
-"""How often it is asked whether what was started still runs, until it has answered."""
+"""Seconds between checks whether the program still runs, until it has answered."""
 
 WatchFile: TypeAlias = Callable[[Path, Callable[[], None]], Callable[[], None]]
-"""Calls back when a file changes; returns how to stop."""
+"""Calls back when a file changes; returns a function that stops this."""
 
 
 class ExternalLauncher:
-    """Members that other programs run (see teams.team.Elsewhere)."""
+    """A launcher of members that other programs run (see `TeammateLauncher`)."""
 
     def __init__(self, team: SessionTeam, commands: ExternalCommands, watch: WatchFile) -> None:
         self.team = team
@@ -88,13 +87,13 @@ class ExternalLauncher:
         self._note_tasks: set[asyncio.Task[None]] = set()
 
     async def choose_backend(self, spec: SpawnSpec) -> str:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         kind, place = await self.commands.choose_backend(spec)
         self._backends[kind] = place
         return kind
 
     async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         team, start = self.team, self.commands.build_start(member, incarnation)
         stranger = self._make_member(member, incarnation, self._backends[member.backend_type or ""])
         stranger.reported_mode = start.mode
@@ -112,7 +111,7 @@ class ExternalLauncher:
         return stranger
 
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         team = self.team
         spot = Location.from_json(incarnation.place) if incarnation.place is not None else None
         if spot is None:
@@ -131,14 +130,14 @@ class ExternalLauncher:
         return stranger
 
     async def clean_up(self, incarnation: Incarnation) -> None:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         spot = Location.from_json(incarnation.place) if incarnation.place is not None else None
         place = await self.commands.backend_for(spot) if spot is not None else None
         if spot is not None and place is not None:
             await place.close(spot)
 
     def _has_agreed_to_stop(self, name: str, since_ms: int) -> bool:
-        """Whether it told the lead that it ends, while nobody led."""
+        """Return True when it agreed to stop while no lead ran."""
         with suppress(TeamwrightError):
             for entry in read_entries(self.team.inbox(LEAD).path):
                 mine = entry.sender.lower() == name.lower() and (parse_iso_ms(entry.timestamp or "") or 0) >= since_ms
@@ -146,13 +145,13 @@ class ExternalLauncher:
                     return True
         return False
 
-    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _make_member(self, member: RosterMember, incarnation: Incarnation, backend: Backend) -> ExternalMember:
         team = self.team
 
         async def over(name: str, cause: str) -> None:
-            await process_end(team, name, cause, None)  # what it agreed to it said itself
+            await process_end(team, name, cause, None)  # it reported itself that it agreed
 
         def tell(text: str, summary: str) -> None:
             task = asyncio.create_task(self._send_note(member.name, text, summary), name=f"a note to {member.name}")
@@ -185,9 +184,9 @@ class ExternalLauncher:
             self.team.emit(Notice(member=name, text=warning, level="warning"))
 
     def _add_member(self, external: ExternalMember, member: RosterMember, undo: AsyncExitStack) -> None:
-        """It is a member from now on, and followed; `undo` takes it back."""
+        """Add and follow the program as a member; `undo` removes it."""
         team = self.team
-        external.inbox_signs.read_changes()  # its first prompt lies there
+        external.inbox_signs.read_changes()  # its first prompt is in there
         unwatch = self._watch(external.inbox_signs.path, external.check_inbox)
 
         def unfollow() -> None:
@@ -210,7 +209,7 @@ class ExternalLauncher:
         self.team.changed.set()
 
     async def _wait_until_started(self, external: ExternalMember, timeout_s: float) -> None:
-        """Until it has answered. Raises CannotStart with its last words."""
+        """Wait until the program has answered. Raises CannotStart with its last output."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while not await wait_set(external.started, min(_PROBE_S, max(0.0, deadline - loop.time()))):
@@ -240,7 +239,7 @@ class ExternalLauncher:
         )
 
     async def _remove_member(self, external: ExternalMember) -> None:
-        """A member whose start failed never was."""
+        """Remove a member whose start failed."""
         team = self.team
         external.end_cause = "it could not be started"
         if external.state not in ENDED_STATES:
@@ -253,29 +252,29 @@ class ExternalLauncher:
 
 
 class CombinedLauncher:
-    """Members in processes of ours, and those that other programs run: each started by its own kind."""
+    """A launcher that passes each member to the launcher of our processes or to that of external programs."""
 
     def __init__(self, ours: TeammateLauncher, strangers: ExternalLauncher) -> None:
         self.processes = ours
         self._external = strangers
 
     async def choose_backend(self, spec: SpawnSpec) -> str:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         return await (self._external if spec.command else self.processes).choose_backend(spec)
 
     @property
     def choice_reason(self) -> str:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         return self.processes.choice_reason
 
     async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         return await (self._external if incarnation.command else self.processes).start(member, incarnation, undo)
 
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         return await (self._external if incarnation.command else self.processes).resume(member, incarnation, undo)
 
     async def clean_up(self, incarnation: Incarnation) -> None:
-        """See teams.team.Elsewhere."""
+        """See `TeammateLauncher`."""
         await (self._external if incarnation.command else self.processes).clean_up(incarnation)

@@ -1,7 +1,7 @@
-"""Whether a lead that another program is still is there: its process where its files name one, else that it reads mail.
+"""Presence of a lead that is another program, and its mail to our member.
 
-Signs, the surest first: the team's files are gone; the process that the roster names (newer format), or that the tmux
-server is named after, has ended; mail to the lead lies unread for ten graces. Knows signs; ends nobody.
+Signs of absence, the surest first: the team's files are gone; the process that the roster names (newer format), or that
+the tmux server is named after, has ended; mail to the lead is unread for ten grace periods.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _SECOND_ANSWER_NOTE = "(This plan was answered before, and the first answer coun
 
 @dataclass(slots=True)
 class LeadMail:
-    """The lead's mail to the member of this name. `since_ms`: what was written before it is not for this life.
+    """The lead's mail to the member of this name. `since_ms`: earlier mail is not for this incarnation.
 
-    `permitted` hands on an answer to a permission, and says whether such a request ever was; `in_mode` is told of the
-    permission mode that the lead named with a yes to a plan.
+    `permitted` passes on a permission answer, and returns True when such a request existed; `in_mode` receives the
+    permission mode that the lead gave when it approved a plan.
     """
 
     team: SessionTeam
@@ -54,7 +54,7 @@ class LeadMail:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def filter_entries(self, inbox: Inbox, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
-        """Those that the member's model is told; what is done with already is flagged. Raises StorageError."""
+        """Return the entries for the member's model; entries that are handled here are flagged. Raises StorageError."""
         async with self._lock:
             told: list[InboxEntry] = []
             done: list[str] = []
@@ -81,12 +81,12 @@ class LeadMail:
                     return await self._handle_permission(entry, message)
                 case _:
                     pass
-        except (TeamwrightError, TypeError, ValueError, AttributeError) as problem:  # what others write may be anything
+        except (TeamwrightError, TypeError, ValueError, AttributeError) as problem:  # other programs may write anything
             why = problem.what if isinstance(problem, TeamwrightError) else "it is not understood"
             self._report(f"mail of the lead is left as it is: {why}", "warning")
         return entry
 
-    # ── to stop ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── stop requests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _handle_stop_request(self, entry: InboxEntry, message: ShutdownRequest) -> InboxEntry:
         id, (_, _, to) = message.request_id, message.request_id.partition("@")
@@ -112,7 +112,7 @@ class LeadMail:
         answer = answer_body(approved, message.feedback or "", LEAD) | {"message": entry.msg_id}
         if not box.answer(id, answer):
             first = box.get_answer(id) or {}
-            if first.get("message") == entry.msg_id:  # taken before a kill
+            if first.get("message") == entry.msg_id:  # applied before a kill
                 apply_answer(mate, request, first)
                 return entry
             said = "approved" if approved else f"not approved: {message.feedback or 'no reason was given'}"
@@ -124,7 +124,7 @@ class LeadMail:
         return entry
 
     async def resume_plan(self) -> None:
-        """Go on with the last plan of a process before this one: it waits again, or its answer is applied.
+        """Resume the last plan of an earlier process: it waits again, or its answer is applied.
 
         Raises StorageError.
         """
@@ -154,21 +154,21 @@ class LeadMail:
 
 
 UNREAD_GRACE_FACTOR = 10
-"""A lead without a process to ask counts as gone once mail lay unread for so many graces."""
+"""A lead without a known process counts as gone once mail is unread for this many grace periods."""
 
 _TMUX_SERVER = re.compile(r"claude-swarm-(\d+)")
 
 
 def lead_pid_from_env(env: Mapping[str, str]) -> int:
-    """The lead's process by the name of the tmux server that this one runs on (as observed); 0 where it says none."""
+    """Return the lead's pid from the name of the current tmux server (as observed); 0 without one."""
     found = _TMUX_SERVER.fullmatch(Path(env.get("TMUX", "").partition(",")[0]).name)
     return int(found[1]) if found is not None else 0
 
 
 def lead_process(config: TeamConfig, env: Mapping[str, str]) -> WatchedProcess | None:
-    """The lead's process, by the roster or by the tmux server; None where neither names one that runs here.
+    """Return the lead's process by the roster or the tmux server; None when neither names one that runs here.
 
-    Ask before the member is on the roster: a lead that ends from then on is seen to end.
+    Call this before the member is on the roster: the end of the lead is noticed from then on.
     """
     return WatchedProcess.open(_lead_pid(config)) or WatchedProcess.open(lead_pid_from_env(env))
 
@@ -180,9 +180,9 @@ def _lead_pid(config: TeamConfig) -> int:
 
 
 class LeadPresence:
-    """Follows one lead. `gone` is called once, with the reason. `life` is its process, if the start names one.
+    """The presence of one lead. `gone` is called once, with the reason. `life` is its process, if the start names one.
 
-    `grace_s`: how long a lead whose process ended is waited for; another one may go on with the team.
+    `grace_s`: seconds to wait after its process ended; another process may resume the team.
     """
 
     def __init__(
@@ -198,29 +198,29 @@ class LeadPresence:
             self._watch(process)
 
     def note_roster(self, config: TeamConfig | None) -> None:
-        """The roster as it is now; None: the team's files are gone."""
+        """Record the current roster; None means that the team's files are gone."""
         if config is None:
             self._report_gone("its team was removed")
             return
         pid = _lead_pid(config)
         if pid != self._pid and (life := WatchedProcess.open(pid)) is not None:
-            self._watch(life)  # a number without a process says nothing: it may be of another machine or namespace
+            self._watch(life)  # a pid without a process means nothing: it may be of another machine or namespace
 
     def note_sent(self, msg_id: str) -> None:
-        """The lead was written to, and nothing else is to be done: it reads that while it is there."""
+        """Record a message to the lead while there is no other work: a present lead reads it."""
         if self._unread_timer is not None:
             self._unread_timer.cancel()
         loop = asyncio.get_running_loop()
         self._unread_timer = loop.call_later(UNREAD_GRACE_FACTOR * self._grace_s, self._check_unread, msg_id)
 
     def note_work(self) -> None:
-        """There is something to do: no mail is waited for."""
+        """Record that there is work: no mail is waited for."""
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
 
     def close(self) -> None:
-        """Follow nobody any more."""
+        """Stop following the lead."""
         self._stop_watch()
         self.note_work()
         if self._grace_timer is not None:
@@ -258,8 +258,8 @@ class LeadPresence:
 
 
 def _stop_nothing() -> None:
-    """Nothing is followed."""
+    """Do nothing, since nothing is followed."""
 
 
 def _ignore_reason(_why: str) -> None:
-    """It was said."""
+    """Ignore the reason, which was reported before."""

@@ -1,8 +1,8 @@
-"""A member that another program runs, started by us: how it stands is what its files tell, and the probe of its place.
+"""A member that another program runs, started by us: its files and the probe of its backend give its state.
 
-It is driven by files alone. Nothing rings it, it polls; nothing interrupts it. At work it is when its roster entry says
-so; at rest when it said that it is idle, has no mail, and gave no sign for longer than it polls. That it is over is
-decided here. Knows its inbox, its place and the lifecycle; refuses to know which program it is.
+Only files drive it: it polls, and cannot be woken or interrupted. It is working when its roster entry says so; at rest
+when it reported idle, has no mail, and gave no sign for longer than its poll interval. Its end is decided here. Depends
+on its inbox, its backend and the lifecycle.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from teamwright.teams.plan_requests import PendingPlan
 
 @dataclass(slots=True)
 class InboxSigns:
-    """The inbox of one program. `unread` are the ids of what it has not taken yet."""
+    """The inbox of one program. `unread` are the ids of entries that it has not read yet."""
 
     path: Path
     unread: frozenset[str] = frozenset()
     _stamp: FileStamp | None = field(default=None)
 
     def read_changes(self) -> tuple[bool, frozenset[str]]:
-        """Whether the file is another one than at the last look, and the ids of what was taken since."""
+        """Return whether the file changed since the last check, and the ids of entries read since then."""
         now = file_stamp(self.path)
         if now == self._stamp:
             return False, frozenset()
@@ -51,36 +51,39 @@ class InboxSigns:
 
 
 def _entry_id(entry: InboxEntry) -> str:
-    """An entry's id; strangers' have none in the older format, and are known by what they say."""
+    """Return an entry's id; entries of other programs have none in the older format, and are
+    identified by their text.
+    """
     said = f"{entry.sender}\0{entry.timestamp}\0{entry.text}"
     return entry.msg_id or hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
 
 
 REST_AFTER_S = 2.0
-"""So long after its last sign an idle one counts as at rest: longer than it takes to poll, twice."""
+"""Seconds after its last sign until an idle member counts as at rest: more than two poll intervals."""
 
 UNCERTAIN_S = 6.0
-"""So long one counts as at work that took mail, or whose notice and roster entry say different things."""
+"""Seconds that a member counts as working after it read mail, or while its notice and its roster entry disagree."""
 
 STALE_ENTRY_S = 10.0
-"""So long one counts as at work whose entry says so though it took no mail: a person wrote to it where it runs, or
-another program put an old copy of the roster back."""
+"""Seconds that an entry counts as working though the member read no mail: a person wrote to it in its terminal, or
+another program restored an old copy of the roster.
+"""
 
 PROBE_S = 5.0
-"""How often it is asked whether one at work still runs, where no event tells its end."""
+"""Seconds between checks whether a working member still runs, when no event reports its end."""
 
 LEAVE_S = 15.0
-"""How long one that agreed to stop may take to end by itself."""
+"""Seconds that a member may take to end after it agreed to stop."""
 
 _STOPPABLE_STATES = frozenset({MemberState.IDLE, MemberState.AWAITING, MemberState.WORKING, MemberState.BLOCKED})
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ExternalMember(BackendTeammate):
-    """One member that another program runs. `live` lasts until that has ended, from `begin` on.
+    """One member that another program runs. From `start` on, the task `live` runs until the program has ended.
 
-    `first` is the id of its first prompt; `left` sees to what follows from its end, `hear` reads the lead's mail before
-    that, where its last words may be; `tell` writes it a note.
+    `first` is the id of its first prompt; `left` handles the effects of its end, `hear` first reads the lead's mail,
+    which may contain its last message; `tell` writes it a note.
     """
 
     inbox_signs: InboxSigns
@@ -89,9 +92,9 @@ class ExternalMember(BackendTeammate):
     read_lead_mail: Callable[[], Awaitable[object]]
     send_note: Callable[[str, str], None]
     unfollow: Callable[[], None] = lambda: None
-    """Ends that its files are followed; harmless a second time."""
+    """Stops following its files; harmless a second time."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
-    """It has read its first prompt, or said that it is active."""
+    """Set when it has read its first prompt, or reported that it is active."""
     _active: bool | None = None
     _in_turn: bool = False
     _took_mail: bool = False
@@ -101,75 +104,75 @@ class ExternalMember(BackendTeammate):
     _activity: asyncio.Event = field(default_factory=asyncio.Event)
     _timer: asyncio.TimerHandle | None = None
 
-    # ── see Mate ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── see `Teammate` ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def is_external(self) -> bool:
-        """See Mate."""
+        """See `Teammate`."""
         return True
 
     @property
     def mode(self) -> str:
-        """See Mate: what it was given; what it is in is its program's business."""
+        """See `Teammate`: its start mode, because the program's present mode is unknown."""
         return self.reported_mode
 
     @property
     def wake_target(self) -> ExternalMember:
-        """See Mate."""
+        """See `Teammate`."""
         return self
 
     @property
     def owes_turn(self) -> bool:
-        """See Mate."""
+        """See `Teammate`."""
         return False
 
     @property
     def cap_reason(self) -> str:
-        """See Mate."""
+        """See `Teammate`."""
         return ""
 
     def deliver_late_answer(self, text: str) -> None:
-        """See Mate."""
+        """See `Teammate`."""
         self.send_note(text, "an answer came late")
 
     def notify(self, text: str, key: str = "") -> None:
-        """See Mate."""
+        """See `Teammate`."""
         self.send_note(text, "a note")
 
     def note_raised_budget(self) -> None:
-        """See Mate: what it uses is not counted here."""
+        """See `Teammate`: its usage is not counted here."""
 
     def interrupt(self) -> bool:
-        """See Mate."""
+        """See `Teammate`."""
         return False
 
     async def terminate(self, grace_s: float) -> str:
-        """See Mate. Its place is closed, with all that runs there."""
+        """See `Teammate`. Closes its location, with all processes in it."""
         self._stop_timer()
         try:
             return await self._close_backend()
         finally:
             self.unfollow()
 
-    # ── the door ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── wake-up ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def wake(self) -> None:
-        """See Doorway. It polls by itself; here only its inbox is looked at."""
+        """See `Wakeable`. The program polls; this call only checks its inbox."""
         self.check_inbox()
 
     def is_held(self, sender: str, /) -> bool:
-        """See Doorway: nothing keeps mail from it."""
+        """See `Wakeable`: mail to it is never held."""
         return False
 
     @property
     def wake_pending(self) -> bool:
-        """See Doorway."""
+        """See `Wakeable`."""
         return bool(self.inbox_signs.unread)
 
-    # ── what its files say (see Followed) ─────────────────────────────────────────────────────────────────────
+    # ── signs in its files (see `ExternalMemberListener`) ─────────────────────────────────────────────────────────────
 
     def check_inbox(self) -> None:
-        """Look into its inbox: mail that it has not taken, or took just now, keeps it from resting."""
+        """Check its inbox: mail that it has not read, or read just now, prevents its rest."""
         changed, taken = self.inbox_signs.read_changes()
         if not changed or self.state in ENDED_STATES:
             return
@@ -180,12 +183,12 @@ class ExternalMember(BackendTeammate):
         self._note_activity()
         self._took_mail = self._took_mail or bool(taken)
         if taken and self._active is None:
-            self._set_working()  # it never said yet whether it is in a turn: whoever takes mail is
+            self._set_working()  # it never reported whether it is in a turn: reading mail counts as working
         elif not self._in_turn:
             self._rest_after(UNCERTAIN_S)
 
     def note_active(self, active: bool, /) -> None:
-        """See Followed."""
+        """See `ExternalMemberListener`."""
         self.check_inbox()
         self._active = active
         self.started.set()
@@ -197,7 +200,9 @@ class ExternalMember(BackendTeammate):
             self._rest_after(STALE_ENTRY_S)
 
     def note_idle(self, notice: IdleNotification, /) -> None:
-        """See Followed. While its entry says otherwise that is held against it for a while: one of both is old."""
+        """See `ExternalMemberListener`. If its entry disagrees it counts as working for a while: one
+        of the two is old.
+        """
         self.check_inbox()
         self.last_active_ms = now_ms()
         if self._active:
@@ -206,50 +211,52 @@ class ExternalMember(BackendTeammate):
             self._set_resting()
 
     def note_waiting(self, what: str, /) -> None:
-        """See Followed."""
+        """See `ExternalMemberListener`."""
         self._open_waits += 1
         self._set_working()
         if self.state is MemberState.WORKING:
             self.transition(LifecycleEvent.BLOCK, what)
 
     def note_answered(self) -> None:
-        """See Followed."""
+        """See `ExternalMemberListener`."""
         self._open_waits = max(0, self._open_waits - 1)
         if not self._open_waits and self.state is MemberState.BLOCKED:
             self.transition(LifecycleEvent.ANSWERED)
 
     def note_mode(self, mode: str, /) -> None:
-        """See Followed."""
+        """See `ExternalMemberListener`."""
         self.reported_mode = mode
         self.emit(ModeChanged(member=self.name, mode=mode))
 
     def note_plan(self, plan: PendingPlan, /) -> None:
-        """See Followed."""
+        """See `ExternalMemberListener`."""
         self.pending_plan = plan
         self._update_state()
         self.team_changed.set()
 
     def note_agreement(self) -> None:
-        """See Followed."""
+        """See `ExternalMemberListener`."""
         if not self.end_cause:
             self.end_cause = "shut down on request"
             self._agreed_to_stop.set()
 
     def note_objection(self) -> None:
-        """See Followed."""
+        """See `ExternalMemberListener`."""
         self.stop_request_id = ""
         if self.state is MemberState.STOPPING:
             self.transition(LifecycleEvent.OBJECTED)
             self._set_working()
 
-    # ── its life ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(self, active: bool | None = None) -> None:
-        """It answered, and lives from now on. `active` is what its entry says, where it went on without its lead."""
+        """Start following the program, which has answered. `active` is the value of its entry when it continued without
+        its lead.
+        """
         self._active = active if self._active is None else self._active
         self.transition(LifecycleEvent.READY)
         if self._active is None and not self._said_idle:
-            self._in_turn = True  # it took its first prompt, and has not said that it is done
+            self._in_turn = True  # it read its first prompt, and has not reported its end
         self._note_activity()
         if self._in_turn or self._active:
             self._set_working()
@@ -257,12 +264,12 @@ class ExternalMember(BackendTeammate):
             self._rest_after(REST_AFTER_S)
 
     async def run(self) -> None:
-        """Until its program ends, or has agreed to; then whatever follows from that is seen to."""
+        """Wait until its program ends, or has agreed to; then handle the effects of its end."""
         ended, going = asyncio.create_task(self._wait_until_ended()), asyncio.create_task(self._agreed_to_stop.wait())
         try:
             await asyncio.wait({ended, going}, return_when=asyncio.FIRST_COMPLETED)
             if self.state in ENDED_STATES:
-                return  # whoever ended it sees it out
+                return  # the caller that ended it handles that
             if not going.done():
                 await self._read_last_mail()
             await asyncio.wait({ended}, timeout=LEAVE_S)
@@ -280,19 +287,21 @@ class ExternalMember(BackendTeammate):
         self.team_changed.set()
 
     async def _last_output(self) -> str:
-        """The last line that the program wrote, where that is no screen: there it is the program's own status line."""
+        """Return the program's last line of output; empty for a screen, whose last line is the
+        program's status line.
+        """
         on_screen = self.location is None or self.location.kind != DETACHED
         return "" if on_screen else mask_tokens(await self._last_line())
 
     async def _read_last_mail(self) -> None:
-        """It is gone; its last mail may say that it agreed."""
+        """Read its last mail, which may contain its agreement to stop."""
         try:
             await self.read_lead_mail()
         except TeamwrightError:
             return
 
     async def _wait_until_ended(self) -> None:
-        """Until its program has ended: an event where its process is known, else a slow probe while it is at work."""
+        """Wait until its program has ended: an event if its process is known, else a slow probe while it is working."""
         facts = self.location.facts if self.location is not None else dict[str, str]()
         pid, start = facts.get("pid", ""), facts.get("start", "")
         life = ProcessLife.open(int(pid)) if pid.isdigit() and start else None
@@ -313,13 +322,13 @@ class ExternalMember(BackendTeammate):
             self.check_inbox()
 
     async def _is_running(self) -> bool:
-        """Whether it still runs; when its place does not answer nobody knows, and it counts as running."""
+        """Return True while it runs; also when its backend does not answer, since its state is then unknown."""
         try:
             return self.location is None or await self.backend.is_alive(self.location)
         except TeamwrightError:
             return True
 
-    # ── at work or at rest ────────────────────────────────────────────────────────────────────────────────────
+    # ── working or at rest ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _set_working(self) -> None:
         self._stop_timer()
@@ -328,7 +337,7 @@ class ExternalMember(BackendTeammate):
         self._update_state()
 
     def _count_unseen_turn(self) -> None:
-        """Its plan is answered, and it rests: whatever turn it made of the answer was over before anybody looked."""
+        """Count a turn after an answered plan that was too short to be seen: the member rests."""
         if self.state is MemberState.AWAITING and not self.pending_plan.is_open:
             self._set_working()
 
@@ -343,7 +352,7 @@ class ExternalMember(BackendTeammate):
         self._timer = asyncio.get_running_loop().call_later(seconds, self._rest_if_quiet)
 
     def _rest_if_quiet(self) -> None:
-        """It gave no sign for long enough: it rests, if it took all of its mail."""
+        """Let it rest if it gave no sign for long enough and has read all of its mail."""
         self._timer = None
         self.check_inbox()
         if self._timer is not None or self.state in ENDED_STATES or self._open_waits:
@@ -356,14 +365,14 @@ class ExternalMember(BackendTeammate):
         self.team_changed.set()
 
     def _update_state(self) -> None:
-        """Move along the lifecycle, where what is known of it says another state."""
+        """Take a lifecycle step when the known signs indicate another state."""
         busy, self.last_active_ms = self._in_turn, now_ms()
         if busy and self.state in {MemberState.IDLE, MemberState.AWAITING}:
             self.turns += 1
             self.transition(LifecycleEvent.WOKEN)
         elif not busy and self.state in {MemberState.WORKING, MemberState.BLOCKED}:
             if self.state is MemberState.BLOCKED:
-                self._open_waits = 0  # a person answered it where it runs, or cut its turn short
+                self._open_waits = 0  # a person answered it in its terminal, or interrupted its turn
                 self.transition(LifecycleEvent.ANSWERED)
             self.transition(
                 *(

@@ -1,6 +1,6 @@
-"""Plans of members that other programs run: a row for what they handed in by mail, and the answer back by mail.
+"""Plans of members that other programs run: a request for each plan that arrives by mail, and its answer by mail.
 
-The answer counts on their side. Knows rows, mail and the team; does not know how a person is asked.
+The member's program applies the answer. Depends on requests, mail and the team.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from teamwright.teams.plan_requests import NO_PENDING_PLAN, PLAN_KIND, PendingPl
 from teamwright.teams.team import SessionTeam
 
 _EXTERNAL_MODES = (Mode.DONT_ASK, Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
-"""Modes that another program is told; it plans, delegates and bubbles in no way of ours."""
+"""Modes that another program may receive; planning, delegating and bubbling work differently there."""
 
 
 ANSWER_DELAY_S = 2.0
-"""How long after its request the answer to a plan waits for a member that this process did not start."""
+"""Seconds after its request before a plan is answered to a member that this process did not start."""
 
 MAX_TURN_WAIT_S = 10.0
-"""How long the answer waits for the end of the turn of a member that this process started."""
+"""Seconds that an answer waits for the end of the turn of a member that this process started."""
 
 
 def mode_for_external(lead: Policy, requested: Mode | None = None) -> Mode:
-    """The mode that another program is given: what is wished, never more than the lead's.
+    """Return the mode that another program receives: the requested one, never more than the lead's.
 
-    Nor bypassPermissions where the lead is held by a deny rule or a fence: that program knows neither.
+    It is not bypassPermissions when a deny rule or path ownership restricts the lead: that program knows neither.
     """
     above = lead.effective_mode if lead.effective_mode in _EXTERNAL_MODES else Mode.DEFAULT
     given = (
@@ -50,7 +50,9 @@ def mode_for_external(lead: Policy, requested: Mode | None = None) -> Mode:
 
 
 def bound_incarnation(team: SessionTeam, name: str) -> int | None:
-    """Which life of a member its requests are bound to; 0 for one that we did not start, None for nobody here."""
+    """Return the incarnation to which a member's requests are bound; 0 for one that we did not start, None for an
+    unknown name.
+    """
     if (mate := team.find(name)) is not None:
         return mate.incarnation
     return 0 if name.lower() in team.external.external_names else None
@@ -59,9 +61,9 @@ def bound_incarnation(team: SessionTeam, name: str) -> int | None:
 def open_external_plan(
     team: SessionTeam, name: str, message: PlanApprovalRequest, target: str, deadline_s: float | None
 ) -> Mapping[str, Any] | None:
-    """Open a request for the plan that another program's member handed in, under its own id.
+    """Open a request for the plan of another program's member, under the plan's own id.
 
-    The request, new or the one that is there already; None for what cannot be one, which is told as a warning.
+    Returns the new or existing request; None for an invalid one, with a warning.
     """
     id, now = message.request_id, now_ms()
     body = {
@@ -93,7 +95,7 @@ def open_external_plan(
 async def answer_external_plan(
     team: SessionTeam, name: str, request: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> None:
-    """The answer goes to the member, once. Raises InboxFull, LockTimeout, StorageError."""
+    """Send the answer to the member, once. Raises InboxFull, LockTimeout, StorageError."""
     id, approved = str(request["id"]), answer.get("approve") is True
     try:
         wished = Mode(str(answer.get("mode") or ""))
@@ -117,7 +119,7 @@ async def answer_external_plan(
 
 
 async def _wait_for_turn_end(team: SessionTeam, name: str, request: Mapping[str, Any]) -> None:
-    """Wait for the end of the turn in which the member handed in its plan.
+    """Wait for the end of the turn in which the member submitted its plan.
 
     The other product's newest version (2.1.330) starts no turn for an answer that it receives before that.
     """
@@ -132,7 +134,9 @@ async def _wait_for_turn_end(team: SessionTeam, name: str, request: Mapping[str,
 
 
 async def _is_in_turn(team: SessionTeam, name: str) -> bool:
-    """Return True when the member's turn may still run; of one that this process did not start its entry tells."""
+    """Return True when the member's turn may still run; the roster entry tells for one that this
+    process did not start.
+    """
     if (mate := team.find(name)) is not None:
         return mate.state in {MemberState.WORKING, MemberState.BLOCKED}
     entry = (await team.roster.read()).find(name)

@@ -1,7 +1,7 @@
-"""A member's place on a roster that another program leads: found or made, kept, and given up at the end.
+"""Our member's entry on a roster that another program leads: found or created, kept, and removed at the end.
 
-It says there whether it is in a turn, puts itself back when others write over it, and notes who else is there. Nobody
-else's entry is touched. Knows config.json; does not know what the member does.
+The entry shows whether a turn runs, is restored when other programs overwrite it, and reading it shows the other
+members, whose entries stay unchanged. Depends on config.json.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from teamwright.teams.plan_requests import close_plans
 from teamwright.teams.team import SessionTeam
 
 RESUMABLE_ENDS = frozenset({"suspended"})
-"""Ends after which a new start with the same flags goes on with the life; its tasks stay with it."""
+"""Ends after which a new start with the same flags resumes the incarnation; its tasks stay with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DepartingMember:
-    """Who leaves: its life, its place, and the pane that its lead started it in, empty: none that is sure to be it.
+    """A member that leaves: its incarnation, its roster entry, and the pane in which its lead started it, if that is
+    certain.
 
-    `known`: its lead's program had put it on the roster; `is_unattended`: there is no lead any more.
-    `tasks_changed` is set with each change of the list.
+    `known`: its lead's program had put it on the roster; `is_unattended`: the lead is gone. `tasks_changed` is set with
+    each change of the list.
     """
 
     name: str
@@ -55,7 +56,7 @@ class DepartingMember:
 async def leave_team(
     team: SessionTeam, member: DepartingMember, departure: Departure, report: Callable[[str, str], None]
 ) -> None:
-    """See it out. A step that fails is told, and the next one is tried."""
+    """Complete the departure. A failed step is reported, and the next one is tried."""
     if not member.lead_gone:
         await _try_step("the lead could not be told", _notify_lead(team, member, departure), report)
     await member.roster_entry.stop()
@@ -110,7 +111,9 @@ async def _close_requests(team: SessionTeam, member: DepartingMember, departure:
 
 
 async def _hand_back_tasks(team: SessionTeam, member: DepartingMember) -> None:
-    """A lead that knows the member hands its tasks back itself, and tells its model: it is given the time for that."""
+    """Hand back the member's tasks. A lead that knows the member does so itself and notifies its model: wait for that
+    first.
+    """
     if member.known_to_lead and not member.lead_gone:
         with suppress(TimeoutError):
             await asyncio.wait_for(_wait_until_free(team, member), team.settings.cancel_grace_s)
@@ -134,9 +137,10 @@ RECORD_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """How a life ends: `how` and `cause` (see `leaving`), `agreed_to` the request to stop that it agreed to.
+    """The end of an incarnation: `how` and `cause` (see `leave_team`), `agreed_to` the request to stop that it agreed
+    to.
 
-    `told` is the id of what its lead is told of it.
+    `told` is the id of the notice to its lead.
     """
 
     how: str
@@ -147,10 +151,10 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class MembershipRecord:
-    """One life of a member in the team of `directory` that was made at `created_at` (milliseconds since 1970).
+    """One incarnation of a member in the team of `directory` created at `created_at` (milliseconds since 1970).
 
-    `entry` is its place on the roster; `found`: the lead's program had put it there. `mode` is the permission mode that
-    the lead gave last, empty: the flags' own. `departure`: it is on its way out; `is_over`: that is done.
+    `entry` is its roster entry; `found`: the lead's program had created it. `mode` is the permission mode that the lead
+    gave last; empty: that of the flags. `departure`: it is leaving; `is_over`: it has left.
     """
 
     directory: str
@@ -163,11 +167,11 @@ class MembershipRecord:
     is_over: bool = False
 
     def is_for_team(self, directory: str, created_at: int) -> bool:
-        """Whether it is a life in that very team: names are used again."""
+        """Return True when the incarnation belongs to exactly that team: names are reused."""
         return (self.directory, self.created_at) == (directory, created_at)
 
     def write(self, directory: Path) -> None:
-        """Keep it. Raises StorageError."""
+        """Write the record. Raises StorageError."""
         body = {
             "version": RECORD_VERSION,
             "directory": self.directory,
@@ -184,7 +188,9 @@ class MembershipRecord:
 
 
 def read_record(directory: Path) -> MembershipRecord | None:
-    """The record in that room, None without one. Raises StorageError, `damaged-file` for what is none of ours."""
+    """Return the record in that process directory, None without one. Raises StorageError, `damaged-file` for an invalid
+    one.
+    """
     path = directory / RECORD_NAME
     try:
         data = cast("dict[str, Any]", json.loads(path.read_bytes()))
@@ -209,19 +215,21 @@ def read_record(directory: Path) -> MembershipRecord | None:
 
 
 MAX_REPAIRS = 6
-"""So often a minute it puts itself back; whoever overwrites it more often wins for the rest of the minute."""
+"""Times a minute that it restores its entry; a program that overwrites it more often wins for the rest
+of the minute.
+"""
 
 PATIENCE_S = 1.0
-"""A roster that is missing may be on its way: only after so long its team counts as removed."""
+"""Seconds that a roster must be missing before its team counts as removed: it may be being replaced."""
 
 RETRY_S = 2.0
-"""After so long a roster that could not be read or written is tried again."""
+"""Seconds until a roster that could not be read or written is tried again."""
 
 _MINUTE_S = 60.0
 
 
 class OwnRosterEntry:
-    """The place of the member of this name. `say` tells people, by level.
+    """The roster entry of the member of this name. `say` shows a message to people, by level.
 
     `on_roster` is called with each roster that was read, with None once the team's files are gone.
     """
@@ -237,10 +245,10 @@ class OwnRosterEntry:
         self._retry_timer: asyncio.TimerHandle | None = None
         self._keep_task: asyncio.Task[None] | None = None
 
-    # ── coming ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── joining ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def join(self, wanted: RosterMember) -> RosterMember:
-        """Be on the roster: by the entry that is there, else by this one. Raises LockTimeout, StorageError."""
+        """Join the roster: with the existing entry, else with this one. Raises LockTimeout, StorageError."""
 
         def taken(config: TeamConfig) -> TeamConfig:
             return config if config.find(self._name) is not None else config.with_member(wanted)
@@ -252,18 +260,18 @@ class OwnRosterEntry:
         return self.entry
 
     def keep(self) -> None:
-        """Look after it from now on."""
+        """Start keeping the entry."""
         self._keep_task = asyncio.create_task(self._keep_loop(), name=f"place of {self._name}")
         self.note_change()
 
-    # ── being there ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── keeping ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def note_change(self) -> None:
-        """The roster may have changed."""
+        """Record that the roster may have changed."""
         self._dirty.set()
 
     def set_active(self, active: bool) -> None:
-        """It is in a turn from now on, or no more; of one that never was nothing is said."""
+        """Record whether the member is in a turn; nothing is written for one that never was."""
         if self._active is not active and (active or self._active is not None):
             self._active = active
             self._dirty.set()
@@ -327,14 +335,14 @@ class OwnRosterEntry:
         self.note_change()
 
     def _publish(self, config: TeamConfig) -> None:
-        """Everybody else on it is run by other programs, as far as this process knows."""
+        """Publish the roster's other members: for this process, other programs run all of them."""
         self._team.external.external_names = {one.name.lower() for one in config.teammates if one.name != self._name}
         self.on_change(config)
 
-    # ── going ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── leaving ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def stop(self) -> None:
-        """Look after it no more."""
+        """Stop keeping the entry."""
         if self._retry_timer is not None:
             self._retry_timer.cancel()
         if self._keep_task is not None:
@@ -342,7 +350,7 @@ class OwnRosterEntry:
             await asyncio.wait({self._keep_task})
 
     async def leave(self) -> None:
-        """Take the own entry off, and no other; fine where there is none. Raises LockTimeout, StorageError."""
+        """Remove our own entry and no other; harmless without one. Raises LockTimeout, StorageError."""
         try:
             await self._team.roster.change(lambda config: config.without_member(self._name))
         except TeamwrightError as problem:
@@ -351,4 +359,4 @@ class OwnRosterEntry:
 
 
 def _ignore_roster(_config: TeamConfig | None) -> None:
-    """Nobody is told."""
+    """Ignore the roster."""

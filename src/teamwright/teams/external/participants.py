@@ -1,7 +1,6 @@
-"""What a team knows of other programs on its files, and of what is shared with them.
+"""The other programs that take part in a team, and the files shared with them.
 
-Filled by the scribe, which watches, and by whoever starts members; read where mail is sent and tasks are kept. Plain
-values: refuses to know how any of it was noticed.
+The team watcher and the launchers write these values; mail and tasks read them. Plain values.
 """
 
 from __future__ import annotations
@@ -18,63 +17,66 @@ from teamwright.protocol.values import dataclass
 from teamwright.teams.plan_requests import PendingPlan
 
 UNKNOWN_PROGRAM: Final = "outside"
-"""The member of an event whose doer is another program that nobody can name."""
+"""The member of an event caused by an unidentified program."""
 
 
 class ExternalMemberListener(Protocol):
-    """A member that another program runs and this process started: it is told what that program's files say."""
+    """A listener for one member that another program runs and this process started: it receives the signs in that
+    program's files.
+    """
 
     def note_active(self, active: bool, /) -> None:
-        """Its entry says whether it is in a turn."""
+        """Record whether its entry says that it is in a turn."""
         ...
 
     def note_idle(self, notice: IdleNotification, /) -> None:
-        """It told its lead that it is idle."""
+        """Record its idle notice to its lead."""
         ...
 
     def note_waiting(self, what: str, /) -> None:
-        """It asked its lead for a permission."""
+        """Record that it asked its lead for a permission."""
         ...
 
     def note_answered(self) -> None:
-        """Its request was answered."""
+        """Record that its request was answered."""
         ...
 
     def note_mode(self, mode: str, /) -> None:
-        """It was told to go on in this permission mode."""
+        """Record that its lead gave it this permission mode."""
         ...
 
     def note_plan(self, plan: PendingPlan, /) -> None:
-        """It handed in a plan; one that is not open: its plan was answered."""
+        """Record its submitted plan; one that is not open means that its plan was answered."""
         ...
 
     def note_agreement(self) -> None:
-        """It agreed to its open request to stop, and ends by itself."""
+        """Record that it agreed to its open request to stop, and will end."""
         ...
 
     def note_objection(self) -> None:
-        """It objected to being stopped, and goes on."""
+        """Record that it objected to being stopped, and continues."""
         ...
 
 
 MAX_REPORTED_STATES = 8
-"""States of one task that are remembered as told by members' processes."""
+"""States of one task that are remembered as reported by member processes."""
 
 MAX_REPORTED_TASKS = 256
-"""Tasks whose states are remembered so: those that were changed last."""
+"""Tasks whose reported states are remembered: the last changed ones."""
 
 
 SETTLE_MS = 2_000
-"""How long a task's file must not have changed before an idle member claims it, where another program leads."""
+"""Milliseconds that a task's file must be unchanged before an idle member claims it, when another program leads."""
 
 
 @dataclass(slots=True)
 class ExternalParticipants:
-    """`shared_list`: the task list that the team uses in the place of its own; several sessions may.
+    """The external members and shared files of a team. `shared_list`: the task list that it uses instead of a private
+    one; several sessions may.
 
-    `strangers` are members that other programs run, in lower case, and of those `followed` the ones that this process
-    started; `entries` are those of our own members as we wrote them; `removed` says that another program removed the
-    team's files, `listless` that its task list went along, so that the session's own stands in.
+    `strangers` are external members, in lower case, and `followed` those of them that this process started; `entries`
+    are the entries of our own members as we wrote them; `removed` says that another program removed the team's files,
+    `listless` that its task list was removed too, so that the session's own is used.
     """
 
     shared_list: str = ""
@@ -82,33 +84,33 @@ class ExternalParticipants:
     listeners: dict[str, ExternalMemberListener] = field(default_factory=dict[str, ExternalMemberListener])
     own_entries: dict[str, RosterMember] = field(default_factory=dict[str, RosterMember])
     process_names: set[str] = field(default_factory=set[str])
-    """Members that have, or had, a process of ours, in lower case: what they do is told by themselves."""
+    """Members that have, or had, a process started by us, in lower case: that process reports their acts."""
     reported_tasks: dict[str, deque[TaskInfo]] = field(default_factory=dict[str, "deque[TaskInfo]"])
-    """The newest states of each task that members' processes made, by its id: no other program did that."""
+    """The newest states of each task that member processes produced, by its id: no other program caused these."""
     files_removed: bool = False
     task_list_removed: bool = False
     led_externally: bool = False
-    """Whether another program leads the team: its lead marks no drafts of tasks."""
+    """True when another program leads the team: its lead does not mark drafts of tasks."""
     on_permission_request: Callable[[str, PermissionRequest], None] | None = None
-    """Called when a member that another program runs asks its lead for a permission."""
+    """Called when an external member asks its lead for a permission."""
     on_plan: Callable[[str, PlanApprovalRequest], None] | None = None
-    """Called when such a member hands in a plan."""
+    """Called when an external member submits a plan."""
     on_ended: Callable[[str, str], None] | None = None
-    """Called with one that this process did not start, and why it counts as ended: it is seen off."""
+    """Called with an external member that this process did not start, and the reason why it counts as ended."""
     on_files_changed: Callable[[], None] | None = None
-    """Called when the team's files are others now: it was made, or is no more."""
+    """Called when the team's files were created or removed."""
     on_joined: list[Callable[[str], None]] = field(default_factory=list["Callable[[str], None]"])
-    """Called when such a member is known from now on: what it asked before is taken up."""
+    """Called when an external member becomes known: its earlier requests are read."""
     on_left: list[Callable[[str], None]] = field(default_factory=list["Callable[[str], None]"])
-    """Called when one is over."""
+    """Called when an external member has ended."""
 
     @property
     def settle_ms(self) -> int:
-        """How long a task's file must not have changed before an idle member of ours claims it."""
+        """The milliseconds that a task's file must be unchanged before one of our idle members claims it."""
         return SETTLE_MS if self.led_externally else 0
 
     def add_member(self, name: str, listener: ExternalMemberListener | None = None) -> None:
-        """Another program runs the member of this name."""
+        """Add an external member."""
         self.external_names.add(name.lower())
         if listener is not None:
             self.listeners[name.lower()] = listener
@@ -116,7 +118,7 @@ class ExternalParticipants:
             told(name)
 
     def remove_member(self, name: str) -> None:
-        """It is over; harmless for one that is not known."""
+        """Remove an external member; harmless for an unknown one."""
         self.listeners.pop(name.lower(), None)
         if name.lower() in self.external_names:
             self.external_names.discard(name.lower())
@@ -124,7 +126,7 @@ class ExternalParticipants:
                 told(name)
 
     def note_reported_task(self, task: TaskInfo) -> None:
-        """A member's process made this of a task."""
+        """Record the state of a task that a member's process reported."""
         states = self.reported_tasks.pop(task.id, None) or deque[TaskInfo](maxlen=MAX_REPORTED_STATES)
         states.append(task)
         self.reported_tasks[task.id] = states
@@ -132,7 +134,7 @@ class ExternalParticipants:
             del self.reported_tasks[next(iter(self.reported_tasks))]
 
     def reset(self) -> None:
-        """The team was made, or is no more."""
+        """Reset everything: the team was created or removed."""
         for name in list(self.external_names):
             self.remove_member(name)
         self.own_entries.clear()

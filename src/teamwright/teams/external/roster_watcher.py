@@ -1,7 +1,6 @@
-"""What others do to the team's roster: strangers come and go, and a member of ours that was lost is put back.
+"""Changes of other programs to the team's roster: external members join and leave, and our lost entries are restored.
 
-Knows config.json and whether the team's files are there. Refuses to know who wrote: what is ours is known from the
-entries that this process wrote itself.
+Depends on config.json and the presence of the team's files. An entry is ours when this process wrote it.
 """
 
 from __future__ import annotations
@@ -27,17 +26,19 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import read_team_file, restore_team_file
 
 MAX_REPAIRS = 6
-"""So often a minute the roster is put right; whoever overwrites it more often wins for the rest of the minute."""
+"""Times a minute that the roster is repaired; a program that overwrites it more often wins for the
+rest of the minute.
+"""
 
 PATIENCE_S = 0.5
-"""A file that is missing, or a team.json that is not whole, may be being written: it counts only after so long."""
+"""Seconds before a missing file, or an incomplete team.json, counts: it may be being written."""
 
 _MINUTE_S = 60.0
 _ENDED_STATES = frozenset({MemberState.COMPLETED, MemberState.FAILED, MemberState.CRASHED, MemberState.KILLED})
 
 
 class RosterWatcher:
-    """The changes of others in the roster of the team that is led now. `wake` has them looked at."""
+    """A watcher of other programs' changes to the roster of the led team. `wake` requests a check."""
 
     def __init__(self, team: SessionTeam, wake: Callable[[], None]) -> None:
         self._team = team
@@ -52,14 +53,14 @@ class RosterWatcher:
         self._roster: Roster | None = None
 
     def begin(self) -> None:
-        """A roster to follow; who is on it at the first look is known."""
+        """Begin to follow a roster; its members at the first check are known."""
         self.end()
         self._roster = self._team.roster
         self._roster.on_restored = self._tell_restored
         self.note_change()
 
     def end(self) -> None:
-        """No roster to follow."""
+        """Stop following a roster."""
         if self._retry_timer is not None:
             self._retry_timer.cancel()
             self._retry_timer = None
@@ -73,22 +74,22 @@ class RosterWatcher:
         self._ended.clear()
 
     def note_change(self) -> None:
-        """The roster, or a file beside it, changed."""
+        """Record that the roster, or a file beside it, changed."""
         self._dirty = True
         self._wake()
 
     def note_agreement(self, name: str) -> None:
-        """A member that another program runs told the lead that it ends: it never takes its own entry off."""
+        """Record that an external member told the lead that it ends: it never removes its own entry."""
         self.note_ended(name, "agreed to stop")
 
     def note_ended(self, name: str, why: str) -> None:
-        """One that this process did not start counts as ended; those that it started are seen to where they live."""
+        """Record that a member which this process did not start counts as ended; launchers handle the others."""
         if name.lower() in self._team.external.external_names and self._team.find(name) is None:
             self._ended.append((name, why))
             self.note_change()
 
     async def check(self) -> None:
-        """Compare the roster with what is known, and put right what is ours. Raises LockTimeout, StorageError."""
+        """Compare the roster with the known one, and repair our entries. Raises LockTimeout, StorageError."""
         team = self._team
         if not self._dirty or not team.exists or team.closing:
             return
@@ -117,7 +118,7 @@ class RosterWatcher:
         while self._ended:
             await self._end_member(*self._ended.pop(0))
 
-    # ── strangers ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── external members ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _report_external_changes(self, before: TeamConfig, after: TeamConfig) -> None:
         known = set(map(id, before.members))
@@ -138,7 +139,7 @@ class RosterWatcher:
                 self._emit_member(member, "completed", "taken off the roster by another program")
 
     def _note_external_members(self, config: TeamConfig) -> None:
-        """Who was on the roster before us and is no member of ours: known from now on, and not told."""
+        """Record the external members that were on the roster before us; they are not reported."""
         file = read_team_file(self._team.home.team_file(self._team.directory))
         lives = set(file.incarnation_records) if file is not None else set[str]()
         for member in config.teammates:
@@ -148,13 +149,13 @@ class RosterWatcher:
         self._team.changed.set()
 
     def _report_activity(self, old: RosterMember | None, new: RosterMember) -> None:
-        """What the entry of one that we started says of its turns."""
+        """Report the turns that the entry of a member that we started shows."""
         followed = self._team.external.listeners.get(new.name.lower())
         if followed is not None and new.is_active is not None and (old is None or old.is_active != new.is_active):
             followed.note_active(new.is_active)
 
     async def _end_member(self, name: str, why: str) -> None:
-        """One is over: its tasks go back, its entry goes, the lead is told."""
+        """End an external member: hand back its tasks, remove its entry, notify the lead."""
         team, known = self._team, self._known
         member = known.find(name) if known is not None else None
         if known is None or member is None:
@@ -174,17 +175,19 @@ class RosterWatcher:
         team.changed.set()
 
     def _is_ours(self, member: RosterMember) -> bool:
-        """Whether this process put the entry there; the name alone is free again when its member is over."""
+        """Return True when this process wrote the entry; the name alone is free again when its member has ended."""
         team, lower = self._team, member.name.lower()
         entry = team.external.own_entries.get(member.name)
         if entry is not None and entry.joined_at == member.joined_at:
-            return True  # asked of everybody on the roster each time somebody joins
+            return True  # this runs for every entry of the roster each time a member joins
         return team.find(member.name) is not None or lower in map(str.lower, team.starting)
 
-    # ── ours ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── our entries ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _find_damage(self, config: TeamConfig) -> dict[str, RosterMember | None]:
-        """What must stand in the roster in the place of what does; None: a ghost that must go."""
+        """Return the entries that must replace those in the roster; None for an entry of an ended member, which must
+        go.
+        """
         team = self._team
         wrong: dict[str, RosterMember | None] = {}
         lead = self._known.find(LEAD) if self._known is not None else None
@@ -201,7 +204,9 @@ class RosterWatcher:
         return wrong
 
     def _has_ended(self, name: str) -> bool:
-        """Whether it was taken off the roster: then it came back with somebody's old copy."""
+        """Return True when the member was removed from the roster: then it came back with an old copy of another
+        program.
+        """
         mate = self._team.members.get(name)
         return mate is not None and mate.state in _ENDED_STATES and mate.end_processed and not mate.keeps_place
 
@@ -236,10 +241,10 @@ class RosterWatcher:
             self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
         self._retry_after(wait_s + 0.1)
 
-    # ── files that are gone ──────────────────────────────────────────────────────────────────────────────────
+    # ── missing files ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _are_files_missing(self) -> bool:
-        """Whether the roster is gone. Told once it stays so; nothing is stopped, and nothing made anew."""
+        """Return True when the roster stays missing, with one warning; nothing is stopped or created."""
         team = self._team
         config, own = team.home.config(team.directory), team.home.team_file(team.directory)
         gone = _missing_names(config, own) | _damaged_names(own)
@@ -249,7 +254,7 @@ class RosterWatcher:
         if gone - self._reported_missing:
             directory = team.directory
             await asyncio.sleep(PATIENCE_S)
-            async with team.forming_lock:  # a team that we remove ourselves, or that others rewrite, is not gone
+            async with team.forming_lock:  # a team that we remove ourselves, or that is being rewritten, is not gone
                 if team.directory != directory or team.closing:
                     return True
             gone = _missing_names(config, own) | _damaged_names(own)
@@ -303,7 +308,7 @@ class RosterWatcher:
         team.emit(Notice(member=UNKNOWN_PROGRAM, text=text))
 
     def _handle_damage(self) -> None:
-        """Tell once that the roster is damaged: this process never read it whole and cannot restore it."""
+        """Warn once that the roster is damaged: this process never read it whole and cannot restore it."""
         if "damaged" in self._reported_missing:
             return
         self._reported_missing.add("damaged")
@@ -331,7 +336,7 @@ def _missing_names(*paths: Path) -> set[str]:
 
 
 def _damaged_names(team_file: Path) -> set[str]:
-    """The name of a team.json that is there and cannot be read."""
+    """Return the name of a team.json that exists and cannot be read."""
     try:
         read_team_file(team_file)
     except StorageError as problem:
@@ -340,9 +345,10 @@ def _damaged_names(team_file: Path) -> set[str]:
 
 
 def _repaired_entry(entry: RosterMember, on_disk: RosterMember | None) -> RosterMember:
-    """Our entry with what others may say in it: keys that we do not know, and a process whether it is in a turn.
+    """Return our entry with the parts that others may set: unknown keys, and for a separate process whether a turn
+    runs.
 
-    The prompt of a member that has ended is kept in the file alone.
+    The prompt of a member that has ended is kept only in the file.
     """
     if on_disk is None:
         return entry
@@ -351,14 +357,14 @@ def _repaired_entry(entry: RosterMember, on_disk: RosterMember | None) -> Roster
 
 
 def _with_entry(config: TeamConfig, entry: RosterMember) -> TeamConfig:
-    """With the entry in its place; the lead's is the first."""
+    """Return the roster with the entry in its place; the lead's is the first."""
     if entry.name == LEAD and config.find(LEAD) is None:
         return replace(config, members=(entry, *config.members))
     return config.with_member(entry)
 
 
 def _state(member: RosterMember) -> str:
-    """What the stranger's entry says of it; mostly nothing."""
+    """Return the state in an external member's entry; often empty."""
     if member.is_active is None:
         return "unknown"
     return "working" if member.is_active else "idle"

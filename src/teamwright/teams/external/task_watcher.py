@@ -1,7 +1,6 @@
-"""What others do to the team's tasks: each change an event, and who has to give way is told.
+"""Changes of other programs to the team's tasks: an event for each, and a notice to a member that lost its task.
 
-Knows the task list and the team. Refuses to know how a change was noticed, and who made it: only an owner's name
-that says of which session it is names somebody.
+Depends on the task list and the team. The author of a change is known only when the owner's name includes a session.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from teamwright.teams.team import SessionTeam
 
 
 class CompletionVerifier:
-    """The checks of completions that others made, one at a time."""
+    """A verifier of completions by other programs, one at a time."""
 
     def __init__(self, team: SessionTeam) -> None:
         self._team = team
@@ -31,7 +30,7 @@ class CompletionVerifier:
         self._lock = asyncio.Lock()
 
     def note_completion(self, before: Task | None, after: Task | None) -> None:
-        """Another program changed a task: one that it completed is checked."""
+        """Record a change by another program: a completed task is checked."""
         if self._team.check is None or after is None or after.status is not TaskStatus.COMPLETED:
             return
         if (before is not None and before.status is TaskStatus.COMPLETED) or after.id in self._running:
@@ -42,7 +41,7 @@ class CompletionVerifier:
         made.add_done_callback(lambda _: self._running.pop(after.id, None))
 
     async def close(self) -> None:
-        """Nothing is checked any more; what runs is ended."""
+        """Stop all checks, including a running one."""
         running = list(self._running.values())
         for one in running:
             one.cancel()
@@ -51,7 +50,7 @@ class CompletionVerifier:
     async def _verify(self, task: Task, check: str) -> None:
         mate = self._team.find(task.owner or "")
         try:
-            async with self._lock:  # whoever completes a hundred tasks at once has them checked one by one
+            async with self._lock:  # a hundred completions at once are checked one by one
                 found = await self._team.tasks.verify(task, check, keeps_owner=mate is not None)
             if found is not None and found.was_run and not found.passed:
                 await self._notify_owner(task, found, mate.name if mate is not None else "")
@@ -74,13 +73,13 @@ class CompletionVerifier:
 
 
 PATIENCE_S = 1.0
-"""A file that is not whole may still be being written: only after so long it counts as damaged."""
+"""Seconds before an incomplete file counts as damaged: it may still be being written."""
 
 _TaskChange = tuple[Task | None, Task | None]
 
 
 class TaskWatcher:
-    """The changes of others in the list that the team uses now. `wake` has them looked at and told."""
+    """A watcher of other programs' changes to the task list in use. `wake` requests a check."""
 
     def __init__(self, team: SessionTeam, wake: Callable[[], None]) -> None:
         self._team = team
@@ -95,12 +94,12 @@ class TaskWatcher:
         self._uncertain = UncertainChanges(team.external, wake)
 
     def begin(self) -> None:
-        """What is in the list now is known; what others do from now on is told. Raises StorageError."""
+        """Begin with the present content of the list; later changes of others are reported. Raises StorageError."""
         self.end()
         self._task_changes = self._team.tasks.watch_external_changes(self._on_change)
 
     def end(self) -> None:
-        """Nothing more is told of this list."""
+        """Stop reporting changes of this list."""
         if self._task_changes is not None:
             self._task_changes.close()
             self._task_changes = None
@@ -114,11 +113,11 @@ class TaskWatcher:
         self._reported_damaged.clear()
 
     async def close(self) -> None:
-        """The team is left: what was still being checked is not."""
+        """Stop all checks, because the team is left."""
         await self._verifier.close()
 
     def note_change(self, names: Iterable[str] | None) -> None:
-        """Files of these names changed; None: any may have."""
+        """Record that files of these names changed; None: any may have."""
         if names is None or self._names is None:
             self._names = None
         else:
@@ -126,7 +125,7 @@ class TaskWatcher:
         self._wake()
 
     async def check(self) -> None:
-        """Look where something changed, and tell what others did. Raises StorageError, LockTimeout."""
+        """Check the changed files, and report the changes of others. Raises StorageError, LockTimeout."""
         if self._task_changes is None:
             return
         if self._names is None or self._names:
@@ -137,7 +136,7 @@ class TaskWatcher:
         await self._emit_changes()
 
     def _on_change(self, before: Task | None, after: Task | None) -> None:
-        """Runs wherever the change is come upon, perhaps under a lock: only noted here."""
+        """Record a change. It may be detected under a lock, so it is reported later."""
         if any(task is not None and task.is_internal for task in (before, after)):
             return
         if not self._uncertain.hold((before, after)):
@@ -153,7 +152,8 @@ class TaskWatcher:
             self._emit(before, after)
             self._verifier.note_completion(before, after)
             if before is None and after is not None and after.status is TaskStatus.COMPLETED:
-                self._emit(after.copy_with(status=TaskStatus.IN_PROGRESS), after)  # done before we looked: two events
+                # completed before the check: two events
+                self._emit(after.copy_with(status=TaskStatus.IN_PROGRESS), after)
             if before is not None and _taken_away(before, after):
                 await self._notify_former_owner(before, after)
             if (count := count + 1) % STEP == 0:
@@ -177,7 +177,7 @@ class TaskWatcher:
         self._team.emit_task(task, change, doer if "@" in doer else UNKNOWN_PROGRAM)
 
     async def _notify_former_owner(self, before: Task, after: Task | None) -> None:
-        """Another program took a task away from one of ours that has it in progress: both it and the lead are told."""
+        """Notify the lead and one of our members whose task in progress another program took away."""
         mate = self._team.find(before.owner or "")
         name = mate.name if mate is not None else LEAD
         if mate is None and not is_owner(before.owner, LEAD):
@@ -195,7 +195,7 @@ class TaskWatcher:
         await send_note(self._team, "task-list", LEAD, text, f"#{before.id} was taken from {name}")
 
     async def _report_damaged(self, hurt: set[str], looked_at: set[str]) -> None:
-        """Look at a damaged file once more when its writer should be done; then notify lead and person, once."""
+        """Check a damaged file again when its writer should be done; then notify lead and person, once."""
         damaged = {one.id: one for one in self._team.tasks.store.damaged_tasks()}
         for id in sorted((hurt & self._damaged & damaged.keys()) - self._reported_damaged, key=int):
             self._reported_damaged.add(id)
@@ -213,7 +213,7 @@ class TaskWatcher:
 
 
 def _frees_task(after: Task | None) -> bool:
-    """Whether the change may have made a task free: this one, or one that waited for it."""
+    """Return True when the change may have freed a task: this one, or one that waited for it."""
     if after is None or after.status is TaskStatus.COMPLETED:
         return True
     return after.status is TaskStatus.PENDING and after.owner is None

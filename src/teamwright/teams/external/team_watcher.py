@@ -1,7 +1,7 @@
-"""The scribe: what the lead's process notices of other programs on the files of its live team becomes events.
+"""The team watcher: changes of other programs to the files of the live team become events of the lead's process.
 
-One worker looks where the watcher says that something changed; an idle team costs it nothing. Below it: tasks, roster
-and mail, each with a part of its own. Refuses to know why somebody else writes.
+A task checks the files when the file watcher reports a change; an idle team costs nothing. Depends on the watchers of
+tasks, roster and mail.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ from teamwright.teams.shutdown_requests import apply_mailed_answer
 from teamwright.teams.team import SessionTeam
 
 PATIENCE_S = 0.5
-"""Mail that goes may be the first of a team that is being removed: only after so long its sender is told."""
+"""Seconds before the sender of removed mail is notified: the whole team may be being removed."""
 
 _SENDERS_WITHOUT_INBOX = frozenset({"system", "user", "task-list", UNKNOWN_PROGRAM})
-"""Senders without an inbox: for them a warning must do."""
+"""Senders without an inbox, for which a warning is shown instead."""
 
 
 class MailWatcher:
-    """The inboxes of our members and of the lead. `wake` has them looked at; `on_agreed` is told who agreed to stop."""
+    """A watcher of the inboxes of our members and the lead. `wake` requests a check; `on_agreed` receives the names of
+    members that agreed to stop.
+    """
 
     def __init__(self, team: SessionTeam, wake: Callable[[], None], on_agreed: Callable[[str], None]) -> None:
         self._team = team
@@ -57,28 +59,28 @@ class MailWatcher:
         self._notify_timer: asyncio.TimerHandle | None = None
 
     def handle_waiting_mail(self, name: str) -> None:
-        """Another program runs the member of this name: what it asked its lead, unread, before that was known."""
+        """Handle the unread mail of a new external member to its lead from before it was known."""
         if LEAD not in self._inboxes or not self._team.exists:
             return
-        with suppress(TeamwrightError):  # what is not whole now is looked at when it changes
+        with suppress(TeamwrightError):  # an incomplete file is checked when it changes
             for entry in read_entries(self._inboxes[LEAD].path):
                 if not entry.read and entry.sender.lower() == name.lower():
                     self._handle_lead_mail(entry.sender, parse_protocol(entry.text))
 
     def open(self, name: str) -> None:
-        """Follow the inbox of this member from now on; what is in it is known."""
+        """Follow the inbox of this member from now on; its present content is known."""
         inbox = self._team.inbox(name)
         inbox.set_listeners(lambda entries: self._on_arrival(name, entries), lambda lost: self._on_lost(name, lost))
         self._inboxes[name] = inbox
 
     def close(self, name: str) -> None:
-        """Follow it no longer."""
+        """Stop following it."""
         inbox = self._inboxes.pop(name, None)
         if inbox is not None:
             inbox.set_listeners(None, None)
 
     def end(self) -> None:
-        """Follow none."""
+        """Stop following all inboxes."""
         for name in list(self._inboxes):
             self.close(name)
         self._changed.clear()
@@ -88,12 +90,12 @@ class MailWatcher:
             self._notify_timer = None
 
     def note_change(self, name: str) -> None:
-        """The file of this inbox changed."""
+        """Record that the file of this inbox changed."""
         self._changed.add(name)
         self._wake()
 
     async def check(self) -> None:
-        """Look into the inboxes that changed, and tell of what was lost. Raises StorageError, LockTimeout."""
+        """Check the changed inboxes, and report lost mail. Raises StorageError, LockTimeout."""
         while self._changed:
             inbox = self._inboxes.get(self._changed.pop())
             if inbox is not None:
@@ -102,7 +104,7 @@ class MailWatcher:
             await self._notify_senders()
 
     def _on_arrival(self, name: str, entries: Sequence[InboxEntry]) -> None:
-        """Others put these into the inbox."""
+        """Handle entries that others put into the inbox."""
         file = file_mark(self._team.home, str(self._team.home.inbox(self._team.directory, name)))
         for entry in entries:
             message = parse_protocol(entry.text)
@@ -115,7 +117,7 @@ class MailWatcher:
                 text = f"user (another terminal) wrote to {LEAD_ALIAS if name == LEAD else name}"
                 self._team.emit(Notice(member="system", text=text))
             if entry.sender.lower() in self._team.external.process_names:
-                continue  # its own process tells of it
+                continue  # its own process reports it
             self._team.emit(
                 MessageSent(
                     member=entry.sender or UNKNOWN_PROGRAM,
@@ -129,7 +131,7 @@ class MailWatcher:
         self._team.changed.set()
 
     def _handle_lead_mail(self, sender: str, message: ProtocolMessage | None) -> None:
-        """What a member that another program runs tells its lead. Whoever is none asks nobody by mail."""
+        """Handle a message of an external member to its lead. Other members do not send requests by mail."""
         outside = self._team.external
         if sender.lower() not in outside.external_names:
             return
@@ -156,7 +158,7 @@ class MailWatcher:
         self._wake()
 
     async def _notify_senders(self) -> None:
-        """Tell each sender of what was lost, and whoever watches. A team that we remove ourselves loses nothing."""
+        """Notify the senders of lost mail, and emit an event. A team that we remove ourselves loses no mail."""
         team = self._team
         async with team.forming_lock:
             lost, self._lost = self._lost, []
@@ -186,7 +188,7 @@ def _entry_summary(entry: InboxEntry) -> str:
 
 
 class TeamWatcher:
-    """`async with Scribe(team, watcher):` the team's files are watched as long as the block lasts."""
+    """A watcher of the team's files: `async with TeamWatcher(team, watcher):` watches them while the block runs."""
 
     def __init__(self, team: SessionTeam, watcher: Watcher) -> None:
         self._team = team
@@ -225,9 +227,11 @@ class TeamWatcher:
             self._roster.note_change()
 
     def follow(self, path: Path, ring: Callable[[], None]) -> Callable[[], None]:
-        """Ring when another program changes this inbox of ours, and tell of the mail in it; ends when called."""
+        """Call back when another program changes one of our inboxes, and report its mail; returns a function that stops
+        this.
+        """
         self._mail.open(path.stem)
-        self._roster.note_change()  # a member of ours stands in the roster from now on
+        self._roster.note_change()  # one of our members is on the roster from now on
 
         def changed() -> None:
             ring()
@@ -242,11 +246,11 @@ class TeamWatcher:
         return close
 
     def _begin(self) -> None:
-        """The team's files are these from now on: what is in them is known."""
+        """Begin with these files of the team: their present content is known."""
         self._end()
         team = self._team
         if not (team.exists or team.external.shared_list):
-            return  # the session's own list: nobody else knows of it
+            return  # the session's own list: no other program knows it
         try:
             self._tasks.begin()
         except TeamwrightError as problem:
@@ -277,7 +281,7 @@ class TeamWatcher:
                     await look()
                 except TeamwrightError as problem:
                     self._complain(problem)
-                except Exception as problem:  # a mistake of ours: the rest is watched all the same
+                except Exception as problem:  # a bug in Teamwright: the other files are still watched
                     self._complain(problem)
 
     def _complain(self, problem: Exception) -> None:

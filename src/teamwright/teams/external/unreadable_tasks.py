@@ -1,7 +1,6 @@
-"""Changes of tasks that a member's own process may have made: held for a moment, until it says so or has not.
+"""Task changes that a member process may have made: held briefly until the process reports them or the time is up.
 
-Its word comes by another way than the file, and either may be first. Knows what such processes told; does not know how
-a change is told of.
+The report and the file arrive by different ways in any order. Depends on the reports of member processes.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from teamwright.teams.external.participants import ExternalParticipants
 from teamwright.teams.team import task_info
 
 REPORT_WAIT_S = 0.3
-"""So long after its file a process may tell of a change."""
+"""Seconds after a file's change in which a process may report it."""
 
 OWNER_REPORT_WAIT_S = 5.0
-"""The same where the task is that of a member with such a process: it most likely made the change, and may be slow."""
+"""The same for a task owned by a member with such a process: it most likely made the change, and may be slow."""
 
 UncertainChange = tuple[Task | None, Task | None]
 
 
 class UncertainChanges:
-    """What was noticed and nobody has told of yet. `wake` is called when a change is certain."""
+    """Noticed changes that no process has reported yet. `wake` is called when a change is certain."""
 
     def __init__(self, external: ExternalParticipants, wake: Callable[[], None]) -> None:
         self._external = external
@@ -32,7 +31,9 @@ class UncertainChanges:
         self._timer: asyncio.TimerHandle | None = None
 
     def hold(self, change: UncertainChange) -> bool:
-        """Whether the change is held: a member's process may have made it. Else it is certain at once."""
+        """Return True when the change is held because a member's process may have made it; else it is
+        certain at once.
+        """
         if not self._external.process_names:
             return False
         within = OWNER_REPORT_WAIT_S if self._is_owned_by_process(change[1]) else REPORT_WAIT_S
@@ -43,7 +44,7 @@ class UncertainChanges:
         return task is not None and (task.owner or "").lower() in self._external.process_names
 
     def confirmed_changes(self) -> Iterator[UncertainChange]:
-        """What no process of ours told of in time, in order; what one told of is forgotten."""
+        """Yield the changes that none of our processes reported in time, in order; reported ones are dropped."""
         now, held, self._held = asyncio.get_running_loop().time(), self._held, []
         for due, change in held:
             if self._was_reported(change):
@@ -59,7 +60,7 @@ class UncertainChanges:
             self._timer = asyncio.get_running_loop().call_at(first, self._on_due)
 
     def clear(self) -> None:
-        """Nothing is held any more."""
+        """Drop all held changes."""
         self._held.clear()
         if self._timer is not None:
             self._timer.cancel()

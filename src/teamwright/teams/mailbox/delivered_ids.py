@@ -1,7 +1,7 @@
-"""What one member was told, and what it said of it: the newest ids in memory, the rest in its transcript, the ledger.
+"""The ids of delivered messages: the newest in memory, the others in the transcript, which is the record of delivery.
 
-A message may come unread again: a kill came before its flag, another program wrote an old copy of the inbox back.
-Below it: the conversation. Refuses to know inboxes, and who is told of what.
+A delivered message may become unread again: a kill came before its read flag, or another program restored an old inbox.
+Depends on the conversation.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import Block, ToolCall, tool_calls
 
 _ASSIGNED_TASK = re.compile(r">\\n[^\s<]+ gave you task #(\d+):|task_assignment[^{}]*?taskId\W+(\d+)")
-"""A task that was given by mail, as models read it now and in transcripts of earlier versions."""
+"""A task assignment by mail, as models read it now and in transcripts of earlier versions."""
 
 MAX_REMEMBERED = 512
-"""Ids in memory. The transcript is asked for older messages alone, once for each as long as it lies unread."""
+"""Ids in memory. The transcript is searched only for older messages, once for each while it is unread."""
 
 
 class DeliveredIds:
-    """What the agent of this conversation was told, by the ids of messages."""
+    """The ids of messages that the agent of this conversation has received."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._newest: dict[str, int] = {}  # id → when it was told
-        self._undelivered: set[str] = set()  # unread ones that the transcript was asked for, and does not have
+        self._newest: dict[str, int] = {}  # id → time of delivery
+        self._undelivered: set[str] = set()  # unread ids that the transcript was searched for and does not contain
         self._transcript_checked = False
-        self._forgotten_ms = -1  # what is forgotten was told by then, and written before
+        self._forgotten_ms = -1  # forgotten ids were delivered before this time
 
     def __len__(self) -> int:
         return len(self._newest)
 
     def add(self, ids: Iterable[str]) -> None:
-        """These were told just now."""
+        """Add ids that were delivered just now."""
         now = now_ms()
         for id in ids:
             self._newest.pop(id, None)
@@ -47,7 +47,7 @@ class DeliveredIds:
             self._forgotten_ms = self._newest.pop(next(iter(self._newest)))
 
     def find_delivered(self, unread: Sequence[InboxEntry]) -> set[str]:
-        """The ids of those that were told before. Raises StorageError when the transcript cannot be read."""
+        """Return the ids of entries delivered before. Raises StorageError when the transcript cannot be read."""
         entries = {entry.msg_id: entry for entry in unread if entry.msg_id}
         known = entries.keys() & self._newest.keys()
         doubtful = {id for id in entries.keys() - known - self._undelivered if self._may_be_forgotten(entries[id])}
@@ -63,12 +63,14 @@ class DeliveredIds:
         return known
 
     def _may_be_forgotten(self, entry: InboxEntry) -> bool:
-        """Whether it is old enough; at the first look anything may have been told in a life before this one."""
+        """Return True when the entry is old enough; at the first check an earlier process may have
+        delivered any entry.
+        """
         return not self._transcript_checked or (parse_iso_ms(entry.timestamp or "") or 0) <= self._forgotten_ms
 
 
 def has_written_to_lead(conversation: Conversation) -> bool:
-    """Whether the newest turn of the conversation sent the lead a message; one that was refused does not count."""
+    """Return True when the newest turn sent the lead a message; a refused one does not count."""
     refused: set[str] = set()
     for item in conversation.messages_backward():
         message: dict[str, Any] = json.loads(item)
@@ -83,7 +85,7 @@ def has_written_to_lead(conversation: Conversation) -> bool:
 
 
 def known_task_ids(conversation: Conversation) -> set[str]:
-    """The tasks that the agent took or changed itself, or that were assigned to it by mail: it knows of them."""
+    """Return the tasks that the agent took or changed itself, or that were assigned to it by mail."""
     known: set[str] = set()
     for item in conversation.messages_backward():
         if b'"TaskUpdate"' in item:

@@ -1,7 +1,7 @@
-"""A member's desk: its unread mail, in the order in which it wakes, as its model will read it.
+"""Incoming mail of a member: unread messages in wake order, and their text for the model.
 
-The transcript is the ledger: what it holds is never told again, and the read flag follows only after it. Knows
-inboxes, envelopes and the conversation; does not know who may write to whom.
+The transcript is the record of delivery: its messages are never delivered again, and the read flag follows it. Depends
+on inboxes, envelopes and the conversation.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from teamwright.protocol.values import dataclass
 from teamwright.teams.mailbox.delivered_ids import DeliveredIds
 
 WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
-"""Whose mail wakes an idle member first. A shutdown comes alone; all else comes in one turn, in this order."""
+"""The order in which mail wakes an idle member. A shutdown comes alone; all other mail comes in one turn, in this
+order.
+"""
 
 
 def wake_kind(entry: InboxEntry) -> str:
-    """The entry's place in WAKE_ORDER."""
+    """Return the entry's place in WAKE_ORDER."""
     if entry.sender == "user":
         return "user"
     if isinstance(parse_protocol(entry.text), ShutdownRequest) and entry.sender == LEAD:
@@ -48,9 +50,10 @@ def wake_kind(entry: InboxEntry) -> str:
 
 
 def starts_turn(entry: InboxEntry) -> bool:
-    """Return True when the entry may start a model call: an idle notice with a result or a failure, never a new mode.
+    """Return True when the entry may start a model call: an idle notice with a result or a failure does, a new mode
+    never.
 
-    The approval of a shutdown does not: the notice that the member has ended follows and takes it along.
+    The approval of a shutdown does not: the notice that the member has ended follows and includes it.
     """
     match parse_protocol(entry.text):
         case IdleNotification() as notice:
@@ -62,7 +65,7 @@ def starts_turn(entry: InboxEntry) -> bool:
 
 
 def _age_note(tags: RuntimeTags, entries: Sequence[InboxEntry]) -> list[Block]:
-    """A note on mail that waited for a minute or more: much may have happened since."""
+    """Return a note on mail that waited for a minute or more, since the state may have changed."""
     now = now_ms()
     waited = [(e.sender, (now - (parse_iso_ms(e.timestamp or "") or now)) // 60_000) for e in entries]
     old = ", ".join(f"{escape_tags(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
@@ -70,7 +73,7 @@ def _age_note(tags: RuntimeTags, entries: Sequence[InboxEntry]) -> list[Block]:
 
 
 def select_for_turn(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
-    """What one turn takes of the unread entries: the highest kind decides whether a shutdown comes alone."""
+    """Return the unread entries for one turn: the first in wake order decides whether a shutdown comes alone."""
     by_kind: dict[str, list[InboxEntry]] = {kind: [] for kind in WAKE_ORDER}
     for entry in entries:
         by_kind[wake_kind(entry)].append(entry)
@@ -81,9 +84,9 @@ def select_for_turn(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
 
 @dataclass(slots=True)
 class IncomingMail:
-    """One member's incoming mail. `held` says of a sender that its mail may not wake us for now.
+    """One member's incoming mail. `held` returns True for a sender whose mail does not wake the member now.
 
-    `words` says in plain words what a message of the protocol means, None where it has none for it.
+    `words` returns the plain text of a protocol message, None when it has none.
     """
 
     name: str
@@ -102,20 +105,20 @@ class IncomingMail:
         self._delivered_ids = DeliveredIds(self.conversation)
 
     def wake(self) -> None:
-        """Something may be new: wake whoever waits."""
+        """Wake the waiting task: there may be new mail."""
         self._wake_event.set()
 
     @property
     def wake_pending(self) -> bool:
-        """Whether somebody rang and nobody has looked since."""
+        """Return True when a wake-up came since the last check."""
         return self._wake_event.is_set()
 
     async def wait(self) -> None:
-        """Wait until somebody rings."""
+        """Wait for a wake-up."""
         await self._wake_event.wait()
 
     async def unread(self) -> list[InboxEntry]:
-        """Unread entries that the conversation does not hold yet; those it holds are flagged on the way."""
+        """Return the unread entries that the conversation does not contain; the others are flagged as read."""
         self._wake_event.clear()
         entries = await self.inbox.unread()
         if not entries:
@@ -124,44 +127,44 @@ class IncomingMail:
         if old:
             await self.inbox.mark_read(old)
         fresh = {entry.msg_id: entry for entry in reversed(entries) if entry.msg_id not in old}
-        return list(reversed(fresh.values()))  # a copy under the same id is the same message
+        return list(reversed(fresh.values()))  # a copy with the same id is the same message
 
     async def mark_delivered_read(self) -> None:
-        """Flag whatever lies unread and was told, in this life or before; who rang is heard afterwards all the same."""
+        """Flag all delivered mail as read, also that of an earlier process; a pending wake-up stays pending."""
         if old := self._delivered_ids.find_delivered(await self.inbox.unread()):
             await self.inbox.mark_read(sorted(old))
 
     async def next_mail(self) -> list[InboxEntry]:
-        """What should start a turn now: nothing unless some entry wakes."""
+        """Return the entries that start a turn now: none unless one of them wakes."""
         entries = await self.unread()
         if not any(starts_turn(entry) and not self.is_held(entry.sender) for entry in entries):
             return []
         return select_for_turn(entries)
 
     async def add_quiet_mail(self, delivery: UserMessage) -> tuple[UserMessage, Sequence[InboxEntry]]:
-        """What is told, behind the mail that would have woken nobody: a new mode is known before the first call."""
+        """Append the mail that does not wake to a delivery, so that a new mode is known before the first model call."""
         entries = await self.unread()
         quiet = [entry for entry in entries if not starts_turn(entry)]
         if len(quiet) < len(entries):
-            self.wake()  # what came meanwhile is read between the rounds
+            self.wake()  # later mail is read between model calls
         mail = self.compose(quiet)
         return UserMessage((*mail.blocks, *delivery.blocks), (*mail.ids, *delivery.ids)), quiet
 
     def notify(self, text: str, key: str = "") -> None:
-        """A note of the runtime for this member alone (a job of its own has ended): told like mail, and it wakes.
+        """Queue a note of the runtime about the end of one of the member's jobs: it is delivered like mail, and wakes.
 
-        The transcript will hold it as `notice:<key>`; without a key it gets a new one.
+        The transcript stores it as `notice:<key>`; without a key it gets a new one.
         """
         self.notices.put_notice(self.conversation.tags, text, key)
         self.wake()
 
     def add_late_answer(self, text: str) -> None:
-        """An answer to a request that is gone: told like a notice, before those."""
+        """Queue an answer to a request that is gone: it is delivered like a notice, before the others."""
         self.notices.put_late_answer(self.conversation.tags, text)
         self.wake()
 
     def compose(self, entries: Sequence[InboxEntry]) -> UserMessage:
-        """The entries as one user line, an envelope each, and the notices that wait."""
+        """Compose one user message: an envelope for each entry, and the queued notices."""
         tags = self.conversation.tags
         blocks = [text_block(self.render(e) or tags.entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
         blocks += _age_note(tags, entries)
@@ -174,11 +177,11 @@ class IncomingMail:
         return UserMessage(tuple(blocks), tuple(ids))
 
     async def mark_delivered(self, entries: Sequence[InboxEntry]) -> None:
-        """The transcript has them: say so, and flag them."""
+        """Record that the transcript has the entries, and flag them as read."""
         await self.mark_read(self.record_delivery(entries))
 
     def record_delivery(self, entries: Sequence[InboxEntry]) -> tuple[str, ...]:
-        """The transcript has them: say so. Returns the ids to `flag`, for which no model call need wait."""
+        """Record that the transcript has the entries. Returns the ids to flag, for which no model call need wait."""
         ids = tuple(e.msg_id for e in entries if e.msg_id)
         self._delivered_ids.add(ids)
         if self.on_delivered is not None:
@@ -187,19 +190,19 @@ class IncomingMail:
         return ids
 
     async def mark_read(self, ids: Sequence[str]) -> None:
-        """Flag what was seen; after a kill before it, the transcript tells that they were."""
+        """Flag delivered entries as read; after a kill before that, the transcript shows that they were delivered."""
         await self.inbox.mark_read(ids)
         if self.inbox.has_more:
             self.wake()
 
     async def next_input(self) -> SteeringInput | None:
-        """Mail for a busy member, before its next model call (the loop's steering)."""
+        """Return mail for a busy member, before its next model call (the loop's steering)."""
         if not self._wake_event.is_set():
             return None
         unread = await self.unread()
         entries = select_for_turn(unread)
         if len(entries) < len(unread):
-            self.wake()  # a shutdown comes alone; the rest waits for the next round, not for the next letter
+            self.wake()  # a shutdown comes alone; the rest waits for the next model call, not for the next message
         if not entries and not self.notices:
             return None
         told = self.compose(entries)

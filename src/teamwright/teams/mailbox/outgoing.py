@@ -1,7 +1,7 @@
-"""Sending: who may write to whom, and what became of it.
+"""Outgoing messages: permitted recipients, sending and the outcome.
 
-A send succeeds only when the entry is in the recipient's inbox. The sender's name is set here, by the runtime;
-text that would parse as a protocol message is fenced. Knows the team and its inboxes; does not know a model.
+A send succeeds only when the entry is in the recipient's inbox. The runtime sets the sender's name; text that would
+parse as a protocol message is fenced. Depends on the team and its inboxes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from teamwright.teams.team import SessionTeam
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of a message. `outcome` is `woke`, `queued_next_round`, `accepted` (a stranger) or `no_consumer`."""
+    """The outcome of a message. `outcome` is `woke`, `queued_next_round`, `accepted` (an external member) or
+    `no_consumer`.
+    """
 
     to: str
     message_id: str
@@ -36,21 +38,21 @@ class Sent:
 
 
 def _masked(team: SessionTeam, text: str) -> str:
-    """The text without secrets of the session's environment and keys of known services."""
+    """Return the text with secrets of the session's environment and keys of known services masked."""
     return mask_keys(mask_values(text, team.secrets))
 
 
 def default_summary(text: str) -> str:
-    """A summary for a message without one: its first words, at most 60 characters."""
+    """Return a summary for a message without one: its first words, at most 60 characters."""
     words = " ".join(text.split())
     return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
 
 
 @dataclass(frozen=True, slots=True)
 class SendCall:
-    """The call that sends: what it sends is sent once, under ids of its own.
+    """The call that sends: its messages have their own ids and are sent once.
 
-    `again`: a kill cut it off before. `no_reply`: what it sends wakes nobody, and is read with the next message.
+    `again`: a kill interrupted it before. `no_reply`: its messages wake no member, and are read with the next message.
     """
 
     key: str
@@ -58,14 +60,14 @@ class SendCall:
     no_reply: bool = False
 
     def message_id_for(self, name: str) -> str:
-        """The id of what this call sends to that member."""
+        """Return the id of this call's message to that member."""
         return keyed_id(self.key, name.lower())
 
 
 async def send_text(
     team: SessionTeam, sender: str, to: str, text: str, summary: str = "", call: SendCall | None = None
 ) -> Sent:
-    """Text from one member, or from `user`, to another; once for each `call`.
+    """Send text from one member, or from `user`, to another; once for each `call`.
 
     Raises UnknownMember (nothing is created), TeamRefused for a message to oneself, UsageError for empty text,
     InboxFull, LockTimeout.
@@ -104,9 +106,9 @@ async def send_text(
 
 
 async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Sent | None:
-    """What became of it before the kill; None when it was not sent."""
+    """Return the outcome of this send before a kill; None when it was not sent."""
     id, inboxes = call.message_id_for(name), team.inbox(LEAD).path.parent.glob("*.json")
-    name = next((path.stem for path in inboxes if path.stem.lower() == name.lower()), name)  # as its file has it
+    name = next((path.stem for path in inboxes if path.stem.lower() == name.lower()), name)  # the spelling of its file
     if not await team.inbox(name).contains(id):
         return None
     mate = team.find(name)
@@ -118,9 +120,9 @@ async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Se
 async def broadcast(
     team: SessionTeam, sender: str, text: str, summary: str = "", call: SendCall | None = None
 ) -> list[Sent]:
-    """Text to every other member, once for each `call`.
+    """Send text to every other member, once for each `call`.
 
-    Raises TeamRefused when there is nobody, or naming who did not get it.
+    Raises TeamRefused when there is no other member, or naming those that did not receive it.
     """
     if not text.strip():
         raise UsageError(
@@ -163,7 +165,7 @@ def _raise_partial_send(sent: Sequence[Sent], refused: Sequence[tuple[str, Teamw
 async def send_protocol(
     team: SessionTeam, sender: str, to: str, message: ProtocolMessage, *, summary: str | None = None, id: str = ""
 ) -> str:
-    """A protocol message of the runtime, under this id if one is given. Returns its message id."""
+    """Send a protocol message of the runtime, with this id if one is given. Returns its message id."""
     masked = partial(_masked, team) if isinstance(message, IdleNotification) else str
     entry = InboxEntry(
         sender=sender,
@@ -187,10 +189,10 @@ async def send_protocol(
 
 
 async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was sent") -> RosterMember:
-    """The member that a `to` means: a name, an agent id, or the lead's alias.
+    """Return the member that a `to` means: a name, an agent id, or the lead's alias.
 
-    Raises UnknownMember listing the members and the nearest name; an agent type names the member that has it. `note`
-    says in the error that nothing was done.
+    Raises UnknownMember listing the members and the nearest name; for an agent type it names its member. `note` is the
+    error's sentence that nothing was done.
     """
     name: MemberName = parse_recipient(to, team.names)
     config = await team.roster.read()
@@ -212,7 +214,7 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
 
 
 def _is_reachable(team: SessionTeam, member: RosterMember) -> bool:
-    """Whether somebody may read it: the lead always, a member of this process while it lives, any other program's."""
+    """Return True when the message can have a reader: the lead, a live member of this process, any external member."""
     name = member.name.lower()
     if member.name == LEAD or (member.backend_type != "in-process" and name not in team.external.process_names):
         return True
@@ -245,7 +247,7 @@ async def _deliver(team: SessionTeam, member: RosterMember, entry: InboxEntry) -
     sent = await team.inbox(member.name).send(entry, runtime=False)
     team.wake(member.name)
     if idle in {"woke", "queued_next_round"} and not _is_reachable(team, member):
-        idle = "no_consumer"  # it ended while the message was on its way
+        idle = "no_consumer"  # the recipient ended during the send
     return Sent(member.name, sent, idle, member.color)
 
 

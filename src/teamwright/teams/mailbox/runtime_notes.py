@@ -1,6 +1,6 @@
-"""Notes of the runtime: words to a member or the lead, by mail; in memory where the team has no files.
+"""Notes of the runtime to a member or the lead: by mail, or in memory when the team has no files.
 
-Knows the team and its inboxes. Refuses to know why a note is written.
+Depends on the team and its inboxes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from teamwright.teams.team import SessionTeam
 
 
 async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary: str) -> None:
-    """Tell the live member of this name, or the lead; somebody who is gone is not told.
+    """Send a note to the live member of this name, or to the lead; a member that has ended receives none.
 
     Raises InboxFull, LockTimeout, StorageError.
     """
@@ -31,9 +31,9 @@ async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary:
 
 
 async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
-    """Put an entry of the runtime into an inbox. False: the team has no files, so it was told without.
+    """Put an entry of the runtime into an inbox. False: the team has no files, so the note was passed on in memory.
 
-    A team that another program removed is not made anew by a letter. Raises as `Inbox.send`.
+    A message does not recreate a team that another program removed. Raises as `Inbox.send`.
     """
     if team.exists and team.home.config(team.directory).exists():
         await team.inbox(to).send(entry, runtime=True)

@@ -1,7 +1,6 @@
-"""Returning: mail that a member never read goes back, in a sentence, to whoever wrote it.
+"""Undelivered mail: a message that a member never read is returned to its sender with a sentence.
 
-A message is seen, or its sender is told. Knows the team and the ledger of the member that is over; does not know
-why it ended.
+Each message is either read, or its sender is notified. Depends on the team and the transcript of the ended member.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import read_team_file
 
 _RETURN_SUFFIX = " did not read a message"
-"""What the summary of such a message ends with, after the name of the reader."""
+"""The end of such a message's summary, after the name of the reader."""
 
 
 def return_notice_id(msg_id: str) -> str:
-    """The id of the message that says of another one that it was not read: a message goes back once."""
+    """Return the id of the return notice of a message, which is returned once."""
     return keyed_id("returned", msg_id)
 
 
 async def return_mail(team: SessionTeam, name: str, transcript: Path | None) -> None:
-    """Tell the senders of what this member did not read; to those that are gone themselves the lead stands in."""
+    """Notify the senders of mail that this member did not read; the lead replaces senders that have ended."""
     inbox = team.inbox(name)
     unread = [entry for entry in await inbox.unread() if entry.msg_id]
     held = (
@@ -40,14 +39,14 @@ async def return_mail(team: SessionTeam, name: str, transcript: Path | None) -> 
     letters = _returnable_entries(unread, held)
     config = await team.roster.read() if letters else None
     for entry in letters:
-        # Who is on the roster lives, or comes back: after a kill senders may be started later than this is told.
+        # A member on the roster lives or will be resumed: after a kill, senders may start after this notice.
         sender = config.find(entry.sender) if config is not None and not _is_return_notice(entry) else None
         await _notify_sender(team, name, entry, sender.name if sender is not None else LEAD)
     await inbox.mark_read([entry.msg_id for entry in unread if entry.msg_id])
 
 
 async def return_late_mail(team: SessionTeam) -> None:
-    """The same for what came after its reader had ended: the sender had looked just before.
+    """Return mail that arrived after its reader had ended, from senders that did not know this yet.
 
     Raises StorageError, LockTimeout.
     """
@@ -63,7 +62,7 @@ async def return_late_mail(team: SessionTeam) -> None:
 
 
 def _returnable_entries(unread: Sequence[InboxEntry], delivered: set[str]) -> list[InboxEntry]:
-    """What somebody wrote and nobody read: words, not what the runtimes tell each other."""
+    """Return the texts that members wrote and no reader received, without messages between runtimes."""
     own = RUNTIME_SENDERS - {"user"}
     return [
         entry
@@ -74,7 +73,7 @@ def _returnable_entries(unread: Sequence[InboxEntry], delivered: set[str]) -> li
 
 
 def _is_return_notice(entry: InboxEntry) -> bool:
-    """Whether it says to somebody, who is over by now, that a message was not read: then the lead stands in."""
+    """Return True for a notice of an unread message to a member that has ended: then the lead replaces that member."""
     return entry.sender == "system" and (entry.summary or "").endswith(_RETURN_SUFFIX)
 
 
@@ -87,7 +86,7 @@ async def _notify_sender(team: SessionTeam, name: str, entry: InboxEntry, to: st
     whose = "your message" if entry.sender.lower() == to.lower() else f"a message of {entry.sender}"
     text = f'{name} has ended and did not read {whose}: "{about}". Send it to another member if it still matters.'
     if entry.sender.lower() != to.lower():
-        text = f"{text}\n\n{entry.text}"  # the sender has it in its conversation, anybody else has not
+        text = f"{text}\n\n{entry.text}"  # only the sender has the text in its conversation
     if _is_return_notice(entry):
         text = f"{name} has ended and did not read this: {entry.text}"
     summary = f"{name}{_RETURN_SUFFIX}"

@@ -1,7 +1,6 @@
-"""Where models come from: a service by name, a script file, or an object that the program brought.
+"""Sources of models: a service by name, a script file, or a model object of the program.
 
-One source a run, and beside it what a program names for single members. Knows the room `models`; knows no agent
-but by name.
+Each run has one source, and the models that a program names for single members. Depends on `models`.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ SCRIPTED = "scripted:"
 
 
 class ModelSource(Protocol):
-    """Opens the models of a run."""
+    """The source of a run's models."""
 
     async def open(self, name: str | None, agent: str) -> Model:
-        """The model of that name (None: the run's own) for the agent of that name. Raises CannotStart."""
+        """Return the model of that name (None: the run's own) for the agent of that name. Raises CannotStart."""
         ...
 
 
 @dataclass(slots=True)
 class ServiceModels:
-    """Models of services, one adapter for each (provider, model, credential)."""
+    """Models of services, with one adapter for each (provider, model, credential)."""
 
     settings: ModelSettings
     env: Mapping[str, str]
@@ -42,19 +41,19 @@ class ServiceModels:
     pool: ModelPool = field(default_factory=ModelPool)
 
     async def open(self, name: str | None, agent: str) -> Model:
-        """See ModelSource."""
+        """Implement `ModelSource.open`."""
         if name is not None and name.startswith(SCRIPTED):
             raise UsageError("usage", "a script is given for the whole run, with --model", note="nothing was started")
         return await self.pool.open_model(name or self.default, self.env, self.settings)
 
     async def aclose(self) -> None:
-        """Close all that was opened."""
+        """Close all opened models."""
         await self.pool.aclose()
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptOptions:
-    """How a script is played: names given from outside, receipts of calls (`toolu_…` to `cN`), pause in seconds."""
+    """Options of a script: given names, receipts of calls (`toolu_…` to `cN`), pause in seconds."""
 
     given: Mapping[str, str] = field(default_factory=dict[str, str])
     receipts: Callable[[str], str] = field(default=lambda _use: "")
@@ -63,13 +62,13 @@ class ScriptOptions:
 
 @dataclass(slots=True)
 class ScriptedModels:
-    """A script plays every agent; other names of models are taken as the same script."""
+    """A script that plays every agent; other model names mean the same script."""
 
     script: Script
     play: ScriptOptions
 
     async def open(self, name: str | None, agent: str) -> Model:
-        """See ModelSource."""
+        """Implement `ModelSource.open`."""
         return self.script.model(agent, self.play.given, self.play.receipts)
 
 
@@ -80,15 +79,15 @@ class SingleModel:
     model: Model
 
     async def open(self, name: str | None, agent: str) -> Model:
-        """See ModelSource."""
+        """Implement `ModelSource.open`."""
         return self.model
 
 
 @dataclass(slots=True)
 class SessionModels:
-    """The models of a run: `main`, which answers to whatever agents ask for, and what the program named for members.
+    """The models of a run: `main`, the default for all agents, and models that the program named for members.
 
-    An object that the program gave for the whole run plays every agent; only the program itself can name others.
+    A model object for the whole run plays every agent; only the program can name others.
     """
 
     main: ModelSource
@@ -96,12 +95,12 @@ class SessionModels:
     objects: dict[str, Model] = field(default_factory=dict[str, Model])
     named: set[str] = field(default_factory=set[str])
     chosen: str | None = None
-    """What a person chose in life for the lead, and with it for whoever is started without a model of its own."""
+    """The model that a person chose at run time for the lead and for later agents without a model of their own."""
 
     async def choose(self, model: str | Model) -> tuple[str, Model]:
-        """A model that somebody names while the run goes on, and its name for `open`.
+        """Return a model that was named at run time, and its name for `open`.
 
-        Raises CannotStart for one that is not to be had, UsageError where a script plays everybody.
+        Raises CannotStart for an unavailable model, UsageError where a script plays all agents.
         """
         if isinstance(model, str) and isinstance(self.main, ScriptedModels):
             what = "a script plays every agent of this run: there is no model to choose"
@@ -112,7 +111,7 @@ class SessionModels:
         return name, await self.open(name, "")
 
     def bring(self, model: str | Model) -> str:
-        """Under which name the program's choice for a member can be opened from now on."""
+        """Return the name under which the program's model for a member can be opened from now on."""
         if isinstance(model, str):
             if not isinstance(self.main, ScriptedModels):
                 self.named.add(model)
@@ -125,7 +124,7 @@ class SessionModels:
         return name
 
     async def open(self, name: str | None, agent: str) -> Model:
-        """See ModelSource."""
+        """Implement `ModelSource.open`."""
         name = name if name is not None else self.chosen
         if name is not None and name in self.objects:
             return self.objects[name]
@@ -134,16 +133,16 @@ class SessionModels:
         return await self.main.open(name, agent)
 
     async def aclose(self) -> None:
-        """Close what was opened here; objects are their owner's to close."""
+        """Close the models that were opened here; their owners close model objects."""
         await self.services.aclose()
 
 
 def open_models(
     model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: ScriptOptions, governors: Path
 ) -> SessionModels:
-    """The source for what was given as `model=` or `--model`. Raises CannotStart (`bad-script`) for a bad script.
+    """Return the source for `model=` or `--model`. Raises CannotStart (`bad-script`) for a bad script.
 
-    `governors` is the directory in which processes share what they know of a credential's limits.
+    `governors` is the directory in which processes share the state of a credential's rate limits.
     """
     pool = ModelPool(governors)
     if model is not None and not isinstance(model, str):
@@ -160,7 +159,7 @@ def open_models(
 
 
 def require_price(cap_usd: float | None, card: ModelCard) -> None:
-    """Raises CannotStart (`unknown-price`) when money is capped and nobody knows what the model costs."""
+    """Raise CannotStart (`unknown-price`) when money is capped and the model's price is unknown."""
     if cap_usd is None or None not in (card.usd_in, card.usd_out):
         return
     raise CannotStart(

@@ -1,7 +1,7 @@
-"""The permission modes of a session: the lead's, kept for a resume, and those of its members, by name.
+"""The permission modes of a session: the lead's, saved for a resume, and those of its members, by name.
 
-What surfaces show and change. A lead that delegates keeps the mode that it had: its members follow that one, and it is
-back when the lead leaves `delegate` for it. Knows the session's maker and team; refuses to know a screen.
+User interfaces show and change them. A delegating lead keeps its earlier mode: its members follow that mode, and it
+returns when the lead leaves `delegate`. Depends on the session's agent factory and team.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from teamwright.teams.team import SessionTeam
 
 VERSION = 1
 FILE = "mode.json"
-"""In the session's directory, once the lead's mode was said by a flag or changed."""
+"""The file in the session's directory, written when a flag set the lead's mode or the mode changed."""
 
 USER = "user"
 
 
 @dataclass(frozen=True, slots=True)
 class SavedMode:
-    """The lead's mode as it was left. `lasting` is the one that its members follow, another only while it delegates."""
+    """The lead's saved mode. `lasting` is the mode that its members follow, different only while it delegates."""
 
     mode: Mode
     lasting: Mode
@@ -43,7 +43,7 @@ class SavedMode:
 
 @dataclass(slots=True)
 class SessionModes:
-    """The modes of one session. The lead's own policy is behind its fence where it has one."""
+    """The modes of one session. The lead's own policy includes its path ownership."""
 
     maker: AgentFactory
     team: SessionTeam
@@ -52,11 +52,11 @@ class SessionModes:
 
     @property
     def mode(self) -> Mode:
-        """The lead's."""
+        """The lead's mode."""
         return self.lead.policy.display_mode
 
     def mode_of(self, name: str) -> Mode | None:
-        """The mode of that member, the lead's where it has none of its own; None when nobody is called so."""
+        """Return the mode of that member, the lead's where it has no own mode; None for an unknown name."""
         wanted = parse_recipient(name, self.team.names)
         if wanted == LEAD:
             return self.mode
@@ -64,19 +64,19 @@ class SessionModes:
         return None if mate is None else Mode(mate.mode)
 
     async def set(self, text: str, member: str = "", by: str = USER, source: str = "mode") -> ModeSet:
-        """Another mode for the lead, or for that member: from the very next call on, the one that waits included.
+        """Set the mode of the lead, or of that member, from the next call on, including a call that waits.
 
-        Raises UsageError for a mode that does not exist, UnknownMember naming the nearest, and TeamRefused for what is
-        not given in life; then nothing is changed.
+        Raises UsageError for an unknown mode, UnknownMember naming the nearest, and TeamRefused for a mode that cannot
+        be set at run time; then nothing is changed.
         """
         if not member or parse_recipient(member, self.team.names) == LEAD:
             return self.set_lead(lead_mode(_parse_mode(text), source), by)
         return await set_of_member(self.maker, self.team, text, member, by, source)
 
     def set_lead(self, mode: Mode, by: str = USER) -> ModeSet:
-        """Another mode for the lead. Raises TeamRefused, StorageError when it cannot be kept; nothing is changed then.
+        """Set the lead's mode. Raises TeamRefused, StorageError when it cannot be saved; then nothing is changed.
 
-        Members without a mode of their own follow at once, and no member exceeds it; `delegate` is the lead's alone.
+        Members without a mode of their own follow at once, and no member exceeds it; `delegate` is only for the lead.
         """
         require_allowed_mode(self.maker, mode)
         before = self.mode
@@ -84,7 +84,7 @@ class SessionModes:
             return ModeSet(LEAD_ALIAS, mode, before)
         lasting = self.maker.policy.effective_mode if mode is Mode.DELEGATE else mode
         if lasting is Mode.PLAN and mode is Mode.DELEGATE:
-            lasting = Mode.DEFAULT  # who leaves plan mode to delegate has its members work
+            lasting = Mode.DEFAULT  # members work while the lead changes from plan to delegate
         save_mode(self.directory, SavedMode(mode, lasting))
         policy = self.maker.policy
         policy.is_delegating = self.lead.policy.is_delegating = mode is Mode.DELEGATE
@@ -99,7 +99,7 @@ class SessionModes:
 async def set_of_member(
     maker: AgentFactory, team: SessionTeam, text: str, member: str, by: str = USER, source: str = "mode"
 ) -> ModeSet:
-    """Another mode for a member; the rest as `Modes.set`."""
+    """Set the mode of a member, like `SessionModes.set`."""
     mode = parse_mode(_parse_mode(text), source)
     if not team.exists:
         nobody = f'there is no "{member}": the lead is alone'
@@ -113,7 +113,7 @@ def _parse_mode(text: str) -> str:
 
 
 def require_allowed_mode(maker: AgentFactory, mode: Mode) -> None:
-    """Raises TeamRefused for a mode that is not given in life, or means nothing here."""
+    """Raise TeamRefused for a mode that cannot be set at run time, or has no meaning here."""
     if mode is Mode.BYPASS and not maker.may_bypass:
         raise TeamRefused(
             "team-refused",
@@ -128,7 +128,9 @@ def require_allowed_mode(maker: AgentFactory, mode: Mode) -> None:
 
 
 def save_mode(directory: Path, kept: SavedMode) -> None:
-    """Keep the lead's mode for a resume; not bypassPermissions, which is given anew each time. Raises StorageError."""
+    """Save the lead's mode for a resume, except bypassPermissions, which is granted for each start. Raises
+    StorageError.
+    """
     if kept.mode is Mode.BYPASS:
         return
     lasting = Mode.DEFAULT if kept.lasting is Mode.BYPASS else kept.lasting
@@ -138,7 +140,7 @@ def save_mode(directory: Path, kept: SavedMode) -> None:
 
 
 def load_mode(directory: Path) -> SavedMode | None:
-    """The mode that a session was left in, None when none was kept; what cannot be read was none."""
+    """Return the saved mode of a session; None without one, and for an unreadable file."""
     try:
         data = cast("dict[str, Any]", json.loads((directory / FILE).read_bytes()))
         kept = SavedMode(Mode(data["mode"]), Mode(data["lasting"]))
@@ -149,11 +151,11 @@ def load_mode(directory: Path) -> SavedMode | None:
 
 
 def restore_mode(policy: Policy, kept: SavedMode) -> None:
-    """The lead goes on in the mode that it was left in."""
+    """Restore the saved mode of the lead."""
     policy.mode = kept.lasting
     policy.is_delegating = kept.mode is Mode.DELEGATE
 
 
 def describe_modes() -> list[tuple[str, str]]:
-    """All modes that may be given, a line of meaning each."""
+    """Return all modes that may be set, each with its meaning in a line."""
     return [(str(mode), line) for mode, line in MODE_MEANINGS.items() if mode is not Mode.BUBBLE]

@@ -1,7 +1,7 @@
-"""Opening a session: settings, trust, model, lease, log, team, lead; every port is filled here.
+"""Opening a session: settings, trust, model, lease, log, team and lead, with all ports connected.
 
-Either everything stands or nothing is left: what was opened is closed in reverse when a later part cannot be.
-Knows all rooms below and the settings; knows no screen.
+A session opens completely or leaves nothing: after a failure, opened parts are closed in reverse order. Depends on all
+packages below and the settings.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ from teamwright.tools.caller import Caller
 
 @asynccontextmanager
 async def open_session(options: Options) -> AsyncGenerator[Session, None]:
-    """A session for the block. Raises CannotStart, UsageError, StorageError; then nothing is left behind."""
+    """Open a session for the block. Raises CannotStart, UsageError, StorageError; then nothing is left behind."""
     async with AsyncExitStack() as stack:
         session = await _open(options, stack)
         try:
@@ -89,7 +89,7 @@ async def open_session(options: Options) -> AsyncGenerator[Session, None]:
 
 
 async def _close(session: Session) -> None:
-    """Close to the end, whoever cancels meanwhile: it is bounded by what members and jobs are granted."""
+    """Close the session completely despite cancellation, bounded by the deadlines of members and jobs."""
     closing = asyncio.ensure_future(session.close())
     cancelled = False
     while not closing.done():
@@ -147,7 +147,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
 
 
 def _warnings(ground: SessionContext, maker: AgentFactory, unserved: Sequence[str]) -> tuple[str, ...]:
-    """What was left out of the session, a line each."""
+    """Return the ignored parts of the configuration, a line each."""
     settings, kinds = ground.settings.warnings, maker.resolver.warnings()
     return (*trust_warnings(ground), *settings, *unserved, *kinds, *shelf_warnings(maker.kit.shelf))
 
@@ -159,7 +159,7 @@ def _pruning(ground: SessionContext, log: EventLog, stack: AsyncExitStack) -> as
 
 
 async def _prune(ground: SessionContext, log: EventLog) -> None:
-    """Remove what is too old to keep, and say so."""
+    """Remove old sessions and archives, and emit a notice."""
     removed = str(await prune(ground.home, ground.settings.retention_days, keep=ground.id))
     if removed:
         log.emit(Notice(member=LEAD, text=removed))
@@ -170,7 +170,7 @@ def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
 
 
 def _lead(ground: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs) -> Lead:
-    """The lead of the team; whose background commands end is told, and they end with their owner."""
+    """Create the lead of the team; the end of a background command is reported to its owner, and ends with it."""
     team.lead_model, team.lead_effort = agent.model.card.name, agent.effort_text
     known = team.status.members.get(LEAD)
     if (mode := str(agent.policy.display_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):
@@ -183,7 +183,7 @@ def _lead(ground: SessionContext, agent: Agent, team: SessionTeam, jobs: Backgro
 
 
 def _log(ground: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamStatus]:
-    """The session's log, which says that this process opened it; and how everybody stood by what it holds."""
+    """Open the session's log with an event of this process; return it with the states of all members."""
     log = EventLog(ground.directory / "events.jsonl")
     stack.callback(log.close)
     standing = log.state = TeamStatus.from_log(read_recent(log.path))
@@ -192,7 +192,7 @@ def _log(ground: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamS
 
 
 def _count_event(session: Session, _number: int, event: TeamEvent) -> None:
-    """Count the event. What a command of an agent was refused is logged once the command has ended."""
+    """Count the event. A refused action of an agent's command is logged once the command has ended."""
     session.tally.count(event)
     if isinstance(event, ToolCalled) and event.tool == "Bash":
         asyncio.get_running_loop().call_soon(session.requests.check_answers)
@@ -200,7 +200,7 @@ def _count_event(session: Session, _number: int, event: TeamEvent) -> None:
 
 @contextmanager
 def _collect_warnings(session: Session) -> Generator[list[str]]:
-    """Warnings of the block, in which no face looks yet."""
+    """Collect warnings of the block, before a user interface is attached."""
     told: list[str] = []
 
     def note(_number: int, event: TeamEvent) -> None:
@@ -215,13 +215,13 @@ def _collect_warnings(session: Session) -> Generator[list[str]]:
 
 
 def _grant_in(session: Session, grants: Grants) -> None:
-    """Let grants change modes of this session, and answer what was granted before."""
+    """Let grants change modes of this session, and answer requests by earlier grants."""
     grants.modes = lambda: session.modes
     session.requests.answerers.append(grants.answer)
 
 
 async def _resume_team(session: Session, ground: SessionContext, undo: ExitStack) -> None:
-    """Take up the team, and tell who lost a background command. When that fails, those who are back are let go."""
+    """Resume the team, and notify owners of lost background commands. After a failure, suspend resumed members."""
     try:
         if (hooking := session.maker.kit.hooking) is not None:
             with _collect_warnings(session) as told:
@@ -246,14 +246,14 @@ async def _resume_team(session: Session, ground: SessionContext, undo: ExitStack
         notify_lost_subagents(session.agents, session.team, session.lead)
     except BaseException:
         if await session.team.teams.find_led_by(session.id) is not None:
-            undo.pop_all()  # it leads that team now: its files stay, so that it can be gone on with
+            undo.pop_all()  # it leads that team now: its files stay, so that it can be resumed
         await _close(session)
         raise
     undo.pop_all()
 
 
 def _unreadable_teams(ground: SessionContext) -> tuple[str, ...]:
-    """Teams of this session that cannot be read: it goes on without them, but not without a word."""
+    """Return warnings about teams of this session that cannot be read, which it leaves out."""
     damaged = [team for team in all_teams(ground.home) if team.damaged and team.session == ground.id]
     return tuple(
         f'the team "{team.name}" of this session is left out, with its members: {team.damaged} ({team.directory_path})'
@@ -274,7 +274,9 @@ async def _resume_team_in(session: Session, ground: SessionContext, directory: s
 
 
 def _check_rules(rules: Iterable[Rule], tools: Set[str]) -> None:
-    """A rule of a flag that names no tool of ours would guard nothing. Raises UsageError with the nearest."""
+    """Raise UsageError, with the nearest name, for a rule of a flag that names no known tool, which would guard
+    nothing.
+    """
     known = tools | {"Task", "McpCall", "SendMessage", "ListAgents", "TeamCreate", "TeamDelete", "MultiEdit"}
     for rule in rules:
         if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
@@ -286,7 +288,7 @@ def _check_rules(rules: Iterable[Rule], tools: Set[str]) -> None:
 
 
 def _remove(ground: SessionContext) -> None:
-    """A session that could not be opened was never there."""
+    """Remove the files of a session that could not be opened."""
     shutil.rmtree(ground.directory, ignore_errors=True)
     ground.home.transcript(ground.cwd, ground.id).unlink(missing_ok=True)
 
@@ -294,7 +296,7 @@ def _remove(ground: SessionContext) -> None:
 def _maker(
     ground: SessionContext, models: SessionModels, log: EventLog, kit: Toolset, numbers: CallNumbers
 ) -> AgentFactory:
-    """What makes the agents of the session, in the mode of its lead."""
+    """Create the agent factory of the session, in the mode of its lead."""
     earlier = partial(totals_until, log.path, log.last_number)
     purse = BudgetTracker(ground.options.budget, each=ground.settings.each, earlier=earlier)
     purse.assumed = ground.options.assumed
@@ -304,7 +306,7 @@ def _maker(
 
 
 def _in_mode(ground: SessionContext, maker: AgentFactory) -> AgentFactory:
-    """The lead's mode is what a flag says, else the one that the session was left in, else what settings say."""
+    """Set the lead's mode: the flag's, else the saved one, else the settings'."""
     kept, said = load_mode(ground.directory) if ground.resumed else None, ground.options.permission_mode
     require_person_for_mode(ground.home, maker.policy.mode)
     maker.may_bypass = maker.policy.mode is Mode.BYPASS

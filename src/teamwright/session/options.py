@@ -1,4 +1,4 @@
-"""What a caller may say about a run: the one value that flags, the Python API and tests fill."""
+"""The options of a run: the one value that flags, the Python API and tests fill."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Processes of members that outlived the lead of their team: found by their leases, and ended with all that they run.
+"""Orphaned member processes: found by their leases, and stopped with all that they run.
 
-Each saves and keeps its seat in the team, as when its grace is over; the pane that it ran in is closed. Knows team
-files, leases, processes and places; does not know who asked. Only for a team that nobody leads.
+Each member saves and keeps its place in the team, as at the end of its grace period; its pane is closed. Depends on
+team files, leases, processes and backends. Only for a team without a lead.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from teamwright.teams.incarnation import LEASE, Incarnation, process_directory
 from teamwright.teams.team_file import TeamFile
 
 END_S = 5.0
-"""How long a member's process may take to save and end after SIGTERM."""
+"""Seconds for a member's process to save and exit after SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndedOrphans:
-    """What was ended: names of members, numbers of processes, and of those that would not end."""
+    """The result: names of members, ids of processes, and ids of those that did not exit."""
 
     members: tuple[str, ...] = ()
     ended: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class EndedOrphans:
 
 
 async def stop_orphan_members(home: Home, file: TeamFile, names: Collection[str] = ()) -> EndedOrphans:
-    """End the processes of these members, of all without names, and what they had left running."""
+    """End the processes of these members (empty: all), and processes that they left running."""
     lower = {name.lower() for name in names}
     lives = {
         name: one
@@ -56,7 +56,7 @@ async def stop_orphan_members(home: Home, file: TeamFile, names: Collection[str]
 
 
 def _settings(home: Home) -> BackendSettings:
-    """With the user's recipes; of a file that cannot be read there are none."""
+    """Return the settings with the user's terminal adapters, or without any when the file cannot be read."""
     with suppress(TeamwrightError):
         if (layer := read_layer(home.settings, SettingsOrigin.USER)) is not None:
             return parse_backend_settings(layer.values, dict.fromkeys(layer.values, str(layer.path)))
@@ -74,7 +74,7 @@ async def _end(life: Incarnation, places: BackendChoice) -> tuple[list[int], lis
 
 
 async def _close(life: Incarnation, places: BackendChoice) -> None:
-    """Its pane goes, if it is still there and bears our tag; one of a terminal that does not answer stays."""
+    """Close the pane, if it exists and has the member's tag; the pane of an unresponsive terminal stays."""
     spot = Location.from_json(life.place) if life.place is not None else None
     if spot is not None and (place := await places.backend_for(spot)) is not None:
         with suppress(CannotStart):
@@ -82,7 +82,7 @@ async def _close(life: Incarnation, places: BackendChoice) -> None:
 
 
 def _process_of(life: Incarnation) -> ProcessTree | None:
-    """The process that holds the member's lease, or the one that was started for it and has none yet."""
+    """Return the process with the member's lease, or the one that was started for it and has no lease yet."""
     if pid := lease_holder(process_directory(Path(life.transcript)) / LEASE):
         return ProcessTree.from_record(pid, "", process_start(pid), ProcessSnapshot())
     spot = Location.from_json(life.place) if life.place is not None else None

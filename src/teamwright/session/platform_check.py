@@ -1,6 +1,6 @@
-"""The machine below us: which platforms we run on, and what is kept of a mistake of ours.
+"""Platform checks: the supported systems, and crash files for internal errors.
 
-Knows the operating system and where the home is. Refuses to know any agent, so that it also works when they do not.
+Depends on the operating system and the place of the home, and on no agent, so that it works when agents fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
 def platform_name(kind: str | None = None, release: str | None = None) -> str:
-    """The platform for people: `Linux 6.8`, `macOS 15.1`, `WSL 2 (Linux 5.15…)`."""
+    """Return the platform for people: `Linux 6.8`, `macOS 15.1`, `WSL 2 (Linux 5.15…)`."""
     kind = sys.platform if kind is None else kind
     release = platform.release() if release is None else release
     if kind == "darwin":
@@ -35,7 +35,7 @@ def platform_name(kind: str | None = None, release: str | None = None) -> str:
 
 
 def require_platform(kind: str | None = None, release: str | None = None) -> None:
-    """Raises CannotStart (`platform`) elsewhere than on Linux, macOS and WSL 2."""
+    """Raise CannotStart (`platform`) on systems other than Linux, macOS and WSL 2."""
     kind = sys.platform if kind is None else kind
     release = platform.release() if release is None else release
     if kind == "darwin" or (kind == "linux" and _wsl(release) != 1):
@@ -51,14 +51,14 @@ def require_platform(kind: str | None = None, release: str | None = None) -> Non
 
 
 def _wsl(release: str) -> int:
-    """The generation of WSL that a kernel's release names; 0 for another Linux."""
+    """Return the generation of WSL that a kernel's release names; 0 for another Linux."""
     if "microsoft" not in release.lower():
         return 0
     return 2 if "wsl2" in release.lower() or "microsoft-standard" in release else 1
 
 
 def mask_secrets(text: str, env: Mapping[str, str]) -> str:
-    """The text with every value of a variable that is named like a secret, and what looks like a key, masked."""
+    """Return the text with secrets masked: values of variables named like secrets, and texts that look like keys."""
     values = {value for name, value in env.items() if _SECRET_NAME.search(name) and len(value) >= 8}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, mask(value))
@@ -66,9 +66,9 @@ def mask_secrets(text: str, env: Mapping[str, str]) -> str:
 
 
 def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) -> TeamwrightError:
-    """Keep a mistake of ours in a file under `<home>/debug`, 0600, and return the error that names it.
+    """Save an internal error in a file under `<home>/debug`, 0600, and return the error that names it.
 
-    The file holds the traceback, versions and the flags that were given; no prompt, no file's content, no secret.
+    The file contains the traceback, versions and the flags; no prompt, no file's content, no secret.
     """
     import traceback
 
@@ -114,7 +114,7 @@ def _keep(text: str, home: str | None) -> tuple[bool, str]:
 
 
 def _last_of_ours(problem: BaseException) -> str:
-    """File and line of the last frame in this package."""
+    """Return file and line of the last frame in this package."""
     import traceback
 
     frames = traceback.extract_tb(problem.__traceback__)

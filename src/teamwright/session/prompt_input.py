@@ -1,7 +1,6 @@
-"""What the user says, as blocks: from an argument, from stdin, from a file, with files attached.
+"""The user's prompt as blocks: from an argument, from stdin or from a file, with attached files.
 
-Only what was typed is searched for `@path`: what comes through a pipe is data, and attaches nothing. Knows files
-and blocks; knows no terminal and no agent.
+Only typed text is searched for `@path`: text from a pipe is data, and attaches nothing. Depends on files and blocks.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from teamwright.protocol.message_xml import ATTACHED_FILE
 from teamwright.protocol.messages import Block, image_block, text_block
 
 LONGEST_FILE = 256_000
-"""Bytes of a text file that is attached; a longer one is for the agents to read."""
+"""Maximum bytes of an attached text file; agents read longer ones themselves."""
 
 _AT = re.compile(r'(?<![\w@/.])@(?:"([^"\n]+)"|([^\s"\'`<>|]+))')
 _TAIL = ".,;:!?)]}…"
 
 
 def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Block]:
-    """The blocks of a prompt: what stdin brought first, then what was typed, then the files that it attaches.
+    """Return the blocks of a prompt: text of stdin, then the typed text, then the files that it attaches.
 
-    A typed prompt that is only `@FILE` is read from that file. Raises UsageError for an empty prompt, for such a
-    file that is not there, and for a file that cannot be attached; StorageError when it cannot be read.
+    A typed prompt that is only `@FILE` is read from that file. Raises UsageError for an empty prompt, for a missing
+    `@FILE`, and for a file that cannot be attached; StorageError when it cannot be read.
     """
     typed, attached = _typed((text or "").strip(), cwd)
     parts = [part for part in ((stdin_text or "").strip("\n"), typed) if part.strip()]
@@ -43,7 +42,7 @@ def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Blo
 
 
 def read_attachment(path: Path, cwd: Path) -> Block:
-    """A file as a block: an image, or a text for between tags that name it. Raises UsageError, StorageError."""
+    """Return a file as a block: an image, or a text between tags that name it. Raises UsageError, StorageError."""
     shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
     raw = _read(path, max(LONGEST_FILE, MAX_IMAGE_BYTES))
     kind = image_type(raw)
@@ -58,7 +57,7 @@ def read_attachment(path: Path, cwd: Path) -> Block:
 
 
 def _typed(text: str, cwd: Path) -> tuple[str, list[Path]]:
-    """The typed text and the files that it attaches; the text of the file when it is only `@FILE`."""
+    """Return the typed text and the files that it attaches; the text of the file when it is only `@FILE`."""
     if text.startswith("@") and "\n" not in text:
         whole = _path(text[1:].strip('"'), cwd)
         if _is_file(whole):
@@ -88,7 +87,7 @@ def _prompt_of(raw: bytes, text: str) -> str:
 
 
 def _existing(quoted: str | None, bare: str | None, cwd: Path) -> Path | None:
-    """The file that is meant, with or without the punctuation behind it; None when there is none."""
+    """Return the named file, with or without the punctuation after it; None without a file."""
     name = quoted or bare or ""
     for candidate in (name, name.rstrip(_TAIL)):
         path = _path(candidate, cwd)
@@ -102,7 +101,7 @@ def _path(name: str, cwd: Path) -> Path:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a file that can be looked at: words that only look like a path are no error."""
+    """Return True for a readable path of a file; text that only looks like a path is no error."""
     try:
         return path.is_file()
     except OSError:

@@ -1,6 +1,6 @@
-"""Writing a file that the user asked for: errors in our form, nothing half written.
+"""Writing a file that the user named, completely or not at all, with Teamwright's errors.
 
-A path that cannot work is refused before the run that would be reported; what goes wrong later is said after it.
+An unusable path is refused before the run; later failures are reported after it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from teamwright.storage.atomic import storage_error
 
 
 def require_writable(path: Path) -> None:
-    """Raises UsageError for a path that cannot be written: a directory, or a file in one that is closed or missing."""
+    """Raise UsageError for a path that cannot be written: a directory, or a file in a missing or closed one."""
     target = Path(os.path.realpath(path))
     if not _special(path) and not target.parent.is_dir():
         why = f"there is no directory {target.parent}"
@@ -29,8 +29,7 @@ def require_writable(path: Path) -> None:
 def write_report(path: Path, text: str) -> None:
     """Write a text file at a path of the user's. Raises StorageError naming path and reason; the old file stays.
 
-    Links are followed; what is no plain file (`/dev/stdout`, a pipe that somebody reads) is written to and never
-    replaced.
+    Links are followed. Special files (`/dev/stdout`, a pipe with a reader) are written to and never replaced.
     """
     target = Path(os.path.realpath(path))
     draft = target.with_name(f".{target.name[:80]}.{os.getpid()}.tmp")
@@ -46,7 +45,7 @@ def write_report(path: Path, text: str) -> None:
 
 
 def _write_into(target: Path, text: str) -> None:
-    """Into what is there already. A pipe that nobody reads is an error: opening it would wait for a reader for ever."""
+    """Write into an existing file. A pipe without a reader is an error, because opening it would block."""
     fd = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
     os.set_blocking(fd, True)
     with open(fd, "w", encoding="utf-8") as file:
@@ -54,7 +53,7 @@ def _write_into(target: Path, text: str) -> None:
 
 
 def _special(path: Path) -> bool:
-    """Whether it is written into as it stands: no plain file, or an open one by its number (`/dev/stdout`)."""
+    """Return True for a special file, or an open file by its number (`/dev/stdout`), which is written in place."""
     return path.exists() and (not path.is_file() or path.parts[:2] in (("/", "dev"), ("/", "proc")))
 
 

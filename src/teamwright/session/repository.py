@@ -1,6 +1,6 @@
-"""The repository that a run works in, as faces may ask: its top, its name, its commit; and whether a tree changed.
+"""The repository of a run: its top, name and commit, and changes of its tree.
 
-Looks only: `footprint` stats files, the rest reads what git keeps. Runs git with nothing of the repository's own.
+`footprint` stats files; the other functions read git's data. Git runs without the repository's own configuration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.values import dataclass
 
 FOOTPRINT_MOST = 200_000
-"""Files that are compared at most; a larger tree is said not to have been compared."""
+"""Maximum number of compared files; a larger tree is reported as not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Repository:
 
 
 def repository_at(path: Path) -> Repository | None:
-    """The repository that holds the path, or None outside git.
+    """Return the repository that contains the path, or None outside git.
 
-    Raises UsageError when there is no such directory, CannotStart when git is missing or refuses the repository.
+    Raises UsageError when the directory does not exist, CannotStart when git is missing or refuses the repository.
     """
     if not os.path.isdir(path):
         raise UsageError("usage", f"{path} is not a directory", do=["--repo DIR names a directory"])
@@ -91,9 +91,9 @@ def clone_bundle(bundle: Path, into: Path) -> None:
 
 @contextmanager
 def _signals_wait() -> Generator[Callable[[], None]]:
-    """SIGINT and SIGTERM wait until what this gives is called, or until the block ends.
+    """Delay SIGINT and SIGTERM until the returned function is called, or until the block ends.
 
-    A signal that unwinds while a process is being started would leave that process to itself.
+    A signal that interrupts the start of a process would leave that process running.
     """
     came: list[int] = []
     before: dict[signal.Signals, Any] = {}
@@ -115,7 +115,7 @@ def _signals_wait() -> Generator[Callable[[], None]]:
 
 
 def footprint(top: Path) -> dict[str, tuple[int, int, int]] | None:
-    """Size, mtime and inode of every file below, `.git` and ignored ones included; None for a tree too large."""
+    """Return size, mtime and inode of every file below, `.git` and ignored ones included; None for a tree too large."""
     seen: dict[str, tuple[int, int, int]] = {}
     for directory, _, files in os.walk(top):
         for name in files:
@@ -131,5 +131,5 @@ def footprint(top: Path) -> dict[str, tuple[int, int, int]] | None:
 
 
 def differences(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[int, int, int]]) -> list[str]:
-    """Paths that are new, gone or changed."""
+    """Return the paths that were added, removed or changed."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))

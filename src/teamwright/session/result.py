@@ -1,4 +1,4 @@
-"""What a run gives back: the same five endings as the exit codes."""
+"""The result of a run, with the same five endings as the exit codes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
 Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled"]
-"""How a run ends: a closed set, so a `match` that forgets one is a type error."""
+"""The ending of a run: a closed set, so that a type checker finds a `match` without one of them."""
 
 EXIT_CODES: dict[Stop, int] = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
-"""Exit code of each ending."""
+"""The exit code of each ending."""
 
 _LARGER = {
     "money": " --max-budget-usd USD",
@@ -21,21 +21,21 @@ _LARGER = {
     "turns": " --max-turns N",
     "time": " --timeout TIME",
 }
-"""The flag that gives a run more of what ran out."""
+"""The flag that raises a cap that was reached."""
 
 _UNDONE = {
     "failed": ("failed", "the run failed"),
     "cut_off": ("cut-off", "the run ended with members cut off"),
     "cancelled": ("interrupted", "the run was cancelled"),
 }
-"""Slug and sentence of an ending that no error of its own tells of."""
+"""Slug and sentence of an ending without an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """A task as a result lists it. `unverified`: it is completed, and nobody saw its check succeed.
+    """A task in a result. `unverified`: it is completed without a successful check.
 
-    `others`: it is on a list that several sessions share, and no member of this session made or changed it.
+    `others`: it is on a list that several sessions share, and no member of this session created or changed it.
     """
 
     id: str
@@ -47,16 +47,16 @@ class TaskResult:
 
     @property
     def shown_status(self) -> str:
-        """The status as people read it."""
+        """The status as shown to people."""
         return f"{self.status}, unverified" if self.unverified else self.status
 
 
 @dataclass(frozen=True, slots=True)
 class MemberResult:
-    """A member as a result lists it: how it ended, its model, its usage, its context in tokens.
+    """A member in a result: its ending, its model, its usage, its context in tokens.
 
-    `error`: why its last turn failed, or its process; empty when that ended well. `ended`: why it is gone, where it
-    did not end by itself: it failed, crashed or was stopped.
+    `error`: why its last turn or its process failed; empty after a success. `ended`: why it failed, crashed or was
+    stopped; empty when it ended in order.
     """
 
     name: str
@@ -71,10 +71,10 @@ class MemberResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run ended. `stop` is done, failed, limit, cut_off or cancelled; nothing but *cannot start* raises.
+    """The result of a run. `stop` is done, failed, limit, cut_off or cancelled; only a failed start raises.
 
-    `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` is what a
-    person should read when it is not done. `end` is how the lead's newest answer ended (docs/answer-ends.md).
+    `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` explains a
+    run that is not done. `end` is how the lead's newest answer ended (docs/answer-ends.md).
     """
 
     text: str
@@ -101,22 +101,22 @@ class Result:
 
     @property
     def larger_command(self) -> str:
-        """How to go on in a shell with more of what ran out; the letters stand for a number that the reader gives."""
+        """The command that resumes with a higher cap; its capital letters are a placeholder for a number."""
         return f"{self.resume_command}{_LARGER.get(self.limit, '')}"
 
     @property
     def ok(self) -> bool:
-        """Whether the run came to its own end."""
+        """True when the run is done."""
         return self.stop == "done"
 
     @property
     def open_tasks(self) -> tuple[TaskResult, ...]:
-        """Tasks that are not completed; on a shared list those of this session."""
+        """The tasks that are not completed; on a shared list those of this session."""
         return tuple(task for task in self.tasks if task.status != "completed" and not task.others)
 
     @property
     def failed_members(self) -> tuple[MemberResult, ...]:
-        """Members whose last turn, or process, failed; the lead's own failure is the run's."""
+        """The members whose last turn or process failed; the lead's failure is the run's."""
         return tuple(one for one in self.members if one.error)
 
     @property
@@ -126,16 +126,16 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of this ending; an error that kept the run from starting has its own."""
+        """The exit code of this ending; an error before the start has its own."""
         if self.error is not None and self.stop == "failed":
             return self.error.exit_code
         return EXIT_CODES[self.stop]
 
     def raise_for_stop(self) -> None:
-        """Raise what stopped the run, for those who like exceptions; nothing when it is `ok`.
+        """Raise the error that stopped the run; do nothing when it is `ok`.
 
-        Raises LimitExceeded (`limit`), ModelFailed or another TeamwrightError (`failed`), TeamwrightError with the
-        slug `cut-off` or `interrupted`.
+        Raises LimitExceeded (`limit`), ModelFailed or another TeamwrightError (`failed`), TeamwrightError with the slug
+        `cut-off` or `interrupted`.
         """
         if self.ok:
             return
@@ -148,7 +148,9 @@ class Result:
 
 
 def judged(result: Result) -> Result:
-    """Return the result of a run that ended: a run that cut members off, or whose members all failed, is no success."""
+    """Return the result with its final ending: a run that cut members off, or whose members all failed, is no
+    success.
+    """
     if result.stop == "done" and result.cut_off:
         return replace(result, stop="cut_off")
     if result.stop != "done" or not result.all_failed:

@@ -1,7 +1,7 @@
-"""What a member's process does when its lead's says so, and what it tells it of itself.
+"""The commands of the lead to a member process, and the reports of the member to its lead.
 
-It looks when it is rung and says when it has; it hears how the others stand; it is interrupted, changed and ended from
-there. Knows the member and the line; does not know what is shown in its pane.
+The lead's process asks the member to read its files, reports the state of other members, and interrupts, changes or
+ends the member. Depends on the member and the connection to the lead.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ _RESTS = frozenset({MemberState.IDLE, MemberState.AWAITING})
 
 @dataclass(slots=True)
 class LedMember(MemberLifetime):
-    """One member's process, as its lead drives it."""
+    """The member of this process, as its lead controls it."""
 
     team: SessionTeam
     maker: AgentFactory
     line: LeadConnection
     here: Callable[[Agent], ActionContext]
-    """What acts are done with (see app.acts)."""
+    """Creates the context of remote actions (see `session.control.remote_actions`)."""
     _number: int = 0
     _said: int = -1
     _held: frozenset[str] = frozenset()
     _granted: tuple[Rule, ...] = ()
     _untold: list[Rule] = field(default_factory=list[Rule])
-    """What somebody said always to here, until the lead's policy has it."""
+    """Rules of "always" answers here, until the lead's policy contains them."""
     _unwatch: Callable[[], None] | None = None
     _reporting: asyncio.Task[None] | None = None
     _early: list[tuple[str, IpcBody]] = field(default_factory=list[tuple[str, IpcBody]])
-    """What was said to the member before it was at work here."""
+    """Notes for the member that arrived before it was running."""
     _looking: set[asyncio.Task[set[str]]] = field(default_factory=set["asyncio.Task[set[str]]"])
 
     def set_member(self, mate: InProcessTeammate) -> None:
-        """The member is at work here; the lead hears when it rests."""
+        """Set the running member; the lead is notified when it is idle."""
         self.mate = mate
         mate.incoming.is_held = self._held.__contains__
         self._reporting = asyncio.create_task(self._report(), name="rests")
@@ -67,7 +67,7 @@ class LedMember(MemberLifetime):
         self._tell_mode(mate)
 
     async def close(self) -> None:
-        """Report no more."""
+        """Stop reporting."""
         if self._reporting is not None:
             self._reporting.cancel()
             await asyncio.gather(self._reporting, return_exceptions=True)
@@ -75,7 +75,7 @@ class LedMember(MemberLifetime):
     # ── what the lead says (see Line) ─────────────────────────────────────────────────────────────────────────
 
     def receive_welcome(self, said: IpcBody) -> None:
-        """The lead answers, for the first time or again: its policy holds, and it hears how things are."""
+        """Apply the lead's policy and state, at the first connection and after each reconnection."""
         if "policy" in said:
             self._follow(said["policy"])
         self._watched(said.get("watched") is True)
@@ -83,7 +83,7 @@ class LedMember(MemberLifetime):
         self.team.changed.set()
 
     def standing(self) -> IpcBody:
-        """How the member stands now (see Line.stands)."""
+        """Return the member's present state (see `LeadConnection.stands`)."""
         mate = self.mate
         if mate is None or mate.state in ENDED_STATES:
             return {}
@@ -100,7 +100,7 @@ class LedMember(MemberLifetime):
         }
 
     def handle_note(self, name: str, said: IpcBody) -> None:
-        """See Line.on_note."""
+        """Handle a note of the lead (see `LeadConnection.set_notice_handler`)."""
         mate = self.mate
         match name:
             case "policy":
@@ -138,7 +138,7 @@ class LedMember(MemberLifetime):
                 pass
 
     async def handle_call(self, name: str, said: IpcBody) -> IpcBody:
-        """See Line.on_call."""
+        """Handle a call of the lead (see `LeadConnection`)."""
         mate = self.mate
         match name:
             case _ if mate is None:
@@ -158,7 +158,7 @@ class LedMember(MemberLifetime):
                 raise TeamRefused("team-refused", f"{name!r} is nothing that a member does", note="nothing was changed")
 
     def _watched(self, on: bool) -> None:
-        """Whether the lead wants to be shown what is said here while it is said."""
+        """Begin or stop forwarding live events, as the lead wants."""
         log = self.line.log
         if on and self._unwatch is None and log is not None:
             self._unwatch = log.subscribe(self._live)
@@ -171,7 +171,7 @@ class LedMember(MemberLifetime):
             self.line.forward_live_event(event)
 
     def require_wanted(self) -> None:
-        """Raises CannotStart when the member was ended before it was at work."""
+        """Raise CannotStart when the member was ended before it was running."""
         if self.ended is not None:
             why = self.ended.cause or self.ended.how
             raise CannotStart("backend", f"it was ended while it started: {why}", note="nothing was begun")
@@ -179,7 +179,7 @@ class LedMember(MemberLifetime):
     # ── the others ────────────────────────────────────────────────────────────────────────────────────────────
 
     def standing_of(self, name: str) -> MemberState | None:
-        """See Team.reached."""
+        """Return the state of another member (see `SessionTeam.remote_state`)."""
         known = self.team.status.members.get(name)
         try:
             state = MemberState(known.state) if known is not None else MemberState.IDLE
@@ -188,10 +188,10 @@ class LedMember(MemberLifetime):
         return None if state in ENDED_STATES else state
 
     def record_event(self, number: int, event: TeamEvent) -> None:
-        """What happened here counts in how everybody stands; what was refused, in the report of the run."""
+        """Add an event of this process to the members' states, and a refused call to the run's report."""
         self.team.status.apply(number, event)
         if isinstance(event, MemberChanged) and self.mate is not None and self.mate.state not in _RESTS:
-            self._said = -1  # whoever woke it: the lead hears again when it rests
+            self._said = -1  # the member was woken, so the lead is notified again when it is idle
         denials = self.maker.denials
         if isinstance(event, ToolCalled) and denials:
             self.line.notify("denied", denials=[asdict(one) for one in denials])
@@ -206,12 +206,12 @@ class LedMember(MemberLifetime):
             self.tasks_changed()
 
     def add_always_rules(self, text: str, rules: tuple[Rule, ...]) -> None:
-        """An "always" was answered to somebody here: it holds at once, and the lead has it hold everywhere."""
+        """Apply the rules of an "always" answer here at once, and send them to the lead for all other processes."""
         self._untold += rules
         self.line.notify("always", rule=text)
 
     def _follow(self, policy: IpcBody) -> None:
-        """The lead's policy holds here too, also for whom it was narrowed for."""
+        """Apply the lead's policy here, also to agents with a narrower one."""
         session = self.maker.policies.session
         more = apply_policy(session, policy)
         former, self._granted = self._granted, rules_from_json(policy, session.scope.base)
@@ -227,7 +227,7 @@ class LedMember(MemberLifetime):
     # ── looking, and saying so ────────────────────────────────────────────────────────────────────────────────
 
     def check_tasks(self, known: ExternalChanges, names: Iterable[str] | None) -> None:
-        """Files of the task list changed: what is in them is known from now on."""
+        """Read changed files of the task list."""
         task = asyncio.ensure_future(known.check_files(names))
         self._looking.add(task)
         task.add_done_callback(self._looked)
@@ -235,17 +235,17 @@ class LedMember(MemberLifetime):
     def _looked(self, task: asyncio.Task[set[str]]) -> None:
         self._looking.discard(task)
         if not task.cancelled():
-            task.exception()  # what cannot be read is looked at again with the next change
+            task.exception()  # a file that cannot be read is read again at the next change
         self.tasks_changed()
 
     def tasks_changed(self) -> None:
-        """A task may have become free."""
+        """Check for claimable tasks, because one may have become free."""
         if self.mate is not None and self.mate.state is MemberState.IDLE:
             self.mate.incoming.wake()
         self.team.changed.set()
 
     async def _report(self) -> None:
-        """Tell the lead each time that there is nothing left to do."""
+        """Notify the lead each time that the member has nothing left to do."""
         team = self.team
         while True:
             team.changed.clear()
@@ -262,7 +262,7 @@ class LedMember(MemberLifetime):
         return agents is None or not agents.has_background_runs()
 
     def record_mode(self, _number: int, event: TeamEvent) -> None:
-        """The lead knows the member's own mode before it hears the event, which says what decides now."""
+        """Send the member's own mode to the lead, before the event with the effective mode."""
         if isinstance(event, ModeChanged) and self.mate is not None and event.member == self.mate.name:
             self._tell_mode(self.mate)
 

@@ -1,7 +1,7 @@
-"""The line of a member's process to its lead's: called early, kept up, called again when the lead comes back.
+"""The connection of a member process to its lead's process, which is opened again after a lead restarts.
 
-What this process logs is told over it, each line once, also what was logged while nobody listened. When nobody answers
-for longer than the grace the member leaves and keeps its place. Knows the wire and the log; the member is handed in.
+It forwards each event of this process once, also events from times without a lead. Without a lead for longer than the
+grace period, the member leaves and keeps its place. Depends on the wire and the log.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ LEAD_GONE = "its lead was gone"
 
 
 class LeadConnection:
-    """The line to the lead. `heed` says who hears what the lead says, `on_call` does what it has done, `on_hello` hears
-    what it welcomes us with."""
+    """The connection to the lead. `heed` handles the lead's notes, `on_call` its calls, and `on_hello` its welcome."""
 
     def __init__(self, spawn: SpawnFile) -> None:
         self.spawn = spawn
@@ -38,12 +37,12 @@ class LeadConnection:
         self.on_hello: Callable[[IpcBody], None] = lambda _said: None
         self.on_up: Callable[[bool], None] = lambda _up: None
         self.on_lead_gone: Callable[[], object] = lambda: None
-        """Told when the lead is gone, and when it is back."""
+        """Called when the lead is gone, and when it is back."""
         self.log: EventLog | None = None
         self.gone = asyncio.Event()
-        """Set when the lead was gone for longer than the grace."""
+        """Set when the lead was gone for longer than the grace period."""
         self.stands: Callable[[], IpcBody] = dict
-        """How the member stands, for a lead that did not see how it came to that; empty before it is at work."""
+        """Returns the member's state, for a lead that missed its events; empty before the member runs."""
         self.hello: IpcBody = {}
         self._wire: IpcConnection | None = None
         self._up = asyncio.Event()
@@ -53,18 +52,18 @@ class LeadConnection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the lead's process is there."""
+        """True while the lead's process is connected."""
         return self._up.is_set()
 
     @property
     def is_closed(self) -> bool:
-        """Whether goodbye was said."""
+        """True after the connection was closed."""
         return self._leaving
 
     # ── up and down ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
-        """Call the lead for the first time. Raises CannotStart when nobody answers, or nobody waits for us."""
+        """Connect to the lead for the first time. Raises CannotStart when no lead answers or expects this member."""
         try:
             await self._connect()
         except (OSError, ConnectionError) as problem:
@@ -73,7 +72,7 @@ class LeadConnection:
             ) from None
 
     async def keep_connected(self, watcher: Watcher) -> None:
-        """Call again whenever the lead is gone, until the grace is over."""
+        """Reconnect whenever the lead is gone, until the grace period ends."""
         while not self._leaving:
             if self._listening is not None:
                 await asyncio.wait({self._listening})
@@ -87,7 +86,7 @@ class LeadConnection:
             self.gone.set()
 
     async def close(self, how: str, cause: str, agreed_to: str | None = None) -> None:
-        """Say goodbye, and wait until the lead has heard it."""
+        """Report the member's end, and wait until the lead has received it."""
         self._leaving = True
         if self.log is not None:
             self.log.flush()
@@ -99,7 +98,7 @@ class LeadConnection:
             self._listening.cancel()
 
     async def report_failure(self, problem: Exception) -> None:
-        """Say why this member could not begin."""
+        """Report why this member could not start."""
         self.notify("failed", error=error_to_json(problem))
         await self.close("failed", str(problem))
 
@@ -118,7 +117,7 @@ class LeadConnection:
         return True
 
     async def _is_lead_back(self) -> bool:
-        """Whether the lead is back. Raises CannotStart when it does not know us."""
+        """Return True when the lead is back. Raises CannotStart when it does not know this member."""
         with contextlib.suppress(OSError):
             await self._connect()
             return True
@@ -145,14 +144,14 @@ class LeadConnection:
     # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────
 
     def notify(self, what: str, /, **said: Any) -> None:
-        """Tell the lead; nobody hears it while the lead is gone."""
+        """Send a note to the lead; it is dropped without a lead."""
         if self._wire is not None:
             self._wire.send_note(what, **said)
 
     async def call(self, what: str, /, **said: Any) -> IpcBody:
-        """Have the lead do something; asked again by the next lead when this one goes meanwhile.
+        """Call the lead and return its answer. The call is repeated when the lead is replaced.
 
-        Raises what the lead raises, ConnectionError when the lead is gone for good.
+        Raises the lead's errors, ConnectionError when the lead is gone for good.
         """
         while True:
             wire = self._wire
@@ -170,12 +169,12 @@ class LeadConnection:
             gone.cancel()
         if self.gone.is_set():
             raise ConnectionResetError("the lead is gone")
-        await asyncio.sleep(0)  # the end of the former wire is noticed first
+        await asyncio.sleep(0)  # the end of the former connection is handled first
 
     def forward_event(self, number: int, event: TeamEvent) -> None:
-        """An event was logged here: the lead is told once its line is in the file, where numbers go on after a kill.
+        """Forward an event once its line is in the log, whose numbers continue after a kill.
 
-        What a tool told programs (the diff of a change) is in no log: it goes along, unless the lead is slow to listen.
+        Data that is in no log (the diff of a change) is included, unless the lead reads slowly.
         """
         if self._wire is not None:
             if self.log is not None:
@@ -184,17 +183,17 @@ class LeadConnection:
             self._wire.send_note("event", n=number, event=to_json(event), **({"facts": facts} if facts else {}))
 
     def forward_live_event(self, event: TeamEvent) -> None:
-        """Something is said here, or begins: the lead is shown it, unless it is slow to listen."""
+        """Forward a live event, such as partial output, unless the lead reads slowly."""
         if self._wire is not None and not self._wire.is_congested:
             self._wire.send_note("live", event=live_to_json(event))
 
     def forward_earlier_events(self) -> None:
-        """What processes before this one logged, and no lead has heard: it says nothing of how the member stands."""
+        """Forward events of earlier processes that no lead received; they do not change the member's state."""
         if self._wire is not None:
             self._tell_since(self._wire, int(self.hello.get("heard", 0)), past=True)
 
     def _tell_since(self, wire: IpcConnection, heard: int, **said: Any) -> None:
-        """What was logged and not heard yet."""
+        """Forward the logged events that were not received yet."""
         if self.log is None:
             return
         self.log.flush()
@@ -204,22 +203,22 @@ class LeadConnection:
     # ── what is heard (an Ear) ────────────────────────────────────────────────────────────────────────────────
 
     def handle_note(self, name: str, said: IpcBody, /) -> None:
-        """See Ear."""
+        """Implement `IpcHandler.handle_note`."""
         self.on_note(name, said)
 
     def set_notice_handler(self, on_note: Callable[[str, IpcBody], None]) -> None:
-        """From now on this one hears what is said, and first what was said since the lead welcomed us."""
+        """Set the handler of notes. It first receives the notes since the lead's welcome."""
         self.on_note = on_note
         kept, self._kept = self._kept, []
         for name, said in kept:
             on_note(name, said)
 
     def _keep_note(self, name: str, said: IpcBody) -> None:
-        """Nobody listens yet."""
+        """Keep a note until there is a handler."""
         self._kept.append((name, said))
 
     async def handle_call(self, name: str, said: IpcBody, /) -> IpcBody:
-        """See Ear."""
+        """Implement `IpcHandler.handle_call`."""
         if self.on_call is None:
             raise CannotStart("backend", "this member is not ready yet")
         return await self.on_call(name, said)

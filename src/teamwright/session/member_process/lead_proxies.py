@@ -1,6 +1,7 @@
-"""What a member's process asks its lead's for: an answer to a request, and room for a call (ports of lower rooms).
+"""Proxies of the lead's process in a member process: answers to requests and budget for calls (ports of lower
+packages).
 
-The lead's process has the one queue and the one purse of the run. Knows the line; does not know who answers.
+The lead's process has the request queue and the budget tracker of the run. Depends on the connection to the lead.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadCon
 
 @dataclass(slots=True)
 class LeadApproval:
-    """Asks whoever may answer, over the line (see permissions.verdict.Asker).
+    """The approver of this process, which asks the lead's process (see `permissions.verdict.Approver`).
 
-    `answerers` are tried in order before the lead's process is asked: the hooks of who lives here.
+    `answerers`, the hooks of agents in this process, are tried in order first.
     """
 
     line: LeadConnection
@@ -38,7 +39,7 @@ class LeadApproval:
     answerers: list[Answerer] = field(default_factory=list[Answerer])
 
     async def ask(self, question: Question) -> PermissionAnswer:
-        """See Asker."""
+        """Implement `Approver.ask`."""
         if (found := await first_answer(self.answerers, question, self.emit)) is not None:
             return found
         try:
@@ -47,7 +48,7 @@ class LeadApproval:
             return PermissionAnswer(False, "policy", f"no approver can be asked: {LEAD_GONE}")
 
     async def grant(self, owner: str, _policy: Policy, answer: PermissionAnswer) -> None:
-        """What was granted along with a yes is kept by the lead's process, which tells all others."""
+        """Send the grants of an approval to the lead's process, which applies them in all processes."""
         try:
             await self.line.call("grant", owner=owner, answer=answer_to_json(answer))
         except ConnectionError:
@@ -56,12 +57,12 @@ class LeadApproval:
 
 @dataclass(slots=True)
 class ShutdownRefusal:
-    """A member asks nobody to stop (see tools.team.stopping.Stopping)."""
+    """The refusal of shutdown requests by members (see `tools.team.send_message.StopRequests`)."""
 
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     async def request_stop(self, to: str, reason: str, call: str = "") -> str:
-        """See Stopping. Raises TeamRefused always."""
+        """Raise TeamRefused, because a member may not stop others."""
         raise TeamRefused(
             "team-refused",
             "only the lead asks a member to stop",
@@ -72,13 +73,13 @@ class ShutdownRefusal:
 
 @dataclass(slots=True)
 class RemoteReservation(Reservation):
-    """What one call holds here and at the lead's."""
+    """The reservation of one call, here and in the lead's process."""
 
     line: LeadConnection | None = None
     number: int = 0
 
     def settle(self, usage: Usage | None) -> None:
-        """See Hold."""
+        """Settle the reservation in both processes."""
         Reservation.settle(self, usage)
         line, self.line = self.line, None
         if line is not None:
@@ -86,7 +87,7 @@ class RemoteReservation(Reservation):
 
 
 class MemberBudget(BudgetTracker):
-    """The caps of the member itself are kept here; those of the run and of tasks by the lead's process."""
+    """The budget tracker of a member process. The lead's process tracks the caps of the run and of tasks."""
 
     estimates = True
 
@@ -95,11 +96,11 @@ class MemberBudget(BudgetTracker):
         self._line = line
 
     def task_scope(self, task: str) -> Scope | None:
-        """The lead's process has it."""
+        """Return None, because the lead's process has the scopes of tasks."""
         return None
 
     async def reserve(self, scopes: Sequence[Scope], call: Estimate) -> Reservation | BudgetRefusal:
-        """See Purse."""
+        """Reserve in this process and in the lead's, like `BudgetTracker.reserve`."""
         got = await super().reserve([scope for scope in scopes if scope is not self.run], call)
         if isinstance(got, BudgetRefusal):
             return got
@@ -116,7 +117,7 @@ class MemberBudget(BudgetTracker):
         return RemoteReservation(self, got.parts, self._line, int(said["hold"]))
 
     async def admit(self, scopes: Sequence[Scope], calls: int) -> int:
-        """See Purse."""
+        """Admit tool calls by both processes, like `BudgetTracker.admit`."""
         own = [scope for scope in scopes if scope is not self.run]
         admitted = await super().admit(own, calls)
         try:
@@ -130,7 +131,7 @@ class MemberBudget(BudgetTracker):
 
 @dataclass(slots=True)
 class RemoteSpawnLimit:
-    """Whether one more sub-agent may be started in this run, whoever starts it: the lead's process counts all."""
+    """The limit of sub-agents in this run; the lead's process counts those of all processes."""
 
     line: LeadConnection
 

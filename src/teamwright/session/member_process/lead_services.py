@@ -1,7 +1,6 @@
-"""What the session's process does for members in processes of their own: it answers, sets aside, keeps.
+"""Services of the lead's process for member processes: answers, reservations and grants.
 
-One queue of requests, one purse and one policy hold for everybody, wherever they live. Knows those; does not know how
-it is asked.
+One request queue, one budget tracker and one policy apply to all processes.
 """
 
 from __future__ import annotations
@@ -34,54 +33,54 @@ from teamwright.session.modes import set_of_member
 from teamwright.teams.shutdown import USER_CAUSE, kill
 
 _RUNS = ("running", "background")
-"""States of a sub-agent that runs."""
+"""States of a running sub-agent."""
 
 
 @dataclass(slots=True)
 class LeadServices:
-    """What one session's process does for its members' (see teams.processes.ports.Help)."""
+    """The services of one session (see `teams.backends.process_hub.HubRequests`)."""
 
     maker: AgentFactory
     asker: Approver
     attended: Callable[[], bool]
     grant: KeepGrant
     settings_rules: tuple[Rule, ...]
-    """The rules of the session's policy that its members' processes read for themselves."""
+    """The rules of the session's policy that member processes load from settings."""
     _holds: dict[tuple[str, int], Reservation] = field(default_factory=dict[tuple[str, int], Reservation])
     _agents: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
-    """The sub-agents that run, by the member in whose process they do."""
+    """The ids of running sub-agents, by the member in whose process they run."""
     _next: int = field(default_factory=now_ms)
-    """The number of the newest hold: above those of a process that led before."""
+    """The number of the newest reservation, above those of an earlier lead process."""
 
     @property
     def _purse(self) -> BudgetTracker:
         return self.maker.purse
 
     def welcome_facts(self, name: str) -> IpcBody:
-        """See Help. What an earlier life of its process held is free again."""
+        """Implement `HubRequests.welcome_facts`, and release reservations of the process's earlier incarnation."""
         self.gone(name)
         maker = self.maker
         maker.numbers.share(call_counter_path(maker.home, maker.cwd, maker.session))
         return {"policy": self.policy()}
 
     def policy(self) -> IpcBody:
-        """The policy that nobody may exceed, as it is now."""
+        """Return the session's present policy, which bounds all agents."""
         return policy_to_json(self.maker.policy, self.settings_rules)
 
     def gone(self, name: str) -> None:
-        """The process of this member has ended: its calls hold nothing any more."""
+        """Release the reservations of a member's process that has ended."""
         for key in [key for key in self._holds if key[0] == name]:
             self._holds.pop(key).settle(None)
         self._agents.pop(name, None)
 
     def process_ended(self, name: str, directory: Path) -> None:
-        """See Help. Who was killed in it has its stop hooks all the same."""
+        """Implement `HubRequests.process_ended`, and fire the stop hooks of agents that were killed."""
         self.gone(name)
         if (hooking := self.maker.kit.hooking) is not None:
             hooking.hooks.run_in_background(hooking.stop_crashed(directory), f"end of the process of {name}")
 
     def receive_note(self, name: str, what: str, arguments: IpcBody) -> None:
-        """See Help."""
+        """Implement `HubRequests.receive_note`."""
         match what:
             case "settle":
                 usage = None if arguments["usage"] is None else usage_from_json(arguments["usage"])
@@ -95,7 +94,7 @@ class LeadServices:
                 pass
 
     async def handle_call(self, name: str, what: str, arguments: IpcBody) -> IpcBody:
-        """See Help."""
+        """Implement `HubRequests.handle_call`."""
         match what:
             case "ask":
                 return answer_to_json(await self.asker.ask(question_from_json(arguments["question"])))
@@ -114,7 +113,7 @@ class LeadServices:
                 raise TeamRefused("team-refused", f"{what!r} is nothing that a lead does", note="nothing was done")
 
     async def _for_person(self, name: str, what: str, said: IpcBody) -> IpcBody:
-        """What a person at the member's own terminal has done, under the rules of the lead's."""
+        """Carry out an action of a person at the member's terminal, under the rules of the lead's terminal."""
         team = self.maker.team
         if team is None:
             raise TeamRefused("team-refused", "there is no team any more", note="nothing was done")
@@ -125,7 +124,7 @@ class LeadServices:
         return {}
 
     async def _reserve(self, name: str, said: IpcBody) -> IpcBody:
-        """Room for a call of this member, or of a sub-agent of it, in the run and in the task that it works on."""
+        """Reserve budget for a call of this member or its sub-agent, in the run and in its task."""
         purse, call = self._purse, Estimate(**said["call"])
         got = await purse.reserve(self._scopes(name), call)
         if isinstance(got, BudgetRefusal):
@@ -135,14 +134,14 @@ class LeadServices:
         return {"hold": self._next}
 
     def _start(self) -> IpcBody:
-        """One more sub-agent, in the process of a member. Raises LimitExceeded naming the cap."""
+        """Count one more sub-agent in a member's process. Raises LimitExceeded naming the cap."""
         maker = self.maker
         maker.limits.check_subagents(len(maker.kit.agents.running_runs()))
         maker.limits.admit(depth=0)
         return {}
 
     def agents_beside(self) -> int:
-        """How many sub-agents run in the processes of members."""
+        """Return the number of sub-agents that run in member processes."""
         return sum(map(len, self._agents.values()))
 
     def _scopes(self, name: str) -> list[Scope]:
@@ -150,7 +149,7 @@ class LeadServices:
         return [self._purse.run] if task is None else [self._purse.run, task]
 
     def translate(self, name: str, event: TeamEvent) -> TeamEvent:
-        """What a member's process told, as an event of the session: booked here too."""
+        """Return an event of a member's process as an event of the session, and record its usage."""
         match event:
             case ModelCallEnded():
                 purse, task = self._purse, event.task

@@ -1,6 +1,6 @@
-"""How the member that a process is for comes to its end, whoever brings that about; said once, the first counts.
+"""The end of the member of a process. Only the first reason counts.
 
-Knows the member; refuses to know who leads it, and what follows from its end.
+Depends on the member.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FAILED = "failed: "
 
 @dataclass(frozen=True, slots=True)
 class MemberEnd:
-    """How it is over: `left`, `failed`, `killed` or `suspended`, and why."""
+    """The end of a member: `left`, `failed`, `killed` or `suspended`, and the reason."""
 
     how: str
     cause: str
@@ -26,19 +26,19 @@ class MemberEnd:
 
 @dataclass(slots=True, kw_only=True)
 class MemberLifetime:
-    """The end of one member. `mate` is the member, once it is at work here; `over` is set when `ended` says how."""
+    """The lifetime of one member. `mate` is the member, once it runs here; `over` is set together with `ended`."""
 
     mate: InProcessTeammate | None = None
     ended: MemberEnd | None = None
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait_until_ended(self) -> MemberEnd:
-        """How the member ended."""
+        """Return the end of the member, after waiting for it."""
         await self.has_ended.wait()
         return self.ended or MemberEnd("left", "")
 
     def end(self, how: str, cause: str) -> None:
-        """The member ends now: cut off at whatever it does. `how` is suspended (it keeps its place) or killed."""
+        """End the member at once. `how` is suspended (it keeps its place) or killed."""
         if self.ended is not None:
             return
         self.ended = MemberEnd(how, cause)
@@ -46,7 +46,7 @@ class MemberLifetime:
         self.has_ended.set()
 
     def cut(self) -> None:
-        """What was ended is cut off, if it is at work."""
+        """Cut off an ended member, if it is running."""
         mate, ended = self.mate, self.ended
         if mate is None or ended is None or mate.state in ENDED_STATES:
             return
@@ -56,7 +56,7 @@ class MemberLifetime:
             mate.run_task.cancel()
 
     async def departed(self, _name: str, cause: str, agreed_to: str | None) -> None:
-        """The member ended by itself (see Team.departed)."""
+        """Record that the member ended without being ended here (port of `teams`)."""
         if self.ended is None:
             how = "failed" if cause.startswith(_FAILED) else "left"
             self.ended = MemberEnd(how, cause.removeprefix(_FAILED), agreed_to)

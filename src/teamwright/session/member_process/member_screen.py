@@ -1,6 +1,6 @@
-"""How a member stands at this moment, for the face of its own terminal: the same words and numbers as at its lead's.
+"""The status of one member for its own terminal, in the same terms as at its lead's.
 
-Drawn anew from what is there each time; costs no reading of files. Knows a member that lives here; knows no screen.
+Computed for each call, without reading files. Depends on a member of this process.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from teamwright.views.task_board import TaskBoard
 
 @dataclass(frozen=True, slots=True)
 class MemberScreen:
-    """See looking.now.Scene: one member, at its own terminal."""
+    """The status of one member at its own terminal, a `StatusSource`."""
 
     seat: MemberControl
 
     def members(self, board: TaskBoard, /) -> list[MemberRow]:
-        """See Scene: itself."""
+        """Implement `StatusSource.members` with the member alone."""
         mate, standing = self.seat.member.mate, self.seat.member.team.status
         known = self._known()
         seen = member_facts(known, standing, board.open_tasks_by_id())
-        if not self.seat.requests:  # what an earlier life of it asked is no more
+        if not self.seat.requests:  # requests of an earlier incarnation are closed
             seen = replace(seen, pending_request="")
         state, on = shown_state(seen)
         task, used = board.task_of(mate.name), known.usage.tokens
         return [MemberRow(mate.name, state, on, state in WAITING_STATES, known.since, used, mate.color, task)]
 
     def now(self, board: TaskBoard, /) -> SessionRow:
-        """See Scene: its own model, mode, window and money."""
+        """Implement `StatusSource.now` with the member's model, mode, window and money."""
         seat, known = self.seat, self._known()
         purse = seat.member.maker.purse
         return SessionRow(
@@ -51,7 +51,7 @@ class MemberScreen:
         )
 
     async def read(self, board: TaskBoard, /) -> None:
-        """See Scene."""
+        """Implement `StatusSource.read`."""
         await board.read(self.seat.member.team)
 
     def _known(self) -> MemberActivity:

@@ -1,7 +1,7 @@
-"""The life of a member's own process: call the lead, be the member, say how it ended.
+"""The run of a member process: connect to the lead, run the member, report its end.
 
-Ends when the member does, when the lead says so, at SIGTERM, SIGINT without a terminal and SIGHUP, and when the lead
-was gone for longer than the grace: then it keeps its place. Knows the parts of `members`; shows nothing by itself.
+Ends when the member ends, on the lead's command, at SIGTERM, SIGINT without a terminal and SIGHUP, and when the lead
+was gone for longer than the grace period: then the member keeps its place. Depends on the parts of this package.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ENDED_BY = {signal.SIGTERM: "was asked to end by SIGTERM", signal.SIGHUP: "its t
 
 
 def take_spawn_file(flags: MemberFlags, env: Mapping[str, str]) -> SpawnFile:
-    """Read what this process was told, and delete the file.
+    """Read the spawn file of this process, and delete it.
 
-    Raises CannotStart, and UsageError when flags and file are of two members.
+    Raises CannotStart, and UsageError when flags and file name different members.
     """
     path = env.get(VARIABLE)
     if not path:
@@ -47,9 +47,9 @@ def take_spawn_file(flags: MemberFlags, env: Mapping[str, str]) -> SpawnFile:
 
 @asynccontextmanager
 async def running_member(spawn: SpawnFile, begun: OnStarted | None = None) -> AsyncGenerator[RunningMember]:
-    """The member, until the block or its life ends; its lead hears how. Raises TeamwrightError when it cannot begin.
+    """Run the member until the block or the member ends, and report its end. Raises TeamwrightError at the start.
 
-    `begun` is given its log before the first event.
+    `begun` receives its log before the first event.
     """
     os.environ.pop(VARIABLE, None)
     line = LeadConnection(spawn)
@@ -74,7 +74,7 @@ async def running_member(spawn: SpawnFile, begun: OnStarted | None = None) -> As
 
 
 async def _keep(member: RunningMember) -> None:
-    """The line is kept up; without a lead the member leaves, and a resume goes on with it."""
+    """Keep the connection. Without a lead the member leaves, and a resume continues it."""
     member.line.on_lead_gone = partial(remove_team_locks, member.team.home, member.team.directory)
     await member.line.keep_connected(member.watcher)
     if member.line.gone.is_set():
@@ -82,7 +82,7 @@ async def _keep(member: RunningMember) -> None:
 
 
 async def _see_out(member: RunningMember) -> None:
-    """Whatever it still does ends; then the lead hears of it."""
+    """End the member's work, then notify the lead."""
     member.obeying.end("suspended", "its process was ended")
     task, ended = member.mate.run_task, await member.obeying.wait_until_ended()
     if task is not None:
@@ -92,15 +92,15 @@ async def _see_out(member: RunningMember) -> None:
 
 
 def handle_signals(end: Callable[[str, str], None]) -> None:
-    """From now on signals end the member: `end` is told how, and why."""
+    """End the member on signals: `end` receives how, and the reason."""
     loop = asyncio.get_running_loop()
     for number, why in ENDED_BY.items():
-        with suppress(ValueError, RuntimeError):  # not the main thread: a program's own
+        with suppress(ValueError, RuntimeError):  # not the main thread, whose signals belong to the program
             loop.add_signal_handler(number, end, "suspended", why)
 
 
 def ignore_signals() -> None:
-    """It ends, and its place may be closed any moment: a signal to end says nothing new any more."""
+    """Ignore signals to end, because the member is ending and its terminal may be closed at any moment."""
     loop = asyncio.get_running_loop()
     for number in ENDED_BY:
         with suppress(ValueError, RuntimeError):

@@ -1,6 +1,6 @@
-"""Assembly of the lead's side: where members may live, where their processes call, what is done for them.
+"""The setup of member processes in the lead's process: backends, socket and services.
 
-Knows the parts; decides nothing. Nothing listens, and nothing is looked for, before a member is to live elsewhere.
+Nothing listens, and no program is looked for, before a member uses a backend.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MEMBERS = "members"
 """The directory in the session's for the output of members without a terminal."""
 
 WIRE = "wire"
-"""The socket in the session's directory where members' processes call."""
+"""The socket in the session's directory to which member processes connect."""
 
 
 async def enable_member_processes(
     ground: SessionContext, team: SessionTeam, maker: AgentFactory, log: EventLog, grant: KeepGrant, watch: WatchFile
 ) -> ProcessHub:
-    """Members of this team may live in processes of their own from now on. `watch` calls back when a file changes.
+    """Let members of this team live in processes of their own. `watch` calls back when a file changes.
 
     Raises CannotStart, UsageError when a backend was named that cannot be used here.
     """

@@ -1,8 +1,9 @@
-"""The spawn file: everything that a member's own process is told, beside who it is; and how a later lead knows it.
+"""The spawn file: the start values of a member process beyond its flags, and its token for a later lead.
 
-JSON, 0600, in the member's room, named by the environment. Keys of model services travel by the environment alone, but
-`--mcp-config` may contain tokens: the process deletes the file when it has read it. The wire file remains. Both ends
-are of one installation, and a file of another version is refused. Format: docs/formats/spawn.md. Starts nothing.
+JSON, 0600, in the member's directory, named by an environment variable. Keys of model services are passed in the
+environment alone, but `--mcp-config` may contain tokens: so the process deletes the file after reading it. The wire
+file remains. Both processes use one installation, and a file of another version is refused. Format:
+docs/formats/spawn.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.paths import make_private
 
 VARIABLE = "TEAMWRIGHT_SPAWN_FILE"
-"""Names the file to the process that is started."""
+"""The environment variable with the file's path."""
 
 VERSION = 1
 FILE = "spawn.json"
@@ -32,16 +33,17 @@ _PATHS = frozenset({"cwd", "settings_file"})
 _PATH_LISTS = frozenset({"add_dirs", "plugin_dirs"})
 _LISTS = frozenset({"allowed_tools", "disallowed_tools", "mcp_config"})
 _LEFT_OUT = frozenset({"env", "budget", "tools", "own_hooks", "on_request", "session_id", "resume", "adopt", "model"})
-"""What a member's process is told otherwise, or never: its environment is the process's own, its room for calls its
-lead has, and functions do not travel."""
+"""Options that a member process gets in another way, or never: its environment is the process's own, its budget is
+the lead's, and functions cannot be encoded.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SpawnFile:
-    """One start of one member's process.
+    """One start of one member process.
 
-    `directory` is its team's; `resumed` says that a process before this one began the life; `wire` is the path where it
-    calls, with `token`. `grace_s`: how long it stays when nobody answers there, in seconds; None: for ever. `model` is
+    `directory` is its team's; `resumed` says that an earlier process began the incarnation; `wire` is the path to which
+    it connects, with `token`. `grace_s`: how long it stays without a lead, in seconds; None: without limit. `model` is
     the lead's.
     """
 
@@ -59,7 +61,7 @@ class SpawnFile:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def write(self, path: Path) -> None:
-        """Write it to this path, and the wire file beside it, 0600. Raises StorageError."""
+        """Write the file to this path, and the wire file beside it, 0600. Raises StorageError."""
         body = {"version": VERSION, **{item.name: getattr(self, item.name) for item in fields(self)}}
         make_private(path.parent)
         kept = {"version": VERSION, "wire": self.wire, "token": self.token}
@@ -68,7 +70,9 @@ class SpawnFile:
 
     @classmethod
     def read(cls, path: Path) -> SpawnFile:
-        """The file there. Raises CannotStart (`backend`) for what is none of this version, StorageError."""
+        """Read the file at this path. Raises CannotStart (`backend`) for an invalid file or another version,
+        StorageError.
+        """
         try:
             data = cast("dict[str, Any]", json.loads(path.read_bytes()))
             if data.pop("version") != VERSION:
@@ -81,7 +85,7 @@ class SpawnFile:
 
 
 def wire_token(room: Path, wire: str) -> str:
-    """The token with which the last process of this room calls at `wire`; empty when it calls elsewhere."""
+    """Return the token of this directory's last process for `wire`; empty when it used another socket."""
     try:
         told: object = json.loads((room / WIRE_FILE).read_bytes())
     except (OSError, ValueError):
@@ -91,13 +95,15 @@ def wire_token(room: Path, wire: str) -> str:
 
 
 def discard(room: Path) -> None:
-    """Delete the spawn file of this room, if there is one. Never raises: the file may be gone or not ours to delete."""
+    """Delete the spawn file of this directory, if there is one. Never raises: the file may be gone or not removable."""
     with suppress(OSError):
         (room / FILE).unlink(missing_ok=True)
 
 
 def options_to_json(options: Options) -> dict[str, Any]:
-    """What of a session's options its members' processes are told. Raises CannotStart for what does not travel."""
+    """Return a session's options as JSON for member processes. Raises CannotStart for options that JSON cannot
+    encode.
+    """
     cannot = [
         what
         for what, there in (
@@ -132,7 +138,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
 
 
 def options_of(spawn: SpawnFile) -> Options:
-    """The options of the member's process."""
+    """Return the options of the member process."""
     said = dict(spawn.options)
     for name in _PATHS & said.keys():
         said[name] = Path(said[name])

@@ -1,7 +1,7 @@
-"""Another model for the lead, or for a member, while the session runs; kept for a resume, told by an event.
+"""Changes of the model of the lead or a member at run time, saved for a resume and emitted as an event.
 
-In this order: the model is opened, what a resume goes by is written, then the agent itself, between two model calls.
-Done in the process that the agent lives in. Knows its parts; refuses to know who was named, and screens.
+The order is: open the model, save the change for a resume, then change the agent between two model calls. Runs in the
+agent's process. Depends on the parts of that process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOTHING = "nothing was changed"
 
 @dataclass(frozen=True, slots=True)
 class ModelChange:
-    """Who has which model from its next call on, and which one before. As a text it is a sentence for people."""
+    """The model of an agent from its next call on, and the one before. `str` returns a sentence for people."""
 
     member: str
     model: str
@@ -44,11 +44,11 @@ class ModelChange:
 async def change_model(
     team: SessionTeam, maker: AgentFactory, models: SessionModels, agent: Agent, model: str | Model, by: str = "user"
 ) -> ModelChange:
-    """Another model for this agent, the lead's or a member's: from its next call on, at once while it rests.
+    """Change the model of this agent, the lead or a member, from its next call on; at once while it is idle.
 
-    Whoever is started later without a model of its own has the lead's; who is there keeps its own.
-    Raises CannotStart for a model that is not to be had or, where money is capped, has no known price, UsageError where
-    a script plays everybody; nothing is changed then. StorageError, LockTimeout: it could not be kept.
+    Later agents without a model of their own use the lead's; present ones keep theirs. Raises CannotStart for an
+    unavailable model or, where money is capped, an unknown price, UsageError where a script plays all agents; then
+    nothing is changed. StorageError, LockTimeout: it could not be saved.
     """
     name, opened = await models.choose(model)
     shown = LEAD_ALIAS if agent.name == LEAD else agent.name
@@ -70,13 +70,13 @@ async def change_model(
 
 
 def require_affordable(maker: AgentFactory, name: str, card: ModelCard) -> None:
-    """Raises CannotStart where money is capped for this agent and nobody knows what the model costs."""
+    """Raise CannotStart where money is capped for this agent and the model's price is unknown."""
     purse = maker.purse
     require_price((purse.stated_budget if name == LEAD else purse.stated_budget.smaller_caps(purse.each)).usd, card)
 
 
 def model_names() -> list[str]:
-    """Short names that may be given, as they are listed first."""
+    """Return the short model names, in the order of the list."""
     return list(aliases())
 
 
@@ -96,7 +96,7 @@ def _begin(team: SessionTeam, agent: Agent, model: Model, by: str) -> None:
 
 
 async def _keep_of_lead(team: SessionTeam, maker: AgentFactory, models: SessionModels, lead: Agent, name: str) -> None:
-    """Members that had the lead's former one keep that, for a resume too."""
+    """Save the lead's former model for members that use it, also for a resume."""
     of_service = models.main is models.services and lead.model not in models.objects.values()
     former = lead.model.card.name if of_service else models.bring(lead.model)
     for mate in team.running_members:
@@ -112,7 +112,7 @@ async def _keep_of_lead(team: SessionTeam, maker: AgentFactory, models: SessionM
 
 
 def _has_leads(team: SessionTeam, name: str) -> bool:
-    """Whether a member that lives elsewhere was started without a model of its own."""
+    """Return True when a member in another process was started without a model of its own."""
     file = read_team_file(team.home.team_file(team.directory))
     life = file.incarnation_records.get(name.lower()) if file is not None else None
     return life is not None and life.model is None
@@ -126,7 +126,7 @@ async def _keep_of_member(team: SessionTeam, maker: AgentFactory, member: str, n
 
 
 async def _shown_as(team: SessionTeam, member: str, model: str) -> None:
-    """The roster says it, where there is a team; the lead writes it for a member process."""
+    """Write the model to the roster, if there is a team; the lead writes it for a member process."""
     if not team.exists or is_written_by_lead(team):
         return
     await change_entry(team, member, lambda entry: replace(entry, model=model))

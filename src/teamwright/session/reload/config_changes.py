@@ -1,4 +1,4 @@
-"""What is different between two readings of a session's configuration, in lines for people. Pure."""
+"""Differences between two readings of a session's configuration, in lines for people."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from teamwright.permissions.rules import Rule
 from teamwright.skills.skill_catalog import SkillCatalog
 
 IN_LIFE = frozenset({"rules", "compact", "mcp", "skills", "skills_off"})
-"""Settings that a session takes over while it runs."""
+"""Settings that a session applies while it runs."""
 
 _NOT_COMPARED = frozenset(
     {"mode", "delegates", "warnings", "origins", "limits", "plan_approval", "lead_answers", "check"}
 )
-"""What is set in life by other means, what a team file may have changed, and what is no value."""
+"""Settings that other commands change at run time, that a team file may have changed, or that have no comparable
+value.
+"""
 
 
 def describe_change(what: str, before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> list[str]:
-    """One line with what came (+), went (-) and is different (~), by name; none when nothing is."""
+    """Return a line with added (+), removed (-) and changed (~) names; none without a difference."""
     came = [f"+ {name}" for name in after if name not in before]
     went = [f"- {name}" for name in before if name not in after]
     other = [f"~ {name}" for name in after if name in before and before[name] != after[name]]
@@ -29,12 +31,12 @@ def describe_change(what: str, before: Mapping[str, Hashable], after: Mapping[st
 
 
 def instruction_changes(before: Iterable[Instruction], after: Iterable[Instruction]) -> list[str]:
-    """Files that an agent is told at its birth."""
+    """Return the changes of files in an agent's initial instructions."""
     return describe_change("instructions", {str(i.path): i.text for i in before}, {str(i.path): i.text for i in after})
 
 
 def skill_changes(before: SkillCatalog, after: SkillCatalog) -> list[str]:
-    """Skills and commands, by their heads: their texts are read when they are used."""
+    """Return the changes of skills and commands, by their headers: their texts are read at each use."""
     lines: list[str] = []
     for kind in ("skill", "command"):
         old, new = ({r.name: repr(r) for r in shelf.callable_skills if r.kind == kind} for shelf in (before, after))
@@ -43,18 +45,18 @@ def skill_changes(before: SkillCatalog, after: SkillCatalog) -> list[str]:
 
 
 def agent_type_changes(before: str, after: str) -> list[str]:
-    """Kinds of agents, by what the lead is told of each."""
+    """Return the changes of agent types, by the lead's descriptions of them."""
     return describe_change("agent types", _told(before), _told(after))
 
 
 def rule_changes(before: Iterable[Rule], after: Iterable[Rule]) -> list[str]:
-    """Permission rules of settings."""
+    """Return the changes of permission rules in settings."""
     old, new = ({f"{rule.verdict} {rule.text}": rule.by_user for rule in rules} for rules in (before, after))
     return describe_change("permissions", old, new)
 
 
 def changes_at_next_start(before: Settings, after: Settings) -> list[str]:
-    """Settings that are different and hold from the next start on."""
+    """Return the changed settings that take effect at the next start."""
     names = [one.name for one in fields(Settings) if one.name not in IN_LIFE | _NOT_COMPARED]
     return [name for name in names if _value(before, name) != _value(after, name)]
 

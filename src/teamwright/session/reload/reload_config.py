@@ -1,7 +1,7 @@
-"""Reading a session's configuration again while it runs: instructions, skills, kinds of agents, MCP servers, rules.
+"""Reloading a session's configuration while it runs: instructions, skills, agent types, MCP servers and rules.
 
-All of it is read before anything is changed. A new prefix begins for an agent only when what it is told at birth would
-be something else now. Knows the session's ground and its maker; knows no screen.
+Everything is read before anything is changed. An agent gets a new prefix only when its initial instructions would
+differ. Depends on the session's context and agent factory.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from teamwright.skills.skill_catalog import SkillCatalog
 
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """What a reading came to: `changed` lines of what is different, whose prefix is new, and settings for later.
+    """The result of a reload: `changed` lines of differences, agents with a new prefix, and settings for later.
 
-    `later` names settings that are different too and hold from the next start on.
+    `later` names changed settings that take effect at the next start.
     """
 
     changed: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class ReloadResult:
 
 @dataclass(frozen=True, slots=True)
 class _Configuration:
-    """Everything as it is on disk now."""
+    """The configuration that is on disk now."""
 
     trust: TrustState
     settings: Settings
@@ -66,7 +66,7 @@ class _Configuration:
 
 @dataclass(slots=True)
 class ConfigReloader:
-    """Reads a session's configuration again. `ground` is as it was read last."""
+    """The reloader of a session's configuration. `ground` is the context of the last reading."""
 
     ground: SessionContext
     maker: AgentFactory
@@ -76,10 +76,10 @@ class ConfigReloader:
         self._types = self.maker.kit.agent_types()
 
     async def apply(self, agents: Sequence[Agent]) -> tuple[ReloadResult, Sequence[str]]:
-        """Take over what is different, for these agents of this process: at once, or before their next model call.
+        """Apply the differences to these agents of this process: at once, or before their next model call.
 
-        Returns what it came to, and what the reading warns of anew. Raises CannotStart (`bad-settings`) and UsageError
-        for what cannot be read; nothing is changed then.
+        Returns the result, and new warnings. Raises CannotStart (`bad-settings`) and UsageError for a configuration
+        that cannot be read; then nothing is changed.
         """
         read, maker = self._read(), self.maker
         types = maker.kit.agent_types()
@@ -99,7 +99,7 @@ class ConfigReloader:
         return ReloadResult(tuple(changed), tuple(members), tuple(later)), read.warnings
 
     def notify(self, made: ReloadResult, warnings: Sequence[str]) -> None:
-        """Say in events what it came to."""
+        """Emit events about the result."""
         for line in warnings:
             self.maker.emit(Notice(member=LEAD, text=line, level="warning"))
         self.maker.emit(Reloaded(member=LEAD, changed=made.changed, members=made.members))

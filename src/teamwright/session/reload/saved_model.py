@@ -1,7 +1,4 @@
-"""The lead's model, once a person chose another one while the session ran: kept in its directory for a resume.
-
-Knows a file; opens no model.
-"""
+"""The lead's model that a person chose at run time, saved in the session's directory for a resume."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ VERSION = 1
 
 
 def save_lead_model(directory: Path, name: str) -> None:
-    """Go on with this model at the next resume. Raises StorageError."""
+    """Save this model for the next resume. Raises StorageError."""
     make_private(directory)
     write_atomic(directory / FILE, json.dumps({"version": VERSION, "model": name}).encode())
 
 
 def load_lead_model(directory: Path) -> str | None:
-    """The model that a session was left with, None when nobody chose one; what cannot be read was none."""
+    """Return the saved model of a session; None without one, and for an unreadable file."""
     try:
         name = cast("dict[str, Any]", json.loads((directory / FILE).read_bytes()))["model"]
     except (OSError, ValueError, KeyError, TypeError):

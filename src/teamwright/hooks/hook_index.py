@@ -100,9 +100,9 @@ def compile_matcher(text: str) -> Matcher:
 
 @dataclass(frozen=True, slots=True)
 class ParsedHook:
-    """One hook entry of a file: a hook, or why it cannot be used. `broken`: it is invalid, not only unsupported.
+    """One hook entry of a file: a hook, or why it cannot be used. `is_broken`: it is invalid, not only unsupported.
 
-    `at` is its path from the top of the hooks; `told` is the line for people.
+    `path` is its path from the top of the hooks; `warning` is the line for people.
     """
 
     event: str
@@ -121,7 +121,7 @@ class ParsedHook:
 
 
 class _UnusableHook(Exception):
-    """The reason why a hook is left out. `broken` as in ParsedHook."""
+    """The reason why a hook is left out. `is_broken` as in ParsedHook."""
 
     def __init__(self, why: str, *, broken: bool = True) -> None:
         super().__init__(why)

@@ -27,7 +27,7 @@ _OLD_DECISIONS = {"approve": ALLOW, "block": DENY}
 
 @dataclass(frozen=True, slots=True)
 class PermissionReply:
-    """A hook's answer to a permission request: `allow`, with another input and grants in the wire format, or not."""
+    """A hook's answer to a permission request: `allowed`, with another input and grants in the wire format, or not."""
 
     allowed: bool
     message: str = ""
@@ -41,7 +41,7 @@ class HookOutcome:
 
     `blocked` with `reason`: the action does not happen, or the agent continues instead of ending. `permission` is
     allow, ask, deny or empty, for a tool call. `halted` with `halt_reason`: the agent of the event must stop.
-    `contexts` are for the model, `messages` for people; `trouble` reports errors of the hook itself.
+    `contexts` are for the model, `messages` for people; `problem` reports errors of the hook itself.
     """
 
     blocked: bool = False

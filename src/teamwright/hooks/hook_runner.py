@@ -69,7 +69,7 @@ def _ignore_notice(text: str, level: str) -> None:
 
 @dataclass(slots=True)
 class HookRunner:
-    """The hooks of one session. `tell` reports a text to people, with its level: info or warning."""
+    """The hooks of one session. `notify` reports a text to people, with its level: info or warning."""
 
     index: HookIndex
     environment: HookEnvironment

@@ -23,7 +23,7 @@ OnLoss = Callable[[Sequence["LostEntry"]], None]
 
 @dataclass(frozen=True, slots=True)
 class LostEntry:
-    """An entry of this process that its reader never saw: another program removed it, or `flagged` it as read."""
+    """An entry of this process that its reader never saw: another program removed it, or flagged it (`was_flagged`)."""
 
     msg_id: str
     sender: str
@@ -35,7 +35,7 @@ class LostEntry:
 class _OwnEntry:
     """An entry of this process that is not yet read. `is_in_file`: it is, or was, certainly in the file.
 
-    A `quiet` one may disappear without a report: a notice that a newer one replaces, or an entry with an unknown
+    An `is_quiet` one may disappear without a report: a notice that a newer one replaces, or an entry with an unknown
     outcome.
     """
 

@@ -27,7 +27,7 @@ OnReplaced = Callable[[Sequence[str]], None]
 class OutgoingEntry:
     """An entry that is being sent. `runtime` marks the runtime's own notices, for which some room is reserved.
 
-    `notice` is an idle notification, `idle` one that says nothing else.
+    `is_idle_notice`: it is an idle notification; `is_contentless`: it says nothing else.
     """
 
     __slots__ = ("_waiter", "entry", "is_contentless", "is_idle_notice", "problem", "raw", "runtime", "settled")

@@ -27,7 +27,7 @@ _META = "io.modelcontextprotocol/"
 
 @dataclass(slots=True)
 class McpClient:
-    """A connected server. `about` is its description of itself."""
+    """A connected server. `server_info` is its description of itself."""
 
     peer: JsonRpcPeer
     own_version: str

@@ -1,6 +1,6 @@
 """Errors of MCP servers.
 
-McpServerError       the server failed: late, gone, over a bound; `dead` says that it cannot be used any more
+McpServerError       the server failed: late, gone, over a bound; `is_dead`: it cannot be used any more
 └── McpRequestError  the server answered with an error of the protocol; it stays usable
 
 Texts are one line, without values that the server was given as secrets.

@@ -43,7 +43,8 @@ class Transport(Protocol):
 
 @dataclass(slots=True)
 class CallDeadline:
-    """Time limits of an answer, in seconds: between two signs of progress, and in all. `told` is the last progress."""
+    """Time limits of an answer, in seconds: between two signs of progress, and in all. `last_progress` is the last
+    reported number."""
 
     max_silence_s: float
     max_total_s: float

@@ -35,7 +35,7 @@ MAX_RELISTED = 20
 
 
 async def wait_for_nothing() -> None:
-    """Return immediately: the default of `ServerContext.before`."""
+    """Return immediately: the default of `ServerContext.before_start`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class ServerTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """The state that all servers of a session share. `before` is awaited before anything is started.
+    """The state that all servers of a session share. `before_start` is awaited before anything is started.
 
-    `changed` is called when the state of a server changes.
+    `on_change` is called when the state of a server changes.
     """
 
     environment: ServerEnvironment

@@ -34,8 +34,8 @@ _SHORTEST_SECRET = 6
 class ServerConfig:
     """One server. `key` is its part in names of tools; `source` the file that defines it.
 
-    `call_s` is how long a call may make no progress, in seconds; None for the default. `digest` is the hash of the
-    definition without values of variables: the key of stored data about the server.
+    `call_timeout_s` is how long a call may make no progress, in seconds; None for the default. `digest` is the hash of
+    the definition without values of variables: the key of stored data about the server.
     """
 
     name: str
@@ -92,7 +92,7 @@ class _UnusableEntry(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedServer:
-    """One parsed entry: a server, or why it is left out; `strange` is an unknown key of it."""
+    """One parsed entry: a server, or why it is left out; `unknown_key` is an unknown key of it."""
 
     config: ServerConfig | None
     reason: str = ""

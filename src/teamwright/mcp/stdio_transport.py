@@ -49,7 +49,7 @@ class ServerEnvironment:
 
 
 class LineReader:
-    """A sink that splits a process's output into lines. `over` is called once when reading must stop."""
+    """A sink that splits a process's output into lines. `on_overflow` is called once when reading must stop."""
 
     def __init__(self, line: Callable[[bytes], bool], on_overflow: Callable[[str], None]) -> None:
         self._line = line

@@ -199,7 +199,7 @@ MAX_STORED = 200
 
 @dataclass(frozen=True)
 class ServedTool:
-    """One tool: `wire` is its name at the server, `name` its full name here."""
+    """One tool: `remote_name` is its name at the server, `name` its full name here."""
 
     remote_name: str
     name: str

@@ -1,4 +1,4 @@
-"""Models: one interface, the vendors' formats behind it, rate limits, prices and the scripted model.
+"""Models: one interface, the formats of the vendors, rate limits, prices and the scripted model.
 
-Depends on storage and protocol. Leaves budgets and agents to the packages above.
+Depends on storage and protocol. Leaves budgets and agents to higher packages.
 """

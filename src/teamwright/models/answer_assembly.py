@@ -1,7 +1,7 @@
-"""An answer put together from the events of the Messages API's stream.
+"""Assembly of an answer from the events of the Messages API's stream.
 
-Blocks and keys that we do not know are kept as they came, unknown events and deltas are passed over. Knows no
-HTTP; what is not a whole answer is never given out as one. Format:
+Unknown blocks and keys are stored as received; unknown events and deltas are ignored. An incomplete answer is never
+returned as a whole one. Format:
 https://platform.claude.com/docs/en/build-with-claude/streaming
 """
 
@@ -17,16 +17,16 @@ from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block
 from teamwright.protocol.usage import Usage
 
 CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
-"""Stop reasons after which the last block may be a torso."""
+"""Stop reasons after which the last block may be incomplete."""
 
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking"}
 
 MAX_TOKENS = 1e9
-"""A count of tokens that is larger was not counted by anybody."""
+"""The largest plausible count of tokens; larger ones are ignored."""
 
 
 def join_surrogates(text: str) -> str:
-    """The text with surrogate pairs joined that came in two events; a lone half becomes U+FFFD."""
+    """Return the text with surrogate pairs joined that came in two events; a lone half becomes U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -35,7 +35,7 @@ def join_surrogates(text: str) -> str:
 
 
 class _OpenBlock:
-    """One block while its deltas come in: pieces are joined once."""
+    """A block that is still receiving deltas, which are joined once."""
 
     __slots__ = ("block", "json", "pieces")
 
@@ -59,7 +59,7 @@ class _OpenBlock:
             self.block["citations"] = [*(citations or []), delta.get("citation")]
 
     def finish(self, *, may_be_cut: bool) -> Block | None:
-        """The block, or None if nothing of it may be kept. `torso`: it may have been cut off."""
+        """Return the block, or None if no part of it may be kept. `may_be_cut`: it may be incomplete."""
         for key, pieces in self.pieces.items():
             self.block[key] = join_surrogates(str(self.block.get(key) or "") + "".join(pieces))
         if self.block.get("type") == "text":
@@ -72,7 +72,7 @@ class _OpenBlock:
         return self._call("".join(self.json or ()), torso=may_be_cut)
 
     def _call(self, text: str, *, torso: bool) -> Block | None:
-        """A call with its arguments. Broken JSON of a weak model is kept as text, for the toolbox to explain."""
+        """Return a call with its arguments. Broken JSON of a weak model is kept as text, for the toolbox to explain."""
         if not text.strip():
             if torso and not self.block["input"]:
                 return None
@@ -94,7 +94,7 @@ def _whole_pairs(value: dict[str, Any]) -> dict[str, Any]:
 
 
 class AnswerAssembly:
-    """Takes events in order; `whole` is true from `message_stop` on and never before."""
+    """An assembly of events in order; `is_whole` is True from `message_stop` on."""
 
     __slots__ = ("_blocks", "_usage", "id", "is_whole", "model", "stop_reason")
 
@@ -107,7 +107,7 @@ class AnswerAssembly:
         self.is_whole = False
 
     def add_event(self, event: dict[str, Any]) -> TextPart | ThinkingPart | UsagePart | None:
-        """One event. Returns what a surface may show of it at once, or the counts so far."""
+        """Add one event. Return the part of it that can be shown immediately, or the counts so far."""
         kind = event.get("type")
         if kind == "content_block_delta":
             return self._delta(event)
@@ -143,13 +143,13 @@ class AnswerAssembly:
         return _stream_part(key, str(delta.get(key) or "")) if key else None
 
     def _count(self, usage: object) -> None:
-        """Counts are totals so far: a later one replaces an earlier one, an absent one does not."""
+        """Update the counts, which are totals: a later one replaces an earlier one, a missing one does not."""
         if isinstance(usage, dict):
             counts = cast("dict[str, Any]", usage)
             self._usage.update({key: value for key, value in counts.items() if value is not None})
 
     def content(self) -> list[Block]:
-        """The blocks in order: empty text and calls that were cut off are left out."""
+        """Return the blocks in order, without empty text and incomplete calls."""
         growing = [self._blocks[index] for index in sorted(self._blocks)]
         cut = self.stop_reason in CUT_OFF_REASONS
         last = len(growing) - 1
@@ -157,7 +157,7 @@ class AnswerAssembly:
         return [block for block in blocks if block is not None]
 
     def usage(self) -> Usage:
-        """What the request used; money is not known here. What is no number of tokens counts nothing."""
+        """Return the usage of the request, without money. A value that is no number of tokens is ignored."""
 
         def count(key: str, counts_of: Mapping[str, Any] = self._usage) -> int:
             value = counts_of.get(key, 0)

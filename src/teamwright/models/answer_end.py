@@ -1,7 +1,8 @@
-"""How an answer of a model ended: one value for all services, and one table of what follows from it.
+"""The end of a model's answer: one value for all services, and one table of its effects.
 
-Dialects translate each service's own words into those of the Messages API (and `content_filter`, which that API does
-not have); `end_of` makes the value of the word and of what came. docs/answer-ends.md shows the whole table.
+Formats translate each service's stop reasons into those of the Messages API (and `content_filter`, which that API does
+not have); `answer_end` computes the value from the stop reason and the blocks. docs/answer-ends.md shows the whole
+table.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from teamwright.protocol.messages import Block
 from teamwright.protocol.values import dataclass
 
 CONTENT_FILTER = "content_filter"
-"""The word for an answer that the service's own filter held back or cut."""
+"""The stop reason of an answer that the service's filter withheld or shortened."""
 
 INTERRUPTED = "interrupted"
-"""The word for an answer that was cut short on our side: a person, a deadline, the end of the session."""
+"""The stop reason of an answer that was interrupted here: by a person, a deadline, or the end of the session."""
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -25,13 +26,13 @@ class AnswerEnd(StrEnum):
     """How an answer ended."""
 
     DONE = "done"
-    """It is whole."""
+    """The answer is complete."""
 
     TOOL_CALLS = "tool_calls"
-    """It asks for tool calls."""
+    """The answer asks for tool calls."""
 
     LENGTH = "length"
-    """It reached the output limit, or the end of the window."""
+    """The answer reached the output limit, or the end of the window."""
 
     FILTERED = "filtered"
     """The service's filter stopped it."""
@@ -40,13 +41,13 @@ class AnswerEnd(StrEnum):
     """The model refused to answer."""
 
     EMPTY = "empty"
-    """Nothing came that can be used: no text and no call, or the announcement of a call that never came."""
+    """The answer has no usable content: no text and no call, or only the announcement of a call."""
 
     PAUSED = "paused"
-    """The service wants to be asked again to continue it."""
+    """The service expects another request to continue the answer."""
 
     UNKNOWN = "unknown"
-    """A word that is not known: nothing is concluded from it."""
+    """The stop reason is unknown: nothing is concluded from it."""
 
 
 _END_BY_STOP_REASON: Mapping[str, AnswerEnd] = {
@@ -65,9 +66,9 @@ _END_BY_STOP_REASON: Mapping[str, AnswerEnd] = {
 class EndRule:
     """The effects of an end.
 
-    `runs_calls`: calls that came with it are run. `again`: how often in a row the model is asked again before the turn
-    fails; `note` is its text. `what`: the error of a turn that fails by it, after the model's name; empty
-    where the turn does not fail. `do`: what a person may do about it.
+    `runs_calls`: the calls of the answer are run. `retries`: how often in a row the model is asked again before the
+    turn fails; `note` is its text. `what`: the error of a turn that fails with this end, after the model's name; empty
+    where the turn does not fail. `do`: the advice for a person.
     """
 
     runs_calls: bool = False
@@ -83,7 +84,7 @@ class EndRule:
 
 
 NO_ANSWER = "no-answer"
-"""The slug of every turn that failed by its end."""
+"""The slug of every turn that failed because of its end."""
 
 ENDS: Mapping[AnswerEnd, EndRule] = {
     AnswerEnd.DONE: EndRule(),
@@ -117,11 +118,11 @@ ENDS: Mapping[AnswerEnd, EndRule] = {
         do="look at what came; a newer version may know the reason",
     ),
 }
-"""The effects of each end. A turn that fails has the error `no-answer`, and the text of the answer is kept."""
+"""The effects of each end. A failed turn has the error `no-answer`, and the text of the answer is kept."""
 
 
 def answer_end(word: str, content: Iterable[Block]) -> AnswerEnd:
-    """The end of an answer with this stop reason and these blocks."""
+    """Return the end of an answer with this stop reason and these blocks."""
     kinds = {str(block.get("type")) for block in content}
     end = _END_BY_STOP_REASON.get(word, AnswerEnd.UNKNOWN)
     if end in {AnswerEnd.DONE, AnswerEnd.TOOL_CALLS}:
@@ -137,7 +138,8 @@ def has_words(kinds: Iterable[str]) -> bool:
 
 
 def kept_blocks(content: Iterable[Block], end: AnswerEnd) -> list[Block]:
-    """The blocks of an answer that the conversation keeps: calls that are not run are left out, and mere thinking."""
+    """Return the blocks that the conversation keeps: calls that are not run are left out, and thinking without other
+    blocks."""
     runs = ENDS[end].runs_calls
     left = [block for block in content if runs or block.get("type") != "tool_use"]
     return left if has_words({str(block.get("type")) for block in left}) else []

@@ -1,4 +1,4 @@
-"""Tool calls as weak models write them: arguments as one JSON object, names and ids that every service accepts.
+"""Repair of tool calls of weak models: arguments as one JSON object, names and ids that every service accepts.
 
 Depends on the JSON parser alone. Schemas are left to the tools.
 """
@@ -27,7 +27,7 @@ _NAME_MOST = 64
 
 
 def parse_arguments(text: str, *, repair: bool = True) -> dict[str, Any]:
-    """Return the arguments that a text holds, or `{UNPARSED: text}` where it holds no object.
+    """Return the arguments in a text, or `{UNPARSED_ARGUMENTS: text}` where it contains no object.
 
     Repaired are code fences, trailing commas, raw line ends inside texts, an object inside a JSON text, and a list of
     one object.
@@ -43,7 +43,7 @@ def parse_arguments(text: str, *, repair: bool = True) -> dict[str, Any]:
 
 
 def object_of(value: object) -> dict[str, Any]:
-    """Return arguments that came as a value instead of as text."""
+    """Return arguments that were received as a value instead of as text."""
     found = _as_object(value)
     return {UNPARSED_ARGUMENTS: arguments_text(value)} if found is None else found
 
@@ -54,7 +54,7 @@ def arguments_text(value: object) -> str:
 
 
 def problem_of(text: str) -> str:
-    """Say why a text is no JSON object: the position, what was expected there, and the text around it."""
+    """Return why a text is no JSON object: the position, the expected syntax there, and the text around it."""
     too_deep = f"it has more than {MOST_DEPTH} levels of objects and lists"
     if text == TOO_DEEP:
         return too_deep
@@ -80,7 +80,7 @@ def _kind(value: object) -> str:
 
 
 def is_deep(value: object) -> bool:
-    """Return whether a value has more than `MOST_DEPTH` levels of objects and lists."""
+    """Return True when a value has more than `MOST_DEPTH` levels of objects and lists."""
     level = [value]
     for _ in range(MOST_DEPTH + 1):
         below: list[object] = []
@@ -117,7 +117,7 @@ def _text_only(found: re.Match[str]) -> str:
 
 
 def _as_object(value: object, *, nested: bool = True) -> dict[str, Any] | None:
-    """Return the one object that a value is, holds as text, or holds as the only item of a list."""
+    """Return the one object in a value: the value, its text, or the only item of its list."""
     if value is None:
         return {}
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""What is known of models by public documentation: one data file, `catalog.json`, with its date and its sources.
+"""The catalogue of models from public documentation: one data file, `catalog.json`, with its date and its sources.
 
-An id that is not in it works all the same, with an unknown price and a careful window. Prices of the user's own
-win; local servers cost nothing.
+An unknown id works too, with an unknown price and a small assumed window. The user's prices take precedence; local
+servers cost nothing.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ _CLAUDE = re.compile(r"anthropic\.(claude-[a-z0-9-]+?)(?:-v\d.*)?$")
 """A Claude model under its id at Bedrock, e.g. `eu.anthropic.claude-opus-4-5-20251101-v1:0`."""
 
 _EFFORTS_WITHOUT_THINKING = ("none", "minimal", "low", "medium", "high")
-"""The levels of effort that a model takes which does not think at all."""
+"""The levels of effort of a model that does not think."""
 
 
 @cache
 def catalog() -> dict[str, Any]:
-    """The data file, read once a process."""
+    """Return the data file, read once a process."""
     return cast("dict[str, Any]", json.loads(Path(__file__).with_name("catalog.json").read_text("utf-8")))
 
 
 def aliases() -> dict[str, str]:
-    """Short names and the ids that they stand for."""
+    """Return short names and their ids."""
     return dict(catalog()["aliases"])
 
 
 def prices_date() -> str:
-    """The day on which the prices were looked up, `YYYY-MM-DD`."""
+    """Return the date of the prices, `YYYY-MM-DD`."""
     return str(catalog()["seen"])
 
 
 def known_ids(provider: str = "anthropic") -> list[str]:
-    """The ids of a provider in the catalogue, the current ones first."""
+    """Return the ids of a provider in the catalogue, the current ones first."""
     return list(_models(provider))
 
 
 def is_known_id(provider: str, wire: str) -> bool:
-    """Whether the catalogue has the id, under another name too."""
+    """Return True when the catalogue has the id, also under another name."""
     return bool(_row(provider, wire))
 
 
 def model_card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
-    """The card of a model at a provider. Never fails: what is unknown is unknown."""
+    """Return the card of a model at a provider. Never fails: facts may be unknown."""
     wire = str(catalog()["aliases"].get(wire, wire)) if provider.id == "anthropic" else wire
     name = f"{provider.id}/{wire}"
     row = _row(provider.id, wire)
@@ -86,7 +86,7 @@ def model_card(provider: Provider, wire: str, settings: ModelSettings) -> ModelC
 
 
 def thinking_field(model: ModelCard, thinking: Thinking) -> dict[str, str] | None:
-    """The `thinking` field of a request, or None where the model documents none."""
+    """Return the `thinking` field of a request, or None where the model documents none."""
     if not model.thinking and is_set(model, "thinking"):
         return None
     row = _row(model.provider, model.wire)
@@ -95,7 +95,7 @@ def thinking_field(model: ModelCard, thinking: Thinking) -> dict[str, str] | Non
 
 
 def _efforts(provider: str, wire: str, settings: ModelSettings) -> tuple[str, ...]:
-    """The levels of effort that the model documents."""
+    """Return the levels of effort that the model documents."""
     claude = _CLAUDE.search(wire) if provider == "bedrock" else None
     row = _row("anthropic", claude[1]) if claude else _row(provider, wire)
     off = settings.thinking == "off" and row.get("thinking_off") == {"type": "disabled"}

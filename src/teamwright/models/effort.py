@@ -1,6 +1,6 @@
-"""How hard a model thinks: a level by name, or a budget of thinking in tokens; and the fields that ask for it.
+"""Thinking effort: a level by name, or a budget of thinking in tokens; and the request fields for it.
 
-What a model documents of it stands on its card. Knows no agent: who says what an agent's effort is, is settled above.
+A model's card contains the levels that it documents. Leaves the choice of an agent's effort to higher packages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Effort: TypeAlias = str | int
 """A level, or a budget in tokens."""
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Every level that a service documents, the least first; a model has some of them."""
+"""Every level that a service documents, the lowest first; a model has some of them."""
 
 MAX_BUDGET = 1_000_000
 
@@ -27,7 +27,7 @@ EXPECTED_TEXT = f"one of {', '.join(LEVELS)}, or a number of tokens"
 
 
 def parse_effort(value: object) -> Effort:
-    """The effort that somebody wrote; a number may be a text. Raises ValueError."""
+    """Return the effort that a value names; a number may be a text. Raises ValueError."""
     if isinstance(value, str):
         text = value.strip().lower()
         if text in LEVELS:
@@ -39,7 +39,8 @@ def parse_effort(value: object) -> Effort:
 
 
 def parse_optional_effort(value: object) -> Effort | None:
-    """The effort that a flag, a program or a call asks for; None stays None. Raises UsageError naming the nearest."""
+    """Return the effort that a flag, a program or a call asks for; None stays None. Raises UsageError with the nearest
+    level."""
     try:
         return None if value is None else parse_effort(value)
     except ValueError as problem:
@@ -50,7 +51,7 @@ def parse_optional_effort(value: object) -> Effort | None:
 
 
 def is_effort(value: object) -> bool:
-    """Whether it can be read as one."""
+    """Return True when the value is a valid effort."""
     try:
         parse_effort(value)
     except ValueError:
@@ -59,19 +60,19 @@ def is_effort(value: object) -> bool:
 
 
 def supports(card: ModelCard, effort: Effort) -> bool:
-    """Whether the model documents it."""
+    """Return True when the model documents the effort."""
     if isinstance(effort, str):
         return effort in card.efforts
     return card.budget_from is not None and card.budget_from <= effort < card.max_output_tokens
 
 
 def supported_effort(card: ModelCard, effort: Effort | None) -> Effort | None:
-    """The effort where the model documents it, else None: the model decides by itself."""
+    """Return the effort where the model documents it, else None: then the model decides."""
     return effort if effort is not None and supports(card, effort) else None
 
 
 def describe_efforts(card: ModelCard) -> str:
-    """What the model documents, for people."""
+    """Return the documented efforts of the model, for people."""
     known = [", ".join(card.efforts)] if card.efforts else []
     if card.budget_from is not None:
         known.append(f"a budget from {card.budget_from:,} tokens on")
@@ -79,7 +80,7 @@ def describe_efforts(card: ModelCard) -> str:
 
 
 def effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) -> dict[str, Any]:
-    """The fields `thinking` and `output_config` of a request, in our form, which is that of the Messages API."""
+    """Return the fields `thinking` and `output_config` of a request, in the canonical form of the Messages API."""
     if isinstance(effort, int):
         return {"thinking": {"type": "enabled", "budget_tokens": effort}}
     fields: dict[str, Any] = {}
@@ -91,13 +92,13 @@ def effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) ->
 
 
 def prefix_effort(prefix: Prefix) -> Effort | None:
-    """The effort that a prefix asks for."""
+    """Return the effort in a prefix."""
     return _effort_in(prefix.head)
 
 
 @lru_cache(maxsize=64)
 def _effort_in(head: bytes) -> Effort | None:
-    """Asked for with every agent that is made; agents that begin alike have the same bytes."""
+    """Return the effort in the head; cached, because every new agent needs it and agents often share the bytes."""
     fields = cast("dict[str, Any]", json.loads(b"{" + head + b"}"))
     level, budget = fields.get("output_config", {}).get("effort"), fields.get("thinking", {}).get("budget_tokens")
     return level if level is not None else budget

@@ -1,7 +1,7 @@
-"""An endpoint: where a service is, and how we show ourselves to it. The one value in this room that holds a key.
+"""Endpoints: the address of a service and the credential for it. The only value of the package that contains a key.
 
-The key is in no repr; `scrub` takes it out of any text that others wrote. Everything that is shown of an
-endpoint goes through here.
+The key is in no repr; `scrub` removes it from any text of others. All displayed parts of an endpoint pass through this
+module.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from teamwright.protocol.secret_texts import mask, mask_fragments, mask_tokens
 from teamwright.protocol.values import dataclass
 
 Auth: TypeAlias = Literal["x-api-key", "bearer", "x-goog-api-key", "api-key", "signed"]
-"""How a key is shown: in the header of that name, as `Authorization: Bearer`, or by signing each request with it."""
+"""The form of the credential: in the header of that name, as `Authorization: Bearer`, or by signing each request."""
 Api: TypeAlias = Literal["messages", "openai-responses", "openai-chat", "gemini", "bedrock"]
-"""What a service speaks."""
+"""The API of a service."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiFacts:
-    """How an API is named in texts, where it is asked, and how its stream is typed."""
+    """Facts about an API: its name in texts, its path, and the content type of its stream."""
 
     title: str
     path: str
@@ -43,17 +43,17 @@ APIS: dict[Api, ApiFacts] = {
 USER_AGENT = "teamwright"
 
 SERVICE_TEXT = 4_000
-"""Characters of a service's text that are looked at; 600 of them are shown."""
+"""Characters of a service's text that are examined; 600 of them are shown."""
 _KEY_HEADER = re.compile(
     r"((?:proxy-)?authorization|x-api-key|x-goog-api-key|x-amz-security-token|api[-_]key)(\W{1,4})"
     r"((?:Bearer |Basic )?[^\s,;\"'}]{8,})",
     re.IGNORECASE,
 )
-"""A header with a key as a service repeats it: `x-api-key: VALUE`, `"x-api-key": "VALUE"`."""
+"""A header with a key in the text of a service: `x-api-key: VALUE`, `"x-api-key": "VALUE"`."""
 
 
 def clean_base_url(url: str, api: Api = "messages") -> str:
-    """The URL to which this API's paths are added: without a query, and without the path of a call pasted with it.
+    """Return the URL to which this API's paths are added: without a query, and without a pasted path of a call.
 
     A path before the version is kept. The Messages API and Gemini lose their version. APIs of OpenAI's shape keep
     theirs, and a bare host gets `/v1`, at Azure `/openai/v1`.
@@ -66,7 +66,7 @@ def clean_base_url(url: str, api: Api = "messages") -> str:
 
 
 def query_of(url: str) -> str:
-    """The query that was given with an address."""
+    """Return the query of an address."""
     return urlsplit(url.strip()).query
 
 
@@ -85,11 +85,11 @@ _PASTED: dict[Api, re.Pattern[str]] = {
     "gemini": re.compile(r"/v1(?:beta|alpha)?(?:/.*)?$"),
     "bedrock": re.compile(r"/model/.*$|/v1$"),
 }
-"""Ends of addresses that are paths of an API itself."""
+"""The endings of addresses that are paths of an API itself."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name means this machine."""
+    """Return True when a host name means this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -110,7 +110,7 @@ def is_near(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """What a signed request needs besides the secret. With a `profile` the keys are read from it at each use."""
+    """The parameters of a signed request besides the secret. With a `profile` the keys are read from it at each use."""
 
     region: str
     access_key: str = ""
@@ -120,12 +120,12 @@ class Signing:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where requests go and with which credential.
+    """The address of requests and the credential for them.
 
-    `key_name` is where the key came from (a variable's name), for error texts. `version` is sent as
-    `anthropic-version`. `local` services run on a user's own machine or network. `own` ones tell their facts when they
-    are asked. `extra` are further headers and `query` is added to each address. `signing` goes with the auth `signed`,
-    whose credential is the secret that signs.
+    `key_name` is the source of the key (a variable's name), for error texts. `version` is sent as `anthropic-version`.
+    `is_local` services run on a user's own machine or network. `own` ones can be asked for facts. `extra` are further
+    headers and `query` is added to each address. `signing` belongs to the auth `signed`, whose credential is the secret
+    that signs.
     """
 
     provider: str
@@ -143,21 +143,21 @@ class Endpoint:
 
     @property
     def has_key(self) -> bool:
-        """Whether there is something to show to the service."""
+        """True when there is a credential for the service."""
         return bool(self.credential or (self.signing is not None and self.signing.profile))
 
     @property
     def facts(self) -> ApiFacts:
-        """What is known of its API."""
+        """The facts about its API."""
         return APIS[self.api]
 
     def url(self, path: str = "/v1/messages") -> str:
-        """The full address of a path of the API."""
+        """Return the full address of a path of the API."""
         address = self.base_url + path
         return f"{address}{'&' if '?' in path else '?'}{self.query}" if self.query else address
 
     def headers(self, betas: tuple[str, ...] = ()) -> list[tuple[str, str]]:
-        """The headers of a request, the key among them: never log these."""
+        """Return the headers of a request, including the key: never log these."""
         headers = [
             ("content-type", "application/json"),
             ("accept", f"{self.facts.stream_type}, application/json"),
@@ -177,7 +177,7 @@ class Endpoint:
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether the address is this machine: then no proxy is asked."""
+        """True when the address is this machine: then no proxy is used."""
         return is_loopback(urlsplit(self.base_url).hostname or "")
 
     @property
@@ -187,18 +187,18 @@ class Endpoint:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether the address needs TLS."""
+        """True when the address needs TLS."""
         return self.base_url.startswith("https:")
 
     @property
     def display_address(self) -> str:
-        """The address as it is shown: host, port and path, without scheme, user or password."""
+        """The address for display: host, port and path, without scheme, user or password."""
         parts = urlsplit(self.base_url)
         return parts.netloc.rpartition("@")[2] + parts.path
 
     @property
     def display_key(self) -> str:
-        """The key as it is shown: where it came from and its last four characters."""
+        """The key for display: its source and its last four characters."""
         if not self.has_key:
             return "no key"
         if not self.credential:
@@ -207,11 +207,12 @@ class Endpoint:
 
     @property
     def fingerprint(self) -> str:
-        """A name for the credential at this address that does not reveal it."""
+        """An id of the credential at this address that does not reveal it."""
         return hashlib.sha256(self._identity).hexdigest()[:16]
 
     def keyed_fingerprint(self, key: bytes) -> str:
-        """The same for a name that lies on the disk: without the secret `key` nobody can try what it stands for."""
+        """Return the same id for use in file names: without the secret `key` it cannot be matched with a guessed
+        credential."""
         return hmac.new(key, self._identity, hashlib.sha256).hexdigest()[:32]
 
     @property
@@ -220,9 +221,9 @@ class Endpoint:
         return f"{self.base_url}\0{self.credential}{profile}".encode()
 
     def scrub(self, text: str) -> str:
-        """A text of the service, printable, at most 600 characters; our key and pieces of it are masked.
+        """Return a text of the service, printable, at most 600 characters; the key and pieces of it are masked.
 
-        So are other texts with the format of a token, and the values of headers that hold a key.
+        Other texts with the format of a token, and the values of headers with a key, are masked too.
         """
         text = text[:SERVICE_TEXT]
         secrets = {self.credential, urlsplit(self.base_url).password or ""}

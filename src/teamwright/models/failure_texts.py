@@ -1,6 +1,6 @@
-"""Failures in the form of our errors: what happened, what was looked at, what to do, a slug.
+"""Failures of models as texts of errors: what happened, the values that were checked, advice, a slug.
 
-Knows endpoints and troubles; decides nothing about trying again. No key is in any of these texts.
+Depends on endpoints and service errors. Retries are decided elsewhere. No key is in any of these texts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from teamwright.protocol.values import dataclass
 
 OTHER_API = 'a newer version of it, or a provider of your own with "api": "openai-chat" (docs/providers.md)'
 MAX_LISTED = 5
-"""Names of models that an error lists."""
+"""The number of model names that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureText:
-    """What a trouble comes to, before the facts that all failures share are added."""
+    """The text of a service error, before the facts that all failures share are added."""
 
     slug: str
     what: str
@@ -34,7 +34,7 @@ class FailureText:
 
 
 def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries: int, *, answered: bool) -> Failure:
-    """The last part of a stream that failed. `answered`: this service has answered before in this process."""
+    """Return the last part of a failed stream. `answered`: this service has answered before in this process."""
     told = _refusal_text(trouble, card, endpoint) if trouble.kind == "http" else _silence_text(trouble, endpoint)
     told = replace(told, retriable=told.retriable or is_worth_retrying(trouble))
     said = endpoint.scrub(trouble.message)
@@ -58,7 +58,7 @@ def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries
 
 
 def cut_prompt_failure(cut: PromptCut, card: ModelCard, endpoint: Endpoint) -> Failure:
-    """The failure of an answer to a prompt of which the server read only a part."""
+    """Return the failure of an answer to a prompt of which the server read only a part."""
     return Failure(
         "window-too-small",
         f"this server cut the prompt: {cut.sent:,} tokens sent, {cut.read:,} read",
@@ -68,7 +68,7 @@ def cut_prompt_failure(cut: PromptCut, card: ModelCard, endpoint: Endpoint) -> F
 
 
 def no_room_failure(head: int, window: int, card: ModelCard, endpoint: Endpoint) -> Failure:
-    """The failure of a prompt that cannot fit: `head` tokens stand before every conversation."""
+    """Return the failure of a prompt that cannot fit: the prefix of every conversation has `head` tokens."""
     return Failure(
         "window-too-small",
         f"a window of {window:,} tokens is too small: {head:,} stand before every conversation",
@@ -79,7 +79,7 @@ def no_room_failure(head: int, window: int, card: ModelCard, endpoint: Endpoint)
 
 
 def with_served_models(failure: Failure, names: Sequence[str], card: ModelCard) -> Failure:
-    """The failure of a model that a local server does not have, with those that it has."""
+    """Return the failure of a model that a local server does not have, with a list of the models that it has."""
     shown = ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if names[MAX_LISTED:] else "")
     close = next((one for one in names if one.startswith(card.wire)), None) or nearest(card.wire, names)
     ways = (f"did you mean {card.provider}/{close}?",) if close else ()
@@ -131,7 +131,7 @@ _NO_TOOLS = re.compile(
     r"|tools? (?:is|are) not supported|--enable-auto-tool-choice|requires? --jinja|tools param requires",
     re.I,
 )
-"""The words of engines whose model, or whose start, has no tools."""
+"""Error texts of servers whose model, or whose start command, does not support tools."""
 _WITH_TOOLS = {
     "llamacpp": "start it with tools: llama-server --jinja -m FILE.gguf",
     "vllm": "start it with tools: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser NAME",
@@ -146,7 +146,7 @@ def _tools(endpoint: Endpoint) -> tuple[str, ...]:
 
 
 _ONE_WAY = frozenset({"ollama", "lmstudio", "openrouter", "anthropic", "openai", "google", "bedrock"})
-"""Providers where nothing but another model helps."""
+"""Providers for which the only advice is another model."""
 
 
 def _silence_text(trouble: ServiceError, endpoint: Endpoint) -> FailureText:
@@ -171,7 +171,7 @@ def _silence_text(trouble: ServiceError, endpoint: Endpoint) -> FailureText:
 
 
 def _set_up(message: str) -> tuple[str, ...]:
-    """Advice on a variable of the environment that prevents connections."""
+    """Return advice on a variable of the environment that prevents connections."""
     if "socksio" in message:
         return ("pip install socksio", "or unset the variable that names the proxy")
     if "certificates" in message:
@@ -183,13 +183,13 @@ _TLS = re.compile(r"certificate|\bssl\b|\btls\b|wrong version number|handshake",
 
 
 def _tls(endpoint: Endpoint) -> tuple[str, ...]:
-    """Advice on an answer without TLS, or with a certificate that is not trusted."""
+    """Return advice on an answer without TLS, or with a certificate that is not trusted."""
     http = f"if it has no TLS: http://{endpoint.display_address}"
     return (http, "if its certificate is your own: export SSL_CERT_FILE=PATH_OF_THE_CERTIFICATE")
 
 
 def _check_connection(endpoint: Endpoint) -> tuple[str, ...]:
-    """What to do where nobody answers; on this machine no network is in the way."""
+    """Return advice for a service that does not answer; on this machine no network is involved."""
     start = start_command(endpoint.provider) if endpoint.is_local else ""
     if start:
         return (f"start {endpoint.provider}: {start}",)
@@ -205,7 +205,7 @@ def _new_key(endpoint: Endpoint) -> tuple[str, ...]:
 
 
 def _check_access(endpoint: Endpoint) -> tuple[str, ...]:
-    """What to do where the key is known and something else is in the way: a right, a region, a proxy."""
+    """Return advice for a known key without access: a permission, a region, a proxy."""
     return (f"check what this account and key may use, and who answers at {endpoint.display_address}",)
 
 

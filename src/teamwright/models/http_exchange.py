@@ -1,7 +1,7 @@
-"""One HTTP exchange: a request goes out, events come in, and two clocks run.
+"""One HTTP exchange: a request, the events of its answer, and two timeouts.
 
-The read clock asks whether any byte came, the progress clock whether anything but signs of life did. Leaving the
-iteration closes the connection. All trouble leaves as `ServiceError`. The only file that knows httpx2.
+The read timeout restarts at each byte, the progress timeout at each event except keep-alives. Leaving the iteration
+closes the connection. All failures are raised as `ServiceError`. The only module of the package that uses httpx2.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
 MAX_ERROR_BODY = 64 * 1024
-"""Bytes that are read of an answer that is an error."""
+"""Bytes that are read of an error response."""
 ENDING_S = 0.25
-"""How long a stream may stay open after its answer is whole."""
+"""Seconds that a stream may stay open after its answer is complete."""
 TRAILING_S = 5.0
-"""How long it may where the usage is still to come."""
+"""The same, in seconds, while the usage is still missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Timeouts:
 
     @classmethod
     def from_settings(cls, settings: ModelSettings, endpoint: Endpoint) -> Timeouts:
-        """The limits for an endpoint: local servers, and models that think silently, may be longer without a sign."""
+        """Return the limits for an endpoint: longer ones for local servers, and for models that think silently."""
         quiet = endpoint.is_local or endpoint.api != "messages"
         stall = settings.stall_s or (STALL_QUIET_S if quiet else STALL_S)
         read = stall if quiet else min(settings.read_timeout_s, stall)
@@ -54,20 +54,20 @@ class Timeouts:
 
 
 def new_client(endpoint: Endpoint, clocks: Timeouts) -> AsyncClient:
-    """A client for one endpoint. TLS and the proxy settings are read only where they are needed.
+    """Return a client for one endpoint. TLS and the proxy settings are read only where they are needed.
 
-    Raises `ServiceError` for a proxy or certificates that the environment names and that cannot be used.
+    Raises `ServiceError` for an unusable proxy or unusable certificates in the environment.
     """
     import httpx2
 
     for name in ("httpcore2", "httpx2"):
-        # Their lines quote headers and addresses. Whoever wants them sets the level by hand.
+        # Their log lines quote headers and addresses. Users who want them set the level explicitly.
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.WARNING)
     try:
         return httpx2.AsyncClient(
-            # Without `trust_env` the certificates of the environment have to be named.
+            # Without `trust_env` the certificates of the environment must be passed explicitly.
             verify=httpx2.create_ssl_context()
             if endpoint.uses_tls and endpoint.is_on_this_machine
             else not endpoint.is_on_this_machine,
@@ -81,7 +81,7 @@ def new_client(endpoint: Endpoint, clocks: Timeouts) -> AsyncClient:
 
 
 def unusable(problem: Exception) -> ServiceError:
-    """Return the trouble of a client that cannot be made: a SOCKS proxy, certificates, the address of a proxy."""
+    """Return the error of a client that cannot be created: a SOCKS proxy, certificates, the address of a proxy."""
     if isinstance(problem, ImportError):
         return ServiceError("setup", "a SOCKS proxy (ALL_PROXY, HTTPS_PROXY) needs the package socksio")
     if isinstance(problem, OSError):
@@ -92,7 +92,7 @@ def unusable(problem: Exception) -> ServiceError:
 
 
 class HttpExchange:
-    """One try of one request. `request_id` is known once the service has begun to answer."""
+    """One attempt of one request. `request_id` is known once the service has begun to answer."""
 
     def __init__(self, client: AsyncClient, endpoint: Endpoint, clocks: Timeouts) -> None:
         self._client = client
@@ -103,7 +103,7 @@ class HttpExchange:
         self.request_id = ""
 
     async def events(self, outgoing: OutgoingRequest, reader: EventReader) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of the answer, decoded; ends when the stream ends. Raises `ServiceError`."""
+        """Yield the events of the answer, decoded, until the stream ends. Raises `ServiceError`."""
         self._progress_by = asyncio.get_running_loop().time() + self._clocks.stall_s
         async with (
             self._open_answer(outgoing) as response,
@@ -116,7 +116,7 @@ class HttpExchange:
 
     @asynccontextmanager
     async def _open_answer(self, outgoing: OutgoingRequest) -> AsyncGenerator[Response, None]:
-        """The answer, once it has begun and is a stream of events."""
+        """Yield the response, once it has begun and is a stream of events."""
         response = await self._send(outgoing)
         try:
             self.request_id = read_request_id(response.headers)
@@ -128,9 +128,9 @@ class HttpExchange:
             await response.aclose()
 
     def end_soon(self, *, trailing: bool = False) -> None:
-        """The answer is whole: what still belongs to the stream may come for a moment, to keep the connection.
+        """Stop soon after the complete answer: read the rest of the stream for a moment, to keep the connection.
 
-        `trailing`: something that counts is still to come, and is waited for a little longer.
+        `trailing`: the usage is still missing, so wait a little longer.
         """
         self._ending_by = asyncio.get_running_loop().time() + (TRAILING_S if trailing else ENDING_S)
 
@@ -146,7 +146,7 @@ class HttpExchange:
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
             raise ServiceError("connect", _error_text(error)) from None
         except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL, ValueError):
-            # Their texts may quote a header, and a header holds the key.
+            # The texts of these errors may quote a header, which contains the key.
             raise ServiceError("strange", "the request cannot be written: look at the address and the key") from None
         except RuntimeError:
             raise ServiceError("broken", "the connections were closed during the request") from None
@@ -154,7 +154,7 @@ class HttpExchange:
             raise ServiceError("broken", _error_text(error)) from None
 
     async def _chunks(self, response: Response) -> AsyncGenerator[bytes, None]:
-        """The bytes of the answer as they come, each wait bounded by both clocks."""
+        """Yield the bytes of the answer as they arrive, each wait bounded by both timeouts."""
         import httpx2
 
         loop = asyncio.get_running_loop()
@@ -176,7 +176,7 @@ class HttpExchange:
             yield chunk
 
     def _event(self, name: str, data: bytes) -> dict[str, Any] | None:
-        """One event, or None for a sign of life. Whatever else comes is progress."""
+        """Return one event, or None for a keep-alive. Every other event is progress."""
         if name == "ping":
             return None
         if name == "error":
@@ -203,7 +203,7 @@ class HttpExchange:
             async with aclosing(self._chunks(response)) as chunks:
                 body = await _first_bytes(chunks)
         except ServiceError:
-            pass  # what was said is a bonus: the status tells enough
+            pass  # the body is optional: the status is sufficient
         status = response.status_code
         if status != 200 or b'"error"' in body:
             return parse_http_error(status, response.headers, body)
@@ -215,9 +215,9 @@ class HttpExchange:
 async def get_json(
     endpoint: Endpoint, path: str, clocks: Timeouts, signed: list[tuple[str, str]] | None = None
 ) -> dict[str, Any]:
-    """A JSON object of the service, e.g. its list of models. Raises `ServiceError`; not tried again.
+    """Return a JSON object of the service, e.g. its list of models. Raises `ServiceError`; does not retry.
 
-    `signed` are the headers, where the endpoint's own do not do.
+    `signed` are the headers, if they differ from the endpoint's.
     """
     import httpx2
 

@@ -1,7 +1,7 @@
-"""What runs on this machine: local model servers, what they serve, how large their windows are.
+"""Local model servers on this machine: their models and context windows.
 
-Asked for error texts and for `doctor`; never to choose one. The answer
-of a port is not trusted: it is bounded in time and size, and only plain names are kept.
+Used for error texts and for `doctor`; never to choose a model. The response of a port is not trusted: it is bounded in
+time and size, and only plain names are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from teamwright.models.provider_table import PROVIDERS, Provider, find_base_url
 from teamwright.protocol.values import dataclass
 
 RECOMMENDED_WINDOW = 65_536
-"""The window that is asked for, in tokens: a team needs about as much."""
+"""The recommended window in tokens: a team needs about as much."""
 
 _SERVE = {
     "ollama": "OLLAMA_CONTEXT_LENGTH={room} ollama serve",
@@ -44,17 +44,17 @@ _FIRST = {
 
 
 def start_command(provider: str, model: str = "MODEL") -> str:
-    """The command that starts a server of that kind; empty for one that we do not know."""
+    """Return the command that starts a server of that kind; empty for an unknown one."""
     return _SERVE.get(provider, "").format(room=RECOMMENDED_WINDOW, model=model)
 
 
 def get_command(provider: str, model: str = "MODEL") -> str:
-    """The command that gives it a model; empty for one that we do not know."""
+    """Return the command that adds a model to it; empty for an unknown one."""
     return _GET.get(provider, "").format(room=RECOMMENDED_WINDOW, model=model)
 
 
 def widen_command(provider: str, model: str, tokens: int) -> str:
-    """What gives it a window for a conversation of so many tokens, with what is to be done before."""
+    """Return the command or steps that give it a window for a conversation of `tokens` tokens."""
     room = max(RECOMMENDED_WINDOW, 2 ** (tokens * 2 - 1).bit_length())
     known = _WIDEN.get(provider)
     do = known.format(room=room, model=model) if known else f"give the server a window of {room:,} tokens"
@@ -62,7 +62,7 @@ def widen_command(provider: str, model: str, tokens: int) -> str:
 
 
 PROBE_S = 0.3
-"""How long all local servers together may take to answer."""
+"""Seconds that all local servers together may take to answer."""
 MAX_BODY = 512 * 1024
 """Bytes of an answer that are read."""
 _NAME = re.compile(r"[\w][\w.:/@+-]{0,99}")
@@ -70,7 +70,7 @@ _NAME = re.compile(r"[\w][\w.:/@+-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model that a server lists; its window in tokens, where the server tells."""
+    """A model that a server lists; its window in tokens, if the server reports it."""
 
     id: str
     window: int | None = None
@@ -86,14 +86,16 @@ class LocalServer:
     models: tuple[LocalModel, ...]
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         shown = [m.id + (f" (window {m.window // 1000}k)" if m.window else "") for m in self.models[:3]]
         more = f" and {len(self.models) - 3} more" if len(self.models) > 3 else ""
         return f"{self.title} on {self.display_address}: {', '.join(shown) or 'no models'}{more}"
 
 
 def find_local_servers(env: Mapping[str, str], *, within_s: float = PROBE_S) -> list[LocalServer]:
-    """The preset local servers that answer on this machine, at most `within_s` seconds in all. Blocking."""
+    """Return the preset local servers that answer on this machine, after at most `within_s` seconds in all.
+    Blocking.
+    """
     deadline = time.monotonic() + within_s
     found: list[LocalServer] = []
     for provider in PROVIDERS.values():
@@ -116,14 +118,14 @@ def _ask(provider: Provider, base_url: str, deadline: float) -> tuple[LocalModel
 
 
 def _names(listing: Mapping[str, Any]) -> list[str]:
-    """The plain names in a list of models. Ollama without a model says null for an empty list."""
+    """Return the plain names in a list of models. Ollama without a model returns null for an empty list."""
     rows = cast("list[Any]", listing.get("data") or [])
     names = [str(cast("dict[str, Any]", row).get("id")) for row in rows if isinstance(row, dict)]
     return [name for name in names if _NAME.fullmatch(name)]
 
 
 def _get_json(base_url: str, path: str, deadline: float) -> dict[str, Any] | None:
-    """A JSON object of a loopback server, or None for whatever else."""
+    """Return a JSON object of a loopback server, or None for any other response."""
     import http.client
 
     parts = urlsplit(base_url)
@@ -144,7 +146,7 @@ def _get_json(base_url: str, path: str, deadline: float) -> dict[str, Any] | Non
 
 
 def listed_windows(listing: Mapping[str, Any]) -> dict[str, int]:
-    """Windows that stand in a list of models itself: vLLM and SGLang (`max_model_len`), the Claude API."""
+    """Return the windows in a list of models: vLLM and SGLang (`max_model_len`), the Claude API."""
     rows = cast("list[Any]", listing.get("data") or [])
     windows: dict[str, int] = {}
     for row in rows:
@@ -156,7 +158,7 @@ def listed_windows(listing: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _windows(provider: str, base_url: str, deadline: float) -> dict[str, int]:
-    """Windows that a server tells on a path of its own, by model; the key `""` holds for all."""
+    """Return the windows that a server reports on a separate path, by model; the key `""` applies to all."""
     if provider == "ollama":
         return _rows(_get_json(base_url, "/api/ps", deadline), "models", "name", "context_length")
     if provider == "lmstudio":

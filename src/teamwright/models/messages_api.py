@@ -1,8 +1,8 @@
-"""The adapter: a request of ready bytes out, an answer in parts back, tried again while that may help.
+"""The adapter for model services: sends requests as bytes, yields the answer in parts, and retries.
 
-It speaks the Messages API, and by a dialect (`dialects`) what else services speak. Below: `exchange` (HTTP and its
-clocks), `assemble` (blocks from events), `trouble` and `failure` (what went wrong), `governor` (who may call) and
-`pacing.stagger` (who calls first). Knows no tools and no history; raises nothing but `CancelledError`.
+It uses the Messages API, or with an API format (`providers`) another API. Depends on `http_exchange`,
+`answer_assembly`, `service_error`, `failure_texts`, and on `rate_limit` for the order of calls. Raises nothing but
+`CancelledError`.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
 ALIVE_EVERY_S = 1.0
-"""How often an answer that grows where nothing can be shown (the input of a tool call) says so."""
+"""Seconds between two AliveParts while an answer grows without text (the input of a tool call)."""
 WARMUP_WAIT = "an equal prompt, which is read first"
-"""On what a call waits that lets another one go ahead."""
+"""The wait reason of a call that lets another one go first."""
 CONTINUATIONS = 8
-"""How often a paused answer (`pause_turn`) is continued before it is given out as it is."""
+"""The number of times that a paused answer (`pause_turn`) is continued before it is returned as it is."""
 FIRST_CONNECTS = 2
-"""How often a service that never answered is called again when it cannot be reached."""
+"""The number of retries for a service that never answered and cannot be reached."""
 MAX_REASON = 120
-"""Characters of a service's own words that are told with the first new try."""
+"""Characters of a service's error text that are shown with the first retry."""
 LOCAL_FAILURE_STATUSES = frozenset({500, 501, 502})
-"""What a server on this machine says that cannot run the model, e.g. for want of memory: if it never answered, it is
-called again as rarely. 503 is not among them: so it says that it still loads."""
+"""Statuses of a local server that cannot run the model, e.g. for lack of memory. A server that never answered is then
+retried as rarely. 503 is not among them: it means that the model is still loading."""
 
 
 PROVIDERS_THAT_REFUSE = frozenset({"anthropic", "openai", "google", "bedrock"})
-"""Providers that refuse a prompt that does not fit; others may cut it in silence, and are watched."""
+"""Providers that refuse a prompt that does not fit; others may cut it silently, and are checked."""
 
 
 class MessagesApi:
-    """A model behind the Messages API, or behind another one with a dialect.
+    """A model that is reached through the Messages API, or another API with a format.
 
     Satisfies `models.model.Model`; safe to share between agents.
     """
@@ -106,7 +106,7 @@ class MessagesApi:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where requests go; its repr holds no key."""
+        """The address of requests; its repr does not contain the key."""
         return self._endpoint
 
     async def aclose(self) -> None:
@@ -116,7 +116,7 @@ class MessagesApi:
             await client.aclose()
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        """The answer in parts; see `Model.stream`. A paused answer is continued and comes out as one."""
+        """Yield the answer in parts; see `Model.stream`. A paused answer is continued and returned as one."""
         if (refused := await self._too_small(request)) is not None:
             yield refused
             return
@@ -143,7 +143,7 @@ class MessagesApi:
             yield self._check_reply(request, replace(whole, failed_usage=lost))
 
     async def _too_small(self, request: Request) -> Failure | None:
-        """Why nothing is sent: the window has no room even for what stands before the conversation."""
+        """Return the failure of a request whose prefix alone exceeds the window; None otherwise."""
         if not self._served.oversized_prefix_tokens(request):
             return None
         self._card = await self._served.card_after_overflow(self._card)
@@ -155,7 +155,7 @@ class MessagesApi:
         return no_room_failure(head, window, self._card, self._endpoint)
 
     async def _answer(self, request: Request, items: Sequence[bytes], outcome: _Outcome) -> AsyncGenerator[Part, None]:
-        """One answer, tried as often as it may help; how it ended is left in `outcome`."""
+        """Yield one answer, with retries; the result is stored in `outcome`."""
         if (first := self._cache_warmup.leading_call(request.prefix)) is not None:
             yield AlivePart(WARMUP_WAIT)
             await self._cache_warmup.follow(first)
@@ -183,7 +183,7 @@ class MessagesApi:
             wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
             yield Retrying(_failure_reason(failure) if tries == 1 else failure.what, wait_s, tries)
             if attempt.shared_pause_s is None:
-                await asyncio.sleep(wait_s)  # a shared pause is waited for by the governor
+                await asyncio.sleep(wait_s)  # the rate limiter waits for a shared pause
                 yield AlivePart()
 
     def _failed(self, trouble: ServiceError, tries: int) -> Failure:
@@ -194,7 +194,7 @@ class MessagesApi:
     async def _run_attempt(
         self, attempt: _Attempt
     ) -> AsyncGenerator[TextPart | ThinkingPart | UsagePart | AlivePart, None]:
-        """One exchange in its turn, and what the governor learns from it."""
+        """Run one exchange when the rate limiter permits it, and report its result to the limiter."""
         waits = self._rate_limiter.wait_reason
         if waits:
             yield AlivePart(waits)
@@ -228,7 +228,8 @@ class MessagesApi:
         return tries <= most
 
     def _limit_passes_s(self, trouble: ServiceError) -> float | None:
-        """When a limit of the service will have passed; None when it is something else, or takes too long."""
+        """Return the seconds until a limit of the service has passed; None for another error, or a wait that is too
+        long."""
         if not is_throttled(trouble) or trouble.answer.should_retry is False:
             return None
         asked = trouble.answer.retry_after_s or 0.0
@@ -240,7 +241,7 @@ class MessagesApi:
         return longest * (0.75 + random.random() * 0.25)
 
     def _open_client(self) -> AsyncClient:
-        """The client of the running loop; connections of another loop are left to it."""
+        """Return the client of the running loop; connections of another loop are not touched."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             self._client, self._loop = new_client(self._endpoint, self._clocks), loop
@@ -258,12 +259,12 @@ class MessagesApi:
         )
 
     def _failed_usage(self, attempt: _Attempt) -> Usage:
-        """What a try that broke had used by then, as far as the service said so: it counts as a request then."""
+        """Return the usage of a failed attempt, as far as the service reported it: it counts as a request then."""
         used = attempt.assembly.usage()
         return price_usage(self._card, used) if used.tokens else Usage()
 
     def _check_reply(self, request: Request, reply: Reply) -> Reply | Failure:
-        """The reply, or what it gives away: that the server did not read the whole prompt."""
+        """Return the reply, or the failure if it shows that the server did not read the whole prompt."""
         cut = self._prompt_check.check(request, reply.usage, self._served.window) if self._prompt_check else None
         if cut is None:
             return reply
@@ -275,7 +276,7 @@ class MessagesApi:
 
 
 class _Outcome:
-    """How an answer ended: one of the two is set. `lost` is what tries had used that broke."""
+    """The result of an answer: one of the two is set. `failed_usage` is the usage of failed attempts."""
 
     __slots__ = ("failed_usage", "failure", "reply")
 
@@ -286,7 +287,7 @@ class _Outcome:
 
 
 class _Attempt:
-    """One exchange and what came of it: a whole answer, or the trouble that broke it."""
+    """One exchange and its result: a complete answer, or the error that ended it."""
 
     __slots__ = (
         "_cache_warmup",
@@ -313,11 +314,11 @@ class _Attempt:
         self.tags: ThinkTags | None = None
 
     def lead(self) -> AbstractContextManager[None]:
-        """While it is under way, calls with the same new prefix come after it."""
+        """Make later calls with the same new prefix wait during this attempt."""
         return self._cache_warmup.lead(self._prefix)
 
     async def parts(self) -> AsyncGenerator[TextPart | ThinkingPart | UsagePart | AlivePart, None]:
-        """What may be shown as it comes, and signs of what may not. Does not raise `ServiceError`: it is kept."""
+        """Yield the parts that may be shown, and signs of progress. Does not raise `ServiceError`: it is stored."""
         shown_at = time.monotonic()
         async with self._keeping_trouble(), aclosing(self._events()) as events:
             async for event in events:
@@ -347,7 +348,7 @@ class _Attempt:
         try:
             yield
         except ServiceError as trouble:
-            # Whatever happens behind the end of a whole answer does not unmake it.
+            # An error after the end of a complete answer does not invalidate it.
             self.trouble = None if self.assembly.is_whole else trouble
 
     def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | UsagePart]:
@@ -370,12 +371,13 @@ class _Attempt:
             raise
 
     def text(self) -> list[Block]:
-        """The text that had come."""
+        """Return the text that was received."""
         return [block for block in self.assembly.content() if block.get("type") == "text"]
 
 
 def _failure_reason(failure: Failure) -> str:
-    """What happened, with the service's own words, or with what to type where a server here does not run."""
+    """Return the reason of a failure, with the service's text, or with the command for a local server that does not
+    run."""
     if failure.slug == "no-network":
         more = failure.do[0] if failure.do and failure.do[0].startswith("start ") else ""
     else:
@@ -384,7 +386,7 @@ def _failure_reason(failure: Failure) -> str:
 
 
 def _join_replies(before: Reply | None, after: Reply) -> Reply:
-    """Two pieces of one answer."""
+    """Join two parts of one answer."""
     if before is None:
         return after
     return replace(after, content=[*before.content, *after.content], usage=before.usage + after.usage)

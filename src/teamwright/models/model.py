@@ -1,7 +1,7 @@
-"""The contract of a model: a request of ready bytes in, a stream of parts out, failure as the last part.
+"""The interface of a model: a request as bytes in, a stream of parts out, with a failure as the last part.
 
-Adapters live beside this file (`messages_api`, `scripted`). Callers see no HTTP and no vendor. History is handed
-over encoded, so that a request costs one join and nothing grows with the conversation but the bytes themselves.
+Adapters (`messages_api`, `scripted`) hide HTTP and vendors. History is passed encoded, so that a request costs one join
+and only the number of bytes grows with the conversation.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """What stands before a conversation, fixed at its birth and sent byte for byte.
+    """The part of a request before the conversation, fixed at its start and sent byte for byte.
 
     `head` is the inside of a JSON object without braces: `"model":…,"max_tokens":…,"system":[…],"tools":[…],…`,
     serialised once. `digest` is its SHA-256 (hex, betas included) and the name under which it is stored. Two
-    conversations share a prefix when they hold the same object.
+    conversations share a prefix when they reference the same object.
     """
 
     model: str
@@ -35,22 +35,24 @@ class Prefix:
 
     @classmethod
     def build(cls, fields: Mapping[str, Any], betas: Sequence[str] = ()) -> Prefix:
-        """A prefix from the request's fields in order (`model`, `max_tokens`, `system`, `tools`, `thinking`, …)."""
+        """Return a prefix of the request's fields in order (`model`, `max_tokens`, `system`, `tools`, `thinking`,
+        …).
+        """
         return cls.from_bytes(str(fields["model"]), encode(dict(fields))[1:-1], betas)
 
     @classmethod
     def from_bytes(cls, model: str, head: bytes, betas: Sequence[str] = ()) -> Prefix:
-        """A prefix from bytes that were serialised before; the digest is computed."""
+        """Return a prefix of bytes that were serialised before; the digest is computed."""
         digest = hashlib.sha256(head + b"\0" + ",".join(betas).encode()).hexdigest()
         return cls(model, head, tuple(betas), digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One model call. `items` are the messages, each encoded as one JSON object (`blocks.encode`), oldest first.
+    """One model call. `items` are the messages, each encoded as one JSON object (`messages.encode`), oldest first.
 
-    `asker` is the name of the agent that asks, for scripts, logs and error texts; it is never sent. `aside`: it is no
-    step of the conversation, and whoever follows that one passes over it.
+    `agent_name` is the name of the agent that asks, for scripts, logs and error texts; it is never sent. `aside`: the
+    call is no step of the conversation, and readers of the conversation skip it.
     """
 
     prefix: Prefix
@@ -68,14 +70,14 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPart:
-    """Some of the model's thinking, for surfaces that show it."""
+    """Some of the model's thinking, for clients that show it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The adapter waits and tries again; nothing of the broken answer is kept. What it used is paid."""
+    """The adapter waits and retries; the incomplete answer is discarded. Its usage is charged."""
 
     reason: str
     wait_s: float
@@ -84,9 +86,9 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class AlivePart:
-    """A sign of progress with nothing to show, at most one a second: the answer grows, or may go on.
+    """A sign of progress without text, at most one a second: the answer grows, or may continue.
 
-    `waits_for` says on what the request waits instead, e.g. a rate limit; the next part ends the waiting.
+    `waits_for` is the reason why the request waits instead, e.g. a rate limit; the next part ends the wait.
     """
 
     waits_for: str = ""
@@ -94,20 +96,20 @@ class AlivePart:
 
 @dataclass(frozen=True, slots=True)
 class UsagePart:
-    """The usage of this answer so far, as the service counts it: an answer that is cut short costs this."""
+    """The usage of this answer so far, as the service counts it: the cost of an answer that is interrupted."""
 
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The whole answer: last part of a stream that went well.
+    """The complete answer: the last part of a successful stream.
 
-    `content` holds the blocks as they came (unknown ones verbatim, empty text dropped, calls cut off by
-    `max_tokens` dropped). `stop_reason` is the service's word in the vocabulary of the Messages API, `end` what it
-    means. `request_id` names it in logs. A `usage` without money is priced by the model's card. `lost` is what broken
-    tries before it had used when they broke: it is paid too. `estimated`: the service did not say all of `usage`.
-    `id` is the service's own of the answer, `ms` the milliseconds from the request to the whole answer.
+    `content` contains the blocks as received (unknown ones verbatim, empty text dropped, calls that `max_tokens` left
+    incomplete dropped). `stop_reason` is the service's in the vocabulary of the Messages API, `end` its meaning.
+    `request_id` names it in logs. A `usage` without money is priced by the model's card. `failed_usage` is the usage of
+    failed attempts before it, which is charged too. `is_estimated`: the service did not report all of `usage`. `id` is
+    the service's id of the answer, `ms` the milliseconds from the request to the complete answer.
     """
 
     content: list[Block]
@@ -135,13 +137,12 @@ _MAX_SENTENCE = 300
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The call failed for good: last part of a stream that did not go well.
+    """The final failure of a call: the last part of a failed stream.
 
     `slug` is of `protocol.errors.SLUGS` (`wrong-key unknown-model no-network model-failed no-answer context-full
-    window-too-small limit`). `retriable` says that the same request may work later (the agent is paused, not
-    ended); `again_s` is set for a limit that passes by itself: after how many seconds. `before_first_reply` is for
-    exit codes: nothing was ever answered by this service in this process. `lost` is what its tries had used when they
-    broke.
+    window-too-small limit`). `retriable`: the same request may work later (the agent is paused, not ended);
+    `retry_after_s` is set for a limit that passes: the seconds until then. `before_first_reply` is for exit codes: this
+    service has never answered in this process. `failed_usage` is the usage of its attempts.
     """
 
     slug: str
@@ -156,7 +157,7 @@ class Failure:
 
     @property
     def sentence(self) -> str:
-        """What happened, followed by the service's own sentence, without its full stop."""
+        """The failure, followed by the service's own sentence, without its full stop."""
         said = dict(self.looked_at).get(SERVICE_SAID, "").strip()
         if len(said) > _MAX_SENTENCE:
             said = said[: _MAX_SENTENCE - 1] + "…"
@@ -168,7 +169,7 @@ Part: TypeAlias = TextPart | ThinkingPart | Retrying | AlivePart | UsagePart | R
 
 @dataclass(frozen=True, slots=True)
 class LongPrompt:
-    """Prices of a request whose prompt passes `over_tokens`: they hold for all tokens of that request."""
+    """The prices of a request whose prompt exceeds `over_tokens`: they apply to all tokens of that request."""
 
     over_tokens: int
     usd_in: float
@@ -179,10 +180,10 @@ class LongPrompt:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What is known of a model. Prices are USD per million tokens; None is unknown, 0.0 is free.
+    """The facts about a model. Prices are USD per million tokens; None is unknown, 0.0 is free.
 
-    `wire` is the id that the service knows; `name` is `provider/model` as people write it. `efforts` are the levels of
-    effort that it documents; `budget_from` is the smallest budget of thinking in tokens, None: it takes none.
+    `wire` is the id for the service; `name` is `provider/model` as people write it. `efforts` are the levels of effort
+    that it documents; `budget_from` is the smallest budget of thinking in tokens, None: it takes none.
     """
 
     name: str
@@ -199,7 +200,7 @@ class ModelCard:
     thinking: bool = False
     caching: bool = True
     hour_cache: bool = False
-    """True when its service takes cache breakpoints for an hour."""
+    """True when its service supports cache breakpoints for an hour."""
     efforts: tuple[str, ...] = ()
     budget_from: int | None = None
     tools: bool = True
@@ -211,7 +212,7 @@ class ModelCard:
     think_tags: bool = False
     """True when `<think>…</think>` at the beginning of an answer is thinking, not text."""
     sources: tuple[tuple[str, str], ...] = ()
-    """The source of each fact that is not merely assumed (`models.facts`)."""
+    """The source of each fact that is not merely assumed (`models.model_facts`)."""
 
 
 class Model(Protocol):
@@ -219,13 +220,13 @@ class Model(Protocol):
 
     @property
     def card(self) -> ModelCard:
-        """What is known of the model."""
+        """The facts about the model."""
         ...
 
     def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        """The answer in parts; the last part is a Reply or a Failure. Cancelling closes the connection.
+        """Yield the answer in parts; the last part is a Reply or a Failure. Cancelling closes the connection.
 
-        Contract: does not raise but `CancelledError`; every failure is the last part.
+        Contract: raises nothing but `CancelledError`; every failure is the last part.
         """
         ...
 
@@ -236,28 +237,31 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BudgetRefusal:
-    """Why a call is not made: the cap (`money tokens turns calls time`), and a sentence that names whose it is."""
+    """The reason why a call is refused: the cap (`money tokens turns calls time`), and a sentence that names its
+    owner.
+    """
 
     limit: str
     reason: str
 
 
 class Meter(Protocol):
-    """The port through which usage leaves this room, and through which a budget refuses what it has no room for."""
+    """The port that receives usage, and through which a budget refuses calls."""
 
     async def reserve(self, request: Request, card: ModelCard) -> BudgetRefusal | None:
-        """Set aside what this call may use; waits while calls of others hold what it needs. Or why it is not made.
+        """Reserve what this call may use; wait while calls of others have reserved it. Return the refusal, if any.
 
-        What was set aside is held until `settle`.
+        The reservation lasts until `settle`.
         """
         ...
 
     def settle(self, answer: Reply | Failure | None) -> str:
-        """The call was answered, or failed, at this usage; None: neither. Returns the task it was booked to, if any."""
+        """Record the usage of an answered or failed call; None: neither. Return the task to which it is charged, if
+        any."""
         ...
 
     async def admit(self, calls: int) -> int:
-        """How many of so many tool calls may run. They count from now on."""
+        """Return how many of so many tool calls may run. They count from now on."""
         ...
 
 
@@ -267,9 +271,9 @@ https://platform.claude.com/docs/en/build-with-claude/prompt-caching"""
 
 
 def price_usage(card: ModelCard, usage: Usage) -> Usage:
-    """The usage of one request with its money filled in from the card; unknown prices give `usd=None`.
+    """Return the usage of one request with its money computed from the card; unknown prices give `usd=None`.
 
-    So does a request whose service reported no tokens, unless the model costs nothing.
+    A request whose service reported no tokens also gives None, unless the model costs nothing.
     """
     long = card.long_prompt
     rates = long if long is not None and usage.prompt_tokens > long.over_tokens else card
@@ -294,7 +298,7 @@ Answer = TypeVar("Answer", Reply, Failure)
 
 
 def with_price(card: ModelCard, answer: Answer) -> Answer:
-    """The answer with its money filled in where the model left it out: a price that is not known is never 0."""
+    """Return the answer with its money filled in where the model left it out: an unknown price is never 0."""
     if answer.failed_usage.tokens and not answer.failed_usage.usd:
         answer = replace(answer, failed_usage=price_usage(card, answer.failed_usage))
     if isinstance(answer, Failure) or answer.usage.usd:

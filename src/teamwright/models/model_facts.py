@@ -15,7 +15,7 @@ from teamwright.models.provider_table import Provider
 from teamwright.models.server_facts import ServerFacts
 
 SETTINGS = "settings"
-"""The first word of every source that is the user's own."""
+"""The first word of every source in the user's settings."""
 SERVER, CATALOGUE, ASSUMED = "the server", "the catalogue", "assumed"
 OWN_SERVER = "a server of your own"
 """The source of the price 0."""
@@ -24,12 +24,12 @@ _FACTS = tuple(field.name for field in fields(ModelFacts) if field.name not in R
 
 
 def source(card: ModelCard, fact: str) -> str:
-    """Return the source of a fact, e.g. `the catalogue`; `assumed` where nothing tells it."""
+    """Return the source of a fact, e.g. `the catalogue`; `assumed` for a fact without a source."""
     return dict(card.sources).get(fact, ASSUMED)
 
 
 def is_set(card: ModelCard, fact: str) -> bool:
-    """Return whether the user's settings tell this fact."""
+    """Return True when the user's settings contain this fact."""
     return source(card, fact).startswith(SETTINGS)
 
 
@@ -78,7 +78,7 @@ def _values(facts: ModelFacts) -> dict[str, Any]:
 
 
 def with_server(card: ModelCard, told: ServerFacts) -> ModelCard:
-    """Return the card with what the server tells, except for facts that the user's settings tell."""
+    """Return the card with the facts from the server, except for those in the user's settings."""
     words = {"context_tokens": told.window, "images": told.images, "tools": told.tools}
     news = {fact: value for fact, value in words.items() if value is not None and not is_set(card, fact)}
     if not news:

@@ -1,7 +1,7 @@
-"""From a name to a model: which provider, which key, what is known. Nothing is chosen by chance.
+"""Resolution of a model's name to its provider, credential and facts. Nothing is chosen by chance.
 
-A name is an alias (`sonnet`), a vendor's id (`claude-…`) or `provider/model`. Keys come from the environment
-that is handed in. Raises `CannotStart` in the form that a person can act on.
+A name is an alias (`sonnet`), a vendor's id (`claude-…`) or `provider/model`. Keys come from the environment that is
+passed in. Raises `CannotStart` with advice for a person.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from teamwright.models.local_servers import LocalServer
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY")
-"""What is looked at when no model is named."""
+"""The variables that are read when no model is named."""
 
 OTHER_KEYS = {
     "OPENROUTER_API_KEY": "openrouter",
@@ -42,13 +42,13 @@ OTHER_KEYS = {
     "GOOGLE_API_KEY": "google",
     "AWS_BEARER_TOKEN_BEDROCK": "bedrock",
 }
-"""Keys that do not choose a model by being there, and whose they are."""
+"""Key variables that do not choose a model, and their providers."""
 MAX_OTHERS = 2
-"""How many of them are told of."""
+"""The number of them that an error names."""
 
 
 def resolve_model(name: str | None, env: Mapping[str, str], settings: ModelSettings) -> tuple[ModelCard, Endpoint]:
-    """The card and the endpoint of a name. Raises `CannotStart` (`no-model`, `unknown-model`)."""
+    """Return the card and the endpoint of a name. Raises `CannotStart` (`no-model`, `unknown-model`)."""
     wanted = (name or settings.model or "").strip()
     provider, wire = split_name(wanted or DEFAULT_MODEL, settings)
     wanted = meant_name(wanted)
@@ -68,7 +68,7 @@ def _caches_an_hour(provider: Provider, endpoint: Endpoint, settings: ModelSetti
 
 
 def _require_named(provider: Provider, wire: str, wanted: str, env: Mapping[str, str], settings: ModelSettings) -> None:
-    """Raises `CannotStart` (`unknown-model`) for a name without a provider that Anthropic has not."""
+    """Raise `CannotStart` (`unknown-model`) for a name without a provider that Anthropic does not have."""
     if provider.id != "anthropic" or "/" in wanted or not wanted or is_claude(wire) or moved_by(env):
         return
     said = {name.partition("/")[2] for name in (*settings.prices, *settings.models)} | set(settings.models)
@@ -96,7 +96,7 @@ def require_key(
     env: Mapping[str, str],
     settings: ModelSettings = NO_SETTINGS,
 ) -> None:
-    """Raises `CannotStart` (`no-model`) where there is nothing to show to the service that `wanted` names."""
+    """Raise `CannotStart` (`no-model`) when there is no credential for the service that `wanted` names."""
     if provider.key_needed and not endpoint.has_key:
         raise no_model_error(provider, wanted, env, settings)
     if provider.api == "bedrock":
@@ -106,20 +106,22 @@ def require_key(
 
 
 def known_providers(settings: ModelSettings) -> dict[str, Provider]:
-    """The presets and the user's own, by name. A preset keeps its API; the user may give it other values."""
+    """Return the presets and the user's providers, by name. A preset keeps its API; the user may change other
+    values.
+    """
     said = settings.custom
     own = {name: custom_provider(name, row) for name, row in said.items() if name not in PROVIDERS}
     return {**own, **{name: preset_with(row, said[name]) if name in said else row for name, row in PROVIDERS.items()}}
 
 
 def key_variables(settings: ModelSettings) -> tuple[str, ...]:
-    """Names of all variables that may hold a key: kept out of the environment of agents' commands."""
+    """Return the names of all variables that may contain a key: removed from the environment of agents' commands."""
     rows = known_providers(settings).values()
     return tuple(name for row in rows for name in (*(key.name for key in row.keys), *header_variables(row)))
 
 
 def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
-    """The provider and its own id of the model. Without a provider it is Anthropic's."""
+    """Return the provider and its id of the model. Without a provider it is Anthropic's."""
     name = meant_name(name)
     first, slash, rest = name.partition("/")
     known = known_providers(settings)
@@ -131,7 +133,7 @@ def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
 
 
 def _no_such_name(name: str, known: Mapping[str, Provider]) -> CannotStart:
-    """The error for a name without its model, or of a provider that there is not."""
+    """Return the error for a name without its model, or of an unknown provider."""
     first, _, rest = name.partition("/")
     close = nearest(first, known) if first not in known else None
     ways = [f"did you mean {close}/{rest}?"] if close and rest else []
@@ -148,7 +150,7 @@ def _no_such_name(name: str, known: Mapping[str, Provider]) -> CannotStart:
 
 
 def no_model_error(provider: Provider, wanted: str, env: Mapping[str, str], settings: ModelSettings) -> CannotStart:
-    """The error for a model without a key: what was looked at, what is there, what to do."""
+    """Return the error for a model without a key: the variables that were read, their state, and advice."""
     from teamwright.models.local_servers import find_local_servers
 
     servers = find_local_servers(env)
@@ -173,7 +175,7 @@ def no_model_error(provider: Provider, wanted: str, env: Mapping[str, str], sett
 
 
 def _likely_names(wanted: str, servers: list[LocalServer]) -> list[str]:
-    """What a name without its provider may have meant: a model of a server that answers."""
+    """Return what a name without its provider may mean: models of a server that answers."""
     same = [f"{one.provider}/{model.id}" for one in servers for model in one.models if _is_same_model(wanted, model.id)]
     return [f"did you mean {name}?" for name in same[:2]]
 
@@ -187,7 +189,7 @@ def _settings(files: int) -> str:
 
 
 def _others(env: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
-    """What else is there that people expect to be used."""
+    """Return the other credentials that people may expect to be used."""
     found = [f"{name}: name a model to use it" for name in keys]
     if list(keys) == ["OPENAI_API_KEY"]:
         found = [

@@ -1,7 +1,7 @@
-"""Settings of this room: which model, how patient we are with its service, what the user knows better than we do.
+"""Settings of models: the default model, timeouts and retries, and facts that the user knows better.
 
-Received and never fetched: the assembly reads the files. A repository may not set what names an address, a key
-variable or a price; whoever builds these values sees to that.
+Passed in by the assembly, which reads the files. A repository may not set an address, a key variable or a price; the
+code that creates these values enforces that.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from teamwright.models.endpoint import Api
 from teamwright.protocol.values import dataclass
 
 STALL_S = 90.0
-"""How long nothing may come but signs of life, in seconds, where the user did not say."""
+"""Default seconds that an answer may make no progress."""
 STALL_QUIET_S = 600.0
-"""The same for a local server, which reads a long prompt without a sign of life, and for APIs other than the Messages
+"""The same for a local server, which reads a long prompt without a keep-alive, and for APIs other than the Messages
 API, where models think without one."""
 
 LIMIT_HEADLESS_S = 300.0
-"""How long an agent of a headless run waits for a limit of the service to pass, in seconds."""
+"""Seconds that an agent of a headless run waits for a limit of the service to pass."""
 
 Thinking: TypeAlias = Literal["adaptive", "off"]
 CacheHour: TypeAlias = Literal["auto", "on", "off"]
@@ -45,7 +45,7 @@ def _no_prices() -> Mapping[str, Price]:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a model costs by the user's own word, in USD per million tokens."""
+    """The user's price of a model, in USD per million tokens."""
 
     usd_in: float
     usd_out: float
@@ -55,7 +55,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """Facts about one model, or about all models of a provider, by the user's own word. None: not said."""
+    """The user's facts about one model, or about all models of a provider. None: not set."""
 
     context_tokens: int | None = None
     """The window, in tokens."""
@@ -71,7 +71,7 @@ class ModelFacts:
     images: bool | None = None
     """The model takes images."""
     thinking: bool | None = None
-    """The model thinks when it is asked to; false: it is never asked."""
+    """The model thinks when asked to; false: it is never asked."""
     parallel: bool | None = None
     """The model may make several calls in one answer; false: it is asked for one at a time."""
     efforts: tuple[str, ...] = ()
@@ -85,25 +85,25 @@ NO_FACTS = ModelFacts()
 
 @dataclass(frozen=True, slots=True)
 class CustomProvider:
-    """A service of the user's own: a gateway, a server in the house; or other values for a preset."""
+    """A service of the user: a gateway, a server in the local network; or other values for a preset."""
 
     base_url: str = ""
-    """Where it is. With or without `/v1`; for OpenAI's APIs a path is kept as it is, version and all."""
+    """The address. With or without `/v1`; for OpenAI's APIs a path is kept unchanged, including the version."""
     api: Api = "messages"
-    """What it speaks: `messages`, `openai-chat` (most servers), `openai-responses`, `gemini`, `bedrock`."""
+    """The API: `messages`, `openai-chat` (most servers), `openai-responses`, `gemini`, `bedrock`."""
     key_env: str = ""
-    """The variable that holds its key; empty for a server that wants none."""
+    """The variable that contains its key; empty for a server without keys."""
     bearer: bool | None = None
     """The key goes as `Authorization: Bearer` (the default), else as `x-api-key` (Gemini's API: always as
     `x-goog-api-key`; at Azure OpenAI: as `api-key`, unless this is true)."""
     caching: bool | None = None
-    """It understands `cache_control`, or reads equal beginnings of prompts from a cache automatically."""
+    """The service supports `cache_control`, or caches equal beginnings of prompts automatically."""
     headers: Mapping[str, str] = field(default_factory=_no_texts)
     """Further headers of each request; `${NAME}` is a variable of the environment."""
     query: Mapping[str, str] = field(default_factory=_no_texts)
     """Further parameters in the address of each request."""
     requests: int | None = None
-    """Requests at once, of all agents of this user on this machine together."""
+    """The number of concurrent requests of all agents of this user on this machine."""
     think_tags: bool = True
     """`<think>…</think>` at the beginning of a text is thinking."""
     facts: ModelFacts = NO_FACTS
@@ -115,37 +115,37 @@ class ModelSettings:
     """How models are chosen and called."""
 
     model: str | None = None
-    """The name that is used when none is given: an alias, a vendor's id, or `provider/model`."""
+    """The default name: an alias, a vendor's id, or `provider/model`."""
     effort: str | int | None = None
     """Thinking effort of the lead and of the agents that it starts: a level, or a budget. None: the model decides."""
     thinking: Thinking = "adaptive"
-    """`adaptive` where the model documents it; `off` asks for as little as the model allows."""
+    """`adaptive` where the model documents it; `off` uses the least that the model allows."""
     max_output_tokens: int | None = None
-    """Output of one answer at most; None is the model's own limit, but 32,000 at most."""
+    """Maximum output of one answer; None is the model's own limit, but 32,000 at most."""
     context_tokens: int | None = None
-    """The window of models that are not in the catalogue, where the user knows it better than the server tells."""
+    """The window of models outside the catalogue, where the user knows it better than the server."""
     retries: int = 10
-    """How often a failed request is tried again."""
+    """The number of retries of a failed request."""
     backoff_s: float = 0.5
-    """The first pause between tries; it doubles."""
+    """Seconds before the first retry; the pause doubles."""
     backoff_most_s: float = 60.0
-    """The longest pause that we choose ourselves."""
+    """The longest pause in seconds that the adapter chooses."""
     retry_after_most_s: float = 300.0
-    """The longest pause that a service may ask for; beyond it the agent is paused instead."""
+    """The longest pause in seconds that a service may ask for; beyond it the agent is paused instead."""
     limit_most_s: float = 3600.0
-    """How long a limit may last, by the service's word, for an agent to try again automatically after it. A headless
+    """The longest limit in seconds, as the service reports it, after which an agent retries automatically. A headless
     run waits `LIMIT_HEADLESS_S` at most."""
     cache_warmup_s: float = 4.0
-    """How long a call waits at most for an equal prompt that was sent just before it, to read it from the service's
-    cache; 0 is never."""
+    """Seconds that a call waits at most for an equal prompt that was sent just before it, to read it from the service's
+    cache; 0 disables the wait."""
     cache_hour: CacheHour = "auto"
     """Cache a lead whose teammates work for an hour; `auto`: at Anthropic's own address."""
     connect_s: float = 10.0
-    """How long a connection may take."""
+    """Seconds until a connection attempt fails."""
     read_timeout_s: float = 60.0
-    """How long an answer that has begun may be without a single byte."""
+    """Seconds that an answer may stay without a byte."""
     stall_s: float | None = None
-    """How long an answer may make no progress, in every format. None: `STALL_S`, or `STALL_QUIET_S`."""
+    """Seconds that an answer may make no progress, in every format. None: `STALL_S`, or `STALL_QUIET_S`."""
     betas: tuple[str, ...] = ()
     """Names for the `anthropic-beta` header, joined."""
     custom: Mapping[str, CustomProvider] = field(default_factory=_no_providers)
@@ -153,8 +153,8 @@ class ModelSettings:
     models: Mapping[str, ModelFacts] = field(default_factory=_no_models)
     """Facts about single models, by `provider/model`."""
     prices: Mapping[str, Price] = field(default_factory=_no_prices)
-    """Prices by `provider/model`; they win over the catalogue."""
+    """Prices by `provider/model`; they take precedence over the catalogue."""
     slips: tuple[str, ...] = ()
-    """Lines about keys of settings files that are no settings but resemble one, for the same error."""
+    """Lines about unknown keys of settings files that resemble a setting, for the same error."""
     files: int = 0
-    """How many settings files were read, for the error that no model was named in them."""
+    """The number of settings files that were read, for the error that none of them names a model."""

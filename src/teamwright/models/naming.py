@@ -1,6 +1,6 @@
 """Names of models as people write them: forms of another product, and names without their provider.
 
-Depends on nothing but the catalogue's names; the provider itself is found in `resolve`.
+Depends on the catalogue's names; `model_names` finds the provider.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from teamwright.protocol.errors import CannotStart
 
 _FORMS = {"default": "sonnet", "opusplan": "opus"}
-"""Names of another product's settings, and the model that is used for each."""
+"""Names in another product's settings, and the model that is used for each."""
 _LONG_WINDOW = "[1m]"
-"""The end of a name that asks for a window of a million tokens: the catalogue knows the window of a model."""
+"""The ending of a name that asks for a window of a million tokens: the catalogue knows the window of a model."""
 
 _VENDORS = (
     (re.compile(r"(?:gpt-(?!oss)|chatgpt|codex|o\d)", re.I), "openai"),
@@ -25,7 +25,7 @@ _OPEN = re.compile(r".*:|(?:qwen|llama|mistral|devstral|deepseek|gpt-oss|gemma|p
 
 
 def meant_name(name: str) -> str:
-    """Return the name that is meant by a form of another product, e.g. `opus` for `opus[1m]`; other names unchanged."""
+    """Return the name that a form of another product means, e.g. `opus` for `opus[1m]`; other names unchanged."""
     name = name.strip()
     if name.lower().endswith(_LONG_WINDOW):
         name = name[: -len(_LONG_WINDOW)].strip()
@@ -33,14 +33,14 @@ def meant_name(name: str) -> str:
 
 
 def is_claude(name: str) -> bool:
-    """Return whether a name without a provider may be one of Anthropic's."""
+    """Return True when a name without a provider may be one of Anthropic's."""
     return name.lower().startswith("claude")
 
 
 def without_provider(name: str, served: Sequence[str], own: Sequence[str], close: str | None) -> CannotStart:
-    """Return the error for a name without its provider: what it may have meant, and the settings of a server.
+    """Return the error for a name without its provider: its possible meanings, and the settings of a server.
 
-    `served` are names of this machine's servers that it may mean, `own` the user's providers, `close` an alias like it.
+    `served` are matching names of this machine's servers, `own` the user's providers, `close` a similar alias.
     """
     ways = [f"did you mean {close}?"] if close else []
     ways += [f"teamwright --model {one}" for one in served]

@@ -1,6 +1,7 @@
-"""Open models of a process: one adapter a (provider, model, credential), one governor a credential.
+"""The open models of a process: one adapter for each (provider, model, credential), one rate limiter for each
+credential.
 
-Also the list of what a provider serves, for people. The room's front for the assembly.
+Also lists the models of a provider, for people.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from teamwright.protocol.ids import nearest
 
 
 def format_for(card: ModelCard, endpoint: Endpoint) -> ApiFormat | None:
-    """The dialect of an endpoint's API; None is the Messages API."""
+    """Return the format of an endpoint's API; None is the Messages API."""
     match endpoint.api:
         case "messages":
             return None
@@ -51,14 +52,14 @@ def format_for(card: ModelCard, endpoint: Endpoint) -> ApiFormat | None:
 
 
 LIST_TIMEOUT_S = 10.0
-"""How long a service may take to list its models before it is believed to have one."""
+"""Seconds that a service may take to list its models; after them a model is assumed to exist."""
 
 
 class ModelPool:
-    """Gives out models and closes them. An async context manager; `aclose` may be called twice."""
+    """A pool that opens models and closes them. An async context manager; `aclose` may be called twice."""
 
     def __init__(self, rate_limits: Path | None = None) -> None:
-        """`governors` is the directory in which processes share what they know of a credential's limits."""
+        """Create the pool. `rate_limits` is the directory in which processes share the limits of a credential."""
         self._rate_limits = rate_limits
         self._open: dict[tuple[str, str, str], MessagesApi] = {}
 
@@ -69,9 +70,9 @@ class ModelPool:
         await self.aclose()
 
     async def open_model(self, name: str | None, env: Mapping[str, str], settings: ModelSettings) -> Model:
-        """The model of a name, the same object for the same one. Raises `CannotStart` as `resolve` does.
+        """Return the model of a name, the same object for equal ones. Raises `CannotStart` as `resolve_model` does.
 
-        A server of the user's own is asked once for the facts that the settings do not give.
+        A server of the user is asked once for the facts that the settings do not give.
         """
         card, endpoint = resolve_model(name, env, settings)
         key = (card.provider, card.wire, endpoint.fingerprint)
@@ -95,9 +96,9 @@ class ModelPool:
 
 
 async def require_served(name: str, env: Mapping[str, str], settings: ModelSettings) -> None:
-    """Raises `CannotStart` (`unknown-model`) for an id that neither we know nor its service lists.
+    """Raise `CannotStart` (`unknown-model`) for an id that neither the catalogue nor its service lists.
 
-    A service that lists nothing, or does not answer in time, is left to say so itself at the first call.
+    A service that lists nothing, or does not answer in time, reports an unknown model at the first call.
     """
     card, endpoint = resolve_model(name, env, settings)
     known = [*known_ids(card.provider), *(one.partition("/")[2] for one in settings.prices)]
@@ -121,7 +122,7 @@ async def require_served(name: str, env: Mapping[str, str], settings: ModelSetti
 
 
 async def list_models(provider: str, env: Mapping[str, str], settings: ModelSettings | None = None) -> list[str]:
-    """The ids that a provider lists, in its order. Raises `CannotStart` or `ModelFailed`."""
+    """Return the ids that a provider lists, in its order. Raises `CannotStart` or `ModelFailed`."""
     settings = settings or ModelSettings()
     row = known_providers(settings).get(provider)
     if row is None:

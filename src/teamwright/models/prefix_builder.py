@@ -1,7 +1,7 @@
-"""The one place where the fields of a request are put in order: what a `Prefix` is built from.
+"""Construction of a `Prefix`: the fields of a request, in their order.
 
-Cache breakpoints of the prefix are set here (the last system block and the last tool that other agents have too), those
-of the conversation in `wire`. Knows what a model documents; does not know what the texts say.
+Sets the cache breakpoints of the prefix (the last system block and the last tool that other agents share);
+`providers.messages` sets those of the conversation.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from teamwright.protocol.messages import Block
 from teamwright.protocol.values import dataclass
 
 MAX_OUTPUT = 32_000
-"""Output tokens that we ask for at most, unless the user's settings say otherwise."""
+"""The default maximum of output tokens in a request."""
 _MARK = {"cache_control": {"type": "ephemeral"}}
 
 
 SMALL_WINDOW = 16_384
-"""A smaller window, in tokens, keeps an eighth of itself for an answer and not a quarter: the tools need most of it."""
+"""Tokens of a window below which an eighth of it, not a quarter, is reserved for an answer: the tools need most of
+it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPrefix:
-    """How many of the first system blocks and tools other agents have too; None: all of them."""
+    """The number of first system blocks and tools that other agents share; None: all of them."""
 
     blocks: int | None = None
     tools: int | None = None
@@ -45,13 +47,13 @@ def request_fields(
     effort: Effort | None = None,
     shared: SharedPrefix = ALL_SHARED,
 ) -> dict[str, Any]:
-    """The fields of a request but its messages, in the order in which they are sent.
+    """Return the fields of a request except its messages, in the order in which they are sent.
 
     A cache breakpoint is set after the shared blocks and after the shared tools.
 
-    `effort` is one that the model documents; a budget of thinking comes on top of the longest answer.
+    `effort` is one that the model documents; a budget of thinking is added to the longest answer.
     """
-    # A service that adds both up refuses a prompt whose answer could not fit: a part of the window is kept for it.
+    # A service that adds both up refuses a prompt whose answer could not fit: reserve a part of the window for it.
     part = 4 if card.context_tokens >= SMALL_WINDOW else 8
     most = settings.max_output_tokens or min(card.max_output_tokens, MAX_OUTPUT, card.context_tokens // part)
     most += effort if isinstance(effort, int) else 0
@@ -74,7 +76,7 @@ def build_prefix(
     effort: Effort | None = None,
     shared: SharedPrefix = ALL_SHARED,
 ) -> Prefix:
-    """A new prefix for a model: fields and betas, serialised once."""
+    """Return a new prefix for a model: fields and betas, serialised once."""
     fields = request_fields(card, settings, system, tools, effort=effort, shared=shared)
     return Prefix.build(fields, settings.betas)
 
@@ -82,9 +84,9 @@ def build_prefix(
 def prefix_for_model(
     prefix: Prefix, card: ModelCard, settings: ModelSettings, *, effort: Effort | None = None
 ) -> Prefix:
-    """The same words and tools for another model: a conversation goes on with one that it did not begin with.
+    """Return the same texts and tools for another model, with which the conversation continues.
 
-    Its effort is `effort`, else what it was, where the model documents that.
+    Its effort is `effort`, else the previous one, where the model documents that.
     """
     fields: dict[str, Any] = json.loads(b"{" + prefix.head + b"}")
     (system, blocks), (tools, named) = (
@@ -96,13 +98,13 @@ def prefix_for_model(
 
 
 def tool_names(prefix: Prefix) -> tuple[str, ...]:
-    """The names of the tools in a prefix, in order."""
+    """Return the names of the tools in a prefix, in order."""
     fields: dict[str, Any] = json.loads(b"{" + prefix.head + b"}")
     return tuple(str(tool["name"]) for tool in fields.get("tools", ()))
 
 
 def _with_breakpoints(parts: Sequence[Mapping[str, Any]], shared: int | None, *, caching: bool) -> list[dict[str, Any]]:
-    """Copies of the parts, with a cache breakpoint after the shared ones."""
+    """Return copies of the parts, with a cache breakpoint after the shared ones."""
     copies = [dict(part) for part in parts]
     if caching:
         last = (shared or len(copies)) - 1
@@ -111,6 +113,6 @@ def _with_breakpoints(parts: Sequence[Mapping[str, Any]], shared: int | None, *,
 
 
 def _without_breakpoints(parts: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], int | None]:
-    """Copies of the parts without their breakpoint, and how many parts are before it; None without one."""
+    """Return copies of the parts without their breakpoint, and the number of parts before it; None without one."""
     shared = next((number for number, part in enumerate(parts, 1) if "cache_control" in part), None)
     return [{key: value for key, value in part.items() if key not in _MARK} for part in parts], shared

@@ -1,8 +1,8 @@
-"""Whether a server reads the whole prompt: some cut it in silence when their window is too small.
+"""Detection of truncated prompts: some servers cut a prompt silently when their window is too small.
 
-The sign is that the input they report stops growing while ours grows, or that it is as large as the window of
-which the server told: then nothing is left for an answer. Tokens from the cache count, images do not. Kept per
-conversation, so that a check costs what was added and not what is there.
+A prompt was cut when the reported input stops growing while the sent input grows, or when it is as large as the
+server's window: then no room is left for an answer. Tokens from the cache count, images do not. The state is kept for
+each conversation, so that a check costs only the added messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
 GROWTH = 512
-"""Tokens (bytes / 4) that must have been added before a report that stands still means anything."""
+"""Tokens (bytes / 4) that must have been added before an unchanged report counts."""
 CONVERSATIONS = 256
 
 _IMAGE = re.compile(rb'"type":"base64","media_type":"[^"]*","data":"([^"]*)"')
@@ -24,7 +24,7 @@ _IMAGE = re.compile(rb'"type":"base64","media_type":"[^"]*","data":"([^"]*)"')
 
 @dataclass(slots=True)
 class _Seen:
-    """What was measured of a conversation so far."""
+    """The measurements of a conversation so far."""
 
     items: int = 0
     last: bytes = b""
@@ -35,20 +35,20 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class PromptCut:
-    """A prompt that was cut, in tokens: what we sent by our own estimate, what the server says it read."""
+    """A truncated prompt, in tokens: the estimate of the sent prompt, and the report of the server."""
 
     sent: int
     read: int
 
 
 class PromptCheck:
-    """One an adapter. Not for services that refuse what does not fit."""
+    """The check of one adapter. Not for services that refuse prompts that do not fit."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
 
     def check(self, request: Request, usage: Usage, window: int | None = None) -> PromptCut | None:
-        """The cut that this answer gives away, or None. `window` is the server's by its own word, in tokens."""
+        """Return the cut that this answer shows, or None. `window` is the server's own report, in tokens."""
         seen = self._measured_conversation(request)
         sent = (len(request.prefix.head) + _measure(seen, request.items)) // 4
         read = usage.prompt_tokens
@@ -58,9 +58,9 @@ class PromptCheck:
         if stood_still and grown >= GROWTH and read < sent:
             return PromptCut(sent, read)
         if stood_still and grown >= 0:
-            return None  # little was added: it counts together with what comes next
+            return None  # little was added: it counts together with the next addition
         if grown < 0:
-            seen.reported = 0  # compacted: begin anew
+            seen.reported = 0  # compacted: start again
         seen.sent, seen.reported = sent, max(read, seen.reported)
         return None
 
@@ -74,7 +74,7 @@ class PromptCheck:
 
 
 def _measure(seen: _Seen, items: Sequence[bytes]) -> int:
-    """Bytes of the items without their images; counts only what was added since the last look."""
+    """Return the bytes of the items without their images; counts only the items added since the last call."""
     if not (seen.items and seen.items <= len(items) and items[seen.items - 1] is seen.last):
         seen.items, seen.text_bytes = 0, 0
     for item in items[seen.items :]:

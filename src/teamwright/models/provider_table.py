@@ -1,7 +1,7 @@
-"""Who serves models: one table of data. A row is a service, what it speaks, and where its key comes from.
+"""The table of providers: the service, its API, and the source of its key.
 
-Nobody is chosen because a port answers: a provider is used when its name is given. `tried` says how sure we are
-that it works: by somebody's hand, or by its own documentation only.
+A provider is used only when its name is given, never because a port answers. `tried` is the evidence that it works: a
+test by a person, or its documentation only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Evidence: TypeAlias = Literal["tried", "by its documentation"]
 
 @dataclass(frozen=True, slots=True)
 class KeyVariable:
-    """A variable that may hold the key, and how that key is shown to the service."""
+    """A variable that may contain the key, and the form in which the service receives it."""
 
     name: str
     auth: Auth
@@ -38,11 +38,11 @@ class KeyVariable:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One row. `keys` are looked at in order, the first one that is set wins.
+    """One row. `keys` are read in order, the first one that is set is used.
 
-    `window` is the size in tokens for a model without a known window. `own` servers tell facts about their
-    models. `headers` and `query` go with each request, `requests` may run at once. `source` is where its API is
-    described, `seen` when we read it.
+    `window` is the size in tokens for a model without a known window. `own` servers report facts about their models.
+    `headers` and `query` go with each request, `requests` may run at once. `source` is where its API is described,
+    `checked_on` the date on which it was read.
     """
 
     id: str
@@ -70,7 +70,7 @@ class Provider:
 
     @property
     def missing_features(self) -> tuple[str, ...]:
-        """What it does not offer through this API, as far as we use it."""
+        """The features that it does not offer through this API, of those that this program uses."""
         offers = {"caching": self.caching, "thinking": self.thinking, "images": self.images}
         return tuple(name for name, offered in offers.items() if not offered)
 
@@ -194,7 +194,7 @@ OFFICIAL_HOST = "api.anthropic.com"
 
 
 def custom_provider(name: str, own: CustomProvider) -> Provider:
-    """The row of a provider of the user's own."""
+    """Return the row of a user's provider."""
     return Provider(
         name,
         name,
@@ -214,7 +214,7 @@ def custom_provider(name: str, own: CustomProvider) -> Provider:
 
 
 def preset_with(row: Provider, own: CustomProvider) -> Provider:
-    """A preset with the values that the user gave for it."""
+    """Return a preset with the values that the user gave for it."""
     auth: Auth = row.keys[-1].auth if row.keys else "bearer"
     return replace(
         row,
@@ -246,7 +246,7 @@ _LISTS: dict[str, str] = {row.api: row.models_path for row in _VENDORS} | {"open
 
 
 def find_base_url(provider: Provider, env: Mapping[str, str]) -> str:
-    """Where the provider is: its variable, if set, wins over the preset."""
+    """Return the address of the provider: its variable, if set, takes precedence over the preset."""
     given = env.get(provider.base_url_variable, "").strip() if provider.base_url_variable else ""
     if not given:
         return clean_base_url(_in_region(provider.base_url, env), provider.api)
@@ -256,7 +256,7 @@ def find_base_url(provider: Provider, env: Mapping[str, str]) -> str:
 
 
 def _in_region(url: str, env: Mapping[str, str]) -> str:
-    """The address with the region in it; without one it stays a pattern, which nobody calls."""
+    """Return the address with the region in it; without a region it stays a pattern, which is never called."""
     if _REGION not in url:
         return url
     from teamwright.models.providers.aws import find_region
@@ -267,11 +267,11 @@ def _in_region(url: str, env: Mapping[str, str]) -> str:
 
 
 _REGION = "REGION"
-"""What stands in an address where its region belongs."""
+"""The placeholder for the region in an address."""
 
 
 def _ollama_url(host: str) -> str:
-    """`OLLAMA_HOST` as an address: it may lack scheme and port, and 0.0.0.0 is where a server listens."""
+    """Return `OLLAMA_HOST` as an address: it may lack scheme and port, and 0.0.0.0 is where a server listens."""
     scheme, _, rest = host.rpartition("://")
     where, slash, path = rest.partition("/")
     if ":" not in where.rpartition("]")[2]:
@@ -281,10 +281,10 @@ def _ollama_url(host: str) -> str:
 
 
 def make_endpoint(provider: Provider, env: Mapping[str, str]) -> Endpoint:
-    """The endpoint with its key from the environment; without one the credential is empty."""
+    """Return the endpoint with its key from the environment; without one the credential is empty."""
     base_url = find_base_url(provider, env)
     _require_address(provider, base_url)
-    # A gateway behind ANTHROPIC_BASE_URL may know only the version that everybody knows.
+    # A gateway at ANTHROPIC_BASE_URL may support only the oldest version.
     official = provider.id != "anthropic" or Endpoint("", base_url).display_address.startswith(OFFICIAL_HOST)
     key = next((k for k in provider.keys if env.get(k.name, "").strip()), None)
     given = env.get(provider.base_url_variable, "") if provider.base_url_variable else ""
@@ -309,12 +309,12 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def header_variables(provider: Provider) -> tuple[str, ...]:
-    """The variables of the environment that its headers name."""
+    """Return the variables of the environment that its headers name."""
     return tuple(name for _, value in provider.headers for name in _VARIABLE.findall(value))
 
 
 def _expanded(header: str, value: str, provider: Provider, env: Mapping[str, str]) -> str:
-    """The value of a header with its variables filled in. Raises CannotStart for one that is not set."""
+    """Return the value of a header with its variables filled in. Raises CannotStart for one that is not set."""
     missing = next((name for name in _VARIABLE.findall(value) if not env.get(name)), None)
     if missing is not None:
         raise CannotStart(
@@ -327,7 +327,7 @@ def _expanded(header: str, value: str, provider: Provider, env: Mapping[str, str
 
 
 def _signing(endpoint: Endpoint, env: Mapping[str, str]) -> Endpoint:
-    """The endpoint with keys of AWS, which sign, where the environment has or names some."""
+    """Return the endpoint with keys of AWS, which sign, where the environment has or names some."""
     from teamwright.models.providers.aws import find_signing
 
     found = find_signing(env)
@@ -338,7 +338,7 @@ def _signing(endpoint: Endpoint, env: Mapping[str, str]) -> Endpoint:
 
 
 def _require_address(provider: Provider, base_url: str) -> None:
-    """Raises CannotStart for what cannot be called: no scheme that we speak, or no host."""
+    """Raise CannotStart for an unusable address: an unsupported scheme, or no host."""
     from urllib.parse import urlsplit
 
     try:

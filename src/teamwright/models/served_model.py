@@ -1,7 +1,8 @@
-"""What the local server behind a model tells of it: its window, and what else it has. Never asked of other services.
+"""Facts about a model from its local server: the window, and the other models of the server. Other services are never
+asked.
 
-A server may know the window only once the model is loaded, that is after the first answer: until it has told, it is
-asked again after each, a few times. Each question is bounded in time. Below: `asking`.
+A server may know the window only once the model is loaded, after the first answer: until it reports the window, it is
+asked again after each answer, a few times. Each query is bounded in time. Depends on `server_facts`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from teamwright.models.model import Failure, ModelCard, Request
 from teamwright.models.model_facts import is_set, with_server
 
 MAX_QUERIES = 3
-"""How often a server is asked for a window of which it does not tell."""
+"""The number of queries for a window that a server does not report."""
 
 
 class ServedModel:
-    """One model of a server of the user's own, by the server's word. `window` is in tokens, None until it told."""
+    """One model of a user's server, as the server reports it. `window` is in tokens, None until it is reported."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -25,7 +26,9 @@ class ServedModel:
         self.window: int | None = None
 
     async def opened(self, card: ModelCard) -> ModelCard:
-        """Before the first request: the card with what the server tells. A window by the user's word is kept."""
+        """Return the card with the server's facts, before the first request. A window in the user's settings is
+        kept.
+        """
         if not self._endpoint.own:
             return card
         card = await self._asked(card)
@@ -36,14 +39,14 @@ class ServedModel:
         return card
 
     async def card_after_answer(self, card: ModelCard) -> ModelCard:
-        """After an answer: the card with the window that the server tells now."""
+        """Return the card with the window that the server reports after an answer."""
         if self.window is not None or self._queries_left <= 0:
             return card
         self._queries_left -= 1
         return await self._asked(card)
 
     async def card_after_overflow(self, card: ModelCard) -> ModelCard:
-        """After a prompt that did not fit: the server may have been started again with a larger window."""
+        """Return the card after a prompt that did not fit: the server may have been restarted with a larger window."""
         if not self._endpoint.own or self.window is None:
             return card
         self._queries_left = MAX_QUERIES
@@ -57,7 +60,7 @@ class ServedModel:
         return with_server(card, told)
 
     async def explain_failure(self, failure: Failure, card: ModelCard) -> Failure:
-        """A failure, with what the server has instead where it does not have the model."""
+        """Return a failure, with the server's models where it does not have the requested one."""
         if failure.slug != "unknown-model" or not self._endpoint.own:
             return failure
         from teamwright.models.failure_texts import with_served_models
@@ -70,7 +73,7 @@ class ServedModel:
         return with_served_models(failure, names, card)
 
     def oversized_prefix_tokens(self, request: Request) -> int:
-        """How many tokens stand before the conversation, where the window has not even room for these; else 0."""
+        """Return the tokens of the prefix when it alone exceeds the window; else 0."""
         head = len(request.prefix.head) // 4
         return head if self.window is not None and head > self.window else 0
 

@@ -1,6 +1,6 @@
-"""Facts that a server of the user's own tells of a model: its window, and what the model can do.
+"""Facts about a model from a server of the user: its window, and its features.
 
-Asked once when the model is opened, each question bounded in time and size. Formats (seen 2026-11-23):
+Queried once when the model is opened, each query bounded in time and size. Formats (seen 2026-11-23):
 https://docs.ollama.com/api-reference/show-model-details, https://lmstudio.ai/docs/developer/rest/endpoints,
 https://github.com/ggml-org/llama.cpp/tree/master/tools/server; vLLM and SGLang: `max_model_len` in the list.
 """
@@ -20,18 +20,18 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.protocol.values import dataclass
 
 ASK_S = 2.0
-"""Seconds that all questions to one server may take together."""
+"""Seconds that all queries to one server may take together."""
 BODY_MOST = 512 * 1024
 """Bytes of an answer that are read."""
 
 _WINDOWS = ("max_model_len", "loaded_context_length", "context_length", "context_window", "max_input_tokens")
-"""Names that servers give to the window in their list of models."""
+"""Names of the window in the list of models of various servers."""
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.M)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """Facts about one model by the word of its server; None is not told. `window` is in tokens."""
+    """Facts about one model, as its server reports them; None is not reported. `window` is in tokens."""
 
     window: int | None = None
     images: bool | None = None
@@ -39,7 +39,7 @@ class ServerFacts:
     thinking: bool | None = None
 
     def or_else(self, other: ServerFacts) -> ServerFacts:
-        """These facts, completed with those of another answer."""
+        """Return these facts, completed with those of another answer."""
         names = ("window", "images", "tools", "thinking")
         return ServerFacts(*(mine if (mine := getattr(self, n)) is not None else getattr(other, n) for n in names))
 
@@ -48,11 +48,11 @@ NOTHING = ServerFacts()
 
 
 class Unanswered(Exception):
-    """A question that was not answered with a JSON object; its text says why."""
+    """A query without a JSON object as answer; its text gives the reason."""
 
 
 class Server:
-    """The server of an endpoint, asked for JSON until a deadline. Blocking."""
+    """The server of an endpoint, queried for JSON until a deadline. Blocking."""
 
     def __init__(self, endpoint: Endpoint, within_s: float) -> None:
         self._endpoint = endpoint
@@ -64,7 +64,7 @@ class Server:
         return urlsplit(self._endpoint.base_url).path.removesuffix("/v1")
 
     def listing(self) -> list[dict[str, Any]]:
-        """The rows of its list of models. Raises `Unanswered`."""
+        """Return the rows of its list of models. Raises `Unanswered`."""
         path = "/v1/models" if self._endpoint.api == "messages" else "/models"
         rows: object = self.ask(urlsplit(self._endpoint.base_url).path + path).get("data", 0)
         if not isinstance(rows, list | None):
@@ -72,7 +72,7 @@ class Server:
         return [cast("dict[str, Any]", row) for row in cast("list[object]", rows or []) if isinstance(row, dict)]
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The JSON object at a path, by POST where there is a body. Raises `Unanswered`."""
+        """Return the JSON object at a path, by POST where there is a body. Raises `Unanswered`."""
         parts, left = urlsplit(self._endpoint.base_url), self._deadline - time.monotonic()
         host = parts.hostname or ""
         if left <= 0:
@@ -100,7 +100,8 @@ class Server:
 
 
 def ask_server(endpoint: Endpoint, wire: str, *, within_s: float = ASK_S) -> ServerFacts:
-    """Ask the server of a model for its facts. Blocking; unknown where the server is not the user's own, or silent."""
+    """Query the server of a model for its facts. Blocking; unknown where the server is not the user's, or does not
+    answer."""
     if not endpoint.own:
         return NOTHING
     server, known = Server(endpoint, within_s), NOTHING
@@ -115,18 +116,18 @@ def ask_server(endpoint: Endpoint, wire: str, *, within_s: float = ASK_S) -> Ser
 
 
 def served_models(endpoint: Endpoint, *, within_s: float = ASK_S) -> list[str]:
-    """The names of the models that a server of the user's own lists. Blocking. Raises `Unanswered`."""
+    """Return the names of the models that a user's server lists. Blocking. Raises `Unanswered`."""
     return [str(row["id"]) for row in Server(endpoint, within_s).listing() if "id" in row]
 
 
 def _listed(server: Server, wire: str) -> ServerFacts:
-    """vLLM, SGLang, gateways: the window in the list of models."""
+    """Query vLLM, SGLang, gateways: the window in the list of models."""
     row = _row(server.listing(), "id", wire)
     return ServerFacts(next((found for name in _WINDOWS if (found := _tokens(row.get(name)))), None))
 
 
 def _llamacpp(server: Server, wire: str) -> ServerFacts:
-    """llama.cpp: the window of a slot, and what model and template can do."""
+    """Query llama.cpp: the window of a slot, and the features of model and template."""
     props = server.ask(server.root + "/props")
     settings, kinds = _inner(props, "default_generation_settings"), _inner(props, "modalities")
     template = _inner(props, "chat_template_caps")
@@ -136,7 +137,7 @@ def _llamacpp(server: Server, wire: str) -> ServerFacts:
 
 
 def _ollama(server: Server, wire: str) -> ServerFacts:
-    """Ollama: what the model can do; its window once it is loaded, or as its file sets it."""
+    """Query Ollama: the features of the model; its window once it is loaded, or as its file sets it."""
     try:
         shown = server.ask(server.root + "/api/show", {"model": wire})
     except Unanswered:
@@ -154,7 +155,7 @@ def _ollama(server: Server, wire: str) -> ServerFacts:
 
 
 def _lmstudio(server: Server, wire: str) -> ServerFacts:
-    """LM Studio: the window once the model is loaded, and what the model can do."""
+    """Query LM Studio: the window once the model is loaded, and the features of the model."""
     rows: object = server.ask(server.root + "/api/v0/models").get("data")
     row = _row([cast("dict[str, Any]", r) for r in cast("list[object]", rows or []) if isinstance(r, dict)], "id", wire)
     can = row.get("capabilities")
@@ -172,7 +173,7 @@ _WAYS: Mapping[str, tuple[Callable[[Server, str], ServerFacts], ...]] = {
     "vllm": (_listed,),
     "sglang": (_listed,),
 }
-"""The questions that a preset's server answers; a server of another name on this network is asked all of them."""
+"""The queries for each preset's server; a server of another name on this network receives all of them."""
 
 
 def _row(rows: list[dict[str, Any]], key: str, wire: str) -> dict[str, Any]:

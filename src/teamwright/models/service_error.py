@@ -1,8 +1,8 @@
-"""What went wrong with a request, whether it is worth another try, and how a person is told.
+"""Errors of model services: their parsing, and the decision whether to retry.
 
-The only place that reads a service's errors. Shapes and types:
-https://platform.claude.com/docs/en/api/errors (seen 2026-11-20),
-https://developers.openai.com/api/docs/guides/error-codes, https://ai.google.dev/gemini-api/docs/troubleshooting,
+The only place that reads a service's errors. Shapes and types: https://platform.claude.com/docs/en/api/errors (seen
+2026-11-20), https://developers.openai.com/api/docs/guides/error-codes,
+https://ai.google.dev/gemini-api/docs/troubleshooting,
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html (seen 2026-11-21).
 """
 
@@ -56,10 +56,10 @@ STATUS_BY_TYPE = {
     "modelStreamErrorException": 500,
     "serviceUnavailableException": 503,
 }
-"""The status that belongs to an error type, for errors that come inside a stream or with status 200."""
+"""The status of each error type, for errors inside a stream or with status 200."""
 
 _STATUS_BY_REASON = {"insufficient_quota": 402, "API_KEY_INVALID": 401, "QUOTA_PER_DAY": 402}
-"""Types that say more than the status they come with: nothing to wait for, and a wrong key."""
+"""Types that are more specific than their status: a used-up quota, and a wrong key."""
 
 _CONTEXT_FULL = re.compile(
     r"prompt is too long|exceeds? (the )?(available )?context|context[ _](length|window|size|limit)|too many tokens"
@@ -85,11 +85,11 @@ _KEY_WRONG = re.compile(
 
 
 class ServiceError(Exception):
-    """A request that failed. Never leaves this room: it becomes a Retrying or a Failure part.
+    """A request that failed. Never leaves this package: it becomes a Retrying or a Failure part.
 
-    `kind` is `http` (the service answered with an error), `connect` (it was not reached), `broken` (the answer
-    stopped short), `stalled` (nothing but signs of life came), `strange` (what came is no answer) or `setup` (no
-    connection can be made with the proxy or the certificates that the environment names).
+    `kind` is `http` (the service answered with an error), `connect` (it was not reached), `broken` (the answer ended
+    early), `stalled` (only keep-alives arrived), `strange` (the response is no answer) or `setup` (no connection can be
+    made with the proxy or the certificates in the environment).
     """
 
     def __init__(self, kind: str, message: str, answer: ServiceAnswer | None = None) -> None:
@@ -98,12 +98,12 @@ class ServiceError(Exception):
         self.message = message
         self.answer = answer or ServiceAnswer()
         self.events: Sequence[Mapping[str, Any]] = ()
-        """Events of the Messages API that came with it, such as counts: what was used is paid."""
+        """Events of the Messages API that were received before it, such as counts: this usage is charged."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAnswer:
-    """What the service said with its error. `status` 0: nothing."""
+    """The service's response to a failed request. `status` 0: none."""
 
     status: int = 0
     type: str = ""
@@ -113,12 +113,12 @@ class ServiceAnswer:
 
 
 def is_throttled(trouble: ServiceError) -> bool:
-    """Whether everybody with the same key should pause."""
+    """Return True when all calls with the same key should pause."""
     return trouble.answer.status in (429, 529)
 
 
 def is_worth_retrying(trouble: ServiceError) -> bool:
-    """Whether the same request may go well on another try. What the service says of it wins."""
+    """Return True when a retry of the same request may succeed. The service's own statement takes precedence."""
     if trouble.answer.should_retry is not None:
         return trouble.answer.should_retry
     if trouble.kind == "http":
@@ -128,14 +128,14 @@ def is_worth_retrying(trouble: ServiceError) -> bool:
 
 
 def is_key_refused(trouble: ServiceError) -> bool:
-    """Whether the service refused the key: with 401 always, with 403 where it says so."""
+    """Return True when the service refused the key: with 401 always, with 403 where its text says so."""
     answer = trouble.answer
     said_so = answer.type in _KEY_TYPES or _KEY_WRONG.search(trouble.message)
     return answer.status == 401 or (answer.status == 403 and bool(said_so))
 
 
 def is_context_full(trouble: ServiceError) -> bool:
-    """Whether the request was refused for its size."""
+    """Return True when the request was refused for its size."""
     answer = trouble.answer
     if answer.status == 413 or answer.type in _FULL_TYPES:
         return True
@@ -143,7 +143,7 @@ def is_context_full(trouble: ServiceError) -> bool:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the service asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
+    """Return the seconds that the service asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)
@@ -164,7 +164,7 @@ def _number(text: str | None) -> float | None:
 
 
 def read_request_id(headers: Mapping[str, str]) -> str:
-    """The name that the service gave to the request, or none."""
+    """Return the id that the service gave to the request, or an empty text."""
     return next((found for name in _ID_HEADERS if (found := headers.get(name))), "")
 
 
@@ -172,7 +172,7 @@ _ID_HEADERS = ("request-id", "x-request-id", "x-amzn-requestid")
 
 
 def parse_http_error(status: int, headers: Mapping[str, str], body: bytes) -> ServiceError:
-    """The trouble of an answer that is an error, by its status or, with status 200, by its body."""
+    """Return the error of an error response, by its status or, with status 200, by its body."""
     said = _read_error(body)
     kind = said.type or (headers.get("x-amzn-errortype") or "").partition(":")[0]
     real = said.status(kind) if status == 200 else _STATUS_BY_REASON.get(kind, status)
@@ -191,7 +191,7 @@ def parse_http_error(status: int, headers: Mapping[str, str], body: bytes) -> Se
 
 
 def parse_event_error(data: bytes, request_id: str) -> ServiceError:
-    """The trouble of an error inside a stream."""
+    """Return the error of an error event inside a stream."""
     said = _read_error(data)
     known = ServiceAnswer(said.status(said.type), said.type, request_id or said.request_id, said.retry_s)
     return ServiceError("http", said.message or said.type, known)
@@ -199,7 +199,7 @@ def parse_event_error(data: bytes, request_id: str) -> ServiceError:
 
 @dataclass(frozen=True, slots=True)
 class _ErrorBody:
-    """What an error body says. `code` is a number that stands in it as a status, 0: none."""
+    """The content of an error body. `code` is a number in it that is a status, 0: none."""
 
     message: str = ""
     type: str = ""
@@ -208,18 +208,18 @@ class _ErrorBody:
     retry_s: float | None = None
 
     def status(self, kind: str) -> int:
-        """The status that it would have had as an answer of its own."""
+        """Return the status that it would have as a separate response."""
         return STATUS_BY_TYPE.get(kind) or (self.code if 400 <= self.code < 600 else 500)
 
 
 def _read_error(body: bytes) -> _ErrorBody:
-    """An error body: of the Messages API, of OpenAI's shape, Google's or Bedrock's, or plain text."""
+    """Parse an error body: of the Messages API, of OpenAI's shape, Google's or Bedrock's, or plain text."""
     try:
         parsed: object = json.loads(body)
     except ValueError:
         return _ErrorBody(_plain(body))
     if isinstance(parsed, list) and parsed:
-        parsed = cast("list[object]", parsed)[0]  # Google wraps some in a list
+        parsed = cast("list[object]", parsed)[0]  # Google puts some errors into a list
     if not isinstance(parsed, dict):
         return _ErrorBody(_plain(body))
     whole = cast("dict[str, Any]", parsed)
@@ -238,7 +238,7 @@ def _read_error(body: bytes) -> _ErrorBody:
 
 
 def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
-    """Google's details: the reason that says more than the status, and how long to wait, in seconds."""
+    """Return Google's details: a reason more specific than the status, and how long to wait, in seconds."""
     reason, wait = "", None
     details: object = error.get("details")
     for row in cast("list[Any]", details) if isinstance(details, list) else []:
@@ -253,12 +253,12 @@ def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
 
 
 def _violations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Google's quotas that are spent: `quotaId` says for how long each holds."""
+    """Return Google's used-up quotas: `quotaId` contains the period of each."""
     rows: object = fields.get("violations")
     return [cast("dict[str, Any]", row) for row in cast("list[Any]", rows or []) if isinstance(row, dict)]
 
 
 def _plain(body: bytes) -> str:
-    """A few words of a body that is no JSON; nothing of a page of HTML."""
+    """Return a few words of a body that is no JSON; nothing of an HTML page."""
     text = body[:400].decode("utf-8", "replace").strip()
     return "" if text.startswith("<") else text

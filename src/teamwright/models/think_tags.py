@@ -1,6 +1,6 @@
-"""Thinking that came inside tags at the beginning of a text, split from it.
+"""Separation of thinking in tags at the beginning of a text from the text.
 
-Reads and writes events of the Messages API; depends on nothing else. A server that takes the tags out has none left.
+Reads and writes events of the Messages API. A server that removes the tags leaves none to find.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ Event: TypeAlias = dict[str, Any]
 
 OPEN, CLOSE = "<think>", "</think>"
 BY = "think-tags"
-"""The mark of such thinking: it goes back to no service."""
+"""The mark of such thinking: it is sent back to no service."""
 _BLOCK_EVENTS = frozenset({"content_block_start", "content_block_delta", "content_block_stop"})
 
 
 class ThinkTags:
-    """Splits the first text of one answer. The place of a block doubles, so that its thinking fits in before it."""
+    """A splitter of the first text of one answer. Block indices are doubled, to make room for the thinking before the
+    text."""
 
     __slots__ = ("_at", "_held", "_opened", "_state")
 
@@ -28,7 +29,7 @@ class ThinkTags:
         self._opened = False
 
     def take(self, event: Event) -> Iterator[Event]:
-        """One event, as the events that it means."""
+        """Yield the events that one event becomes."""
         if event.get("type") in _BLOCK_EVENTS:
             event = {**event, "index": 2 * int(event.get("index", -1)) + 1}
         match event:
@@ -90,5 +91,5 @@ class ThinkTags:
 
 
 def _overlap(text: str) -> int:
-    """How many characters at the end of a text may begin the closing tag."""
+    """Return how many characters at the end of a text may begin the closing tag."""
     return next((size for size in range(len(CLOSE) - 1, 0, -1) if text.endswith(CLOSE[:size])), 0)

@@ -29,10 +29,10 @@ _DAMAGED_KEPT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A recorded process whose program is gone. `alive`: a process of its tree still runs.
+    """A recorded process whose program is gone. `is_alive`: a process of its tree still runs.
 
-    `pid` leads the group of that number; 0 when it was never recorded. `holds_us`: this process runs below it, so it is
-    left alone.
+    `pid` leads the group of that number; 0 when it was never recorded. `contains_this_process`: this process runs below
+    it, so it is left alone.
     """
 
     file: Path
@@ -52,7 +52,7 @@ def find_orphans(session: Path) -> list[Orphan]:
 
 
 def end_orphans(session: Path, grace_s: float = 2.0) -> list[Orphan]:
-    """End the orphans of this session; return those that were alive, with `alive` if they still are.
+    """End the orphans of this session; return those that were alive, with `is_alive` if they still are.
 
     All together: SIGTERM, after `grace_s` seconds SIGKILL, to whole groups and processes that left them. Records of
     ended processes are removed. Blocks for `grace_s` and five seconds at most, and not at all without orphans: from an
@@ -97,9 +97,9 @@ def _find_with_trees(session: Path) -> list[tuple[Orphan, ProcessTree]]:
 
 @dataclass(frozen=True, slots=True)
 class RecordedProcess:
-    """One record as its file contains it. `by` is the pid and the start of the program that wrote it.
+    """One record as its file contains it. `program` is the pid and the start of the program that wrote it.
 
-    `agent`: the process is a command of an agent, or was started by the runtime for one.
+    `is_for_agent`: the process is a command of an agent, or was started by the runtime for one.
     """
 
     mark: str

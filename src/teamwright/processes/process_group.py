@@ -30,9 +30,9 @@ _REAP_S = 1.0
 class ProcessCommand:
     """A command: program and arguments, directory, the whole environment, and the purpose for its record.
 
-    `input` is its stdin; a process that does not read it blocks nothing. `converses`: its stdin stays open after that,
-    for `Process.write`. `by_agent`: it carries the mark of agent commands, as do all processes that no person started
-    or that run code an agent may have written.
+    `input` is its stdin; a process that does not read it blocks nothing. `keeps_stdin_open`: its stdin stays open after
+    that, for `Process.write`. `is_for_agent`: it carries the mark of agent commands, as do all processes that no person
+    started or that run code an agent may have written.
     """
 
     argv: Sequence[str]

@@ -267,7 +267,7 @@ class LimitReached(BaseEvent):
 class Notice(BaseEvent):
     """A fact that a person should know and that is not an act of a member (`level` is info or warning).
 
-    `shell`: the text is the person's own command with all its output.
+    level `shell`: the text is the person's own command with all its output.
     """
 
     KIND = "notice"

@@ -33,7 +33,7 @@ _SNAPSHOT_AT = re.compile(rb'"at":([0-9]{1,12}(?:\.[0-9]{1,9})?)')
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """The state after event number `n`, as its writer saw it. `closed`: the writer ended in order after this event."""
+    """The state after event `number`, as its writer saw it. `is_closed`: the writer ended in order after this event."""
 
     number: int
     state: Mapping[str, Any]
@@ -44,7 +44,7 @@ class LogSnapshot:
 class RecentEvents:
     """The end of a log: the newest snapshot (None: there is none) and the events after it, oldest first.
 
-    `whole` is False when older events were left out: the state that they would give is then unknown.
+    `is_complete` is False when older events were left out: the state that they would give is then unknown.
     """
 
     snapshot: LogSnapshot | None = None

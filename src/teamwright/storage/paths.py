@@ -24,7 +24,7 @@ FOREIGN_ROOT = ".claude"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A state root. `shared` contains the files that both products read; `ours` all others (equal unless the root is
+    """A state root. `shared` contains the files that both products read; `own` all others (equal unless the root is
     foreign)."""
 
     shared: Path

@@ -10,7 +10,7 @@ import re
 
 
 class EventDataReader:
-    """A reader of event data, chunk by chunk. `held` is the number of bytes that wait for the rest of their event."""
+    """A reader of event data, chunk by chunk. `held_bytes` wait for the rest of their event."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []

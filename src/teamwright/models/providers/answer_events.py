@@ -1,7 +1,7 @@
-"""What an answer of another API means, said in events of the Messages API: blocks that open and grow, counts, an end.
+"""Construction of events of the Messages API from another API's answer: blocks that open and grow, counts, an end.
 
-Translators say what they hear to a `Telling`; one assembly makes blocks of it. Also the ids of calls: weak servers
-leave them out, repeat them, or count from 0 in every answer.
+Translators report to an `AnswerEvents`; one assembly turns its events into blocks. Also the ids of calls: weak servers
+omit them, repeat them, or count from 0 in every answer.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from teamwright.models.arguments import arguments_text, safe_id
 from teamwright.models.providers.api_format import Event
 
 SURE_LENGTH = 16
-"""An id that is as long as this is not looked for in the history: nobody counts that far."""
+"""Characters from which an id is assumed to be unique in the history: counted ids are shorter."""
 
 
 class CallIds:
-    """Ids for the calls of one answer: those that came, where all services take them and no other call has them."""
+    """Ids for the calls of one answer: the received ids, where all services accept them and no other call has them."""
 
     __slots__ = ("_given", "_items")
 
@@ -26,7 +26,7 @@ class CallIds:
         self._given: set[str] = set()
 
     def id_for(self, came: object) -> str:
-        """The id that came with a call, or one of our own."""
+        """Return the id that was received with a call, or a new one."""
         id = safe_id(came)
         if id in self._given or (len(id) < SURE_LENGTH and self._known(id)):
             id = safe_id(None)
@@ -39,7 +39,7 @@ class CallIds:
 
 
 class AnswerEvents:
-    """Collects events. A block is known by a key of the translator's choice; what has no block yet gets one."""
+    """A collector of events. A block is identified by a key of the translator's choice; a new key opens a block."""
 
     __slots__ = ("_blocks", "_events", "calls", "has_ended")
 
@@ -50,52 +50,52 @@ class AnswerEvents:
         self.has_ended = False
 
     def take_events(self) -> list[Event]:
-        """What was told since the last time."""
+        """Return and remove the collected events."""
         events, self._events = self._events, []
         return events
 
     def has(self, key: object) -> bool:
-        """Whether there is a block of this key."""
+        """Return True when a block of this key exists."""
         return key in self._blocks
 
     def begin(self, model: object) -> None:
-        """Which model answers."""
+        """Start the answer of this model."""
         self._events.append({"type": "message_start", "message": {"model": model or ""}})
 
     def open(self, key: object, block: Event) -> None:
-        """A block begins, with what is known of it."""
+        """Open a block, with its known fields."""
         index = self._blocks[key] = len(self._blocks)
         self.calls += block["type"] == "tool_use"
         self._events.append({"type": "content_block_start", "index": index, "content_block": block})
 
     def text(self, key: object, text: str) -> None:
-        """Text grows."""
+        """Add text to a block."""
         if text:
             self._ensure(key, {"type": "text", "text": ""})
             self._grow(key, {"type": "text_delta", "text": text})
 
     def thinking(self, key: object, text: str, by: str) -> None:
-        """Thinking grows."""
+        """Add thinking to a block."""
         if text:
             self._ensure(key, thinking_block(by))
             self._grow(key, {"type": "thinking_delta", "thinking": text})
 
     def signature(self, key: object, signature: str, by: str) -> None:
-        """What proves the thinking of a block to the service that thought it."""
+        """Add the signature that proves the thinking of a block to its service."""
         self._ensure(key, thinking_block(by))
         self._grow(key, {"type": "signature_delta", "signature": signature})
 
     def call(self, key: object, id: str, name: object) -> None:
-        """A call begins."""
+        """Open a call."""
         self.open(key, {"type": "tool_use", "id": id, "name": name, "input": {}})
 
     def arguments(self, key: object, given: object) -> None:
-        """The arguments of a call grow: JSON in pieces, or all of them as a value."""
+        """Add arguments to a call: JSON in pieces, or all of them as a value."""
         if text := given_text(given):
             self._grow(key, {"type": "input_json_delta", "partial_json": text})
 
     def count(self, fresh: object, out: object, read: object = 0, write: object = 0) -> None:
-        """What was used, so far. `fresh` is what was neither read from a cache nor written to one."""
+        """Report the usage so far. `fresh` are the tokens that were neither read from a cache nor written to one."""
         usage = {
             "input_tokens": fresh,
             "output_tokens": out,
@@ -105,7 +105,7 @@ class AnswerEvents:
         self._events.append({"type": "message_delta", "delta": {}, "usage": usage})
 
     def end(self, stop_reason: str) -> None:
-        """The answer is whole."""
+        """End the answer."""
         self.has_ended = True
         self._events += [{"type": "message_delta", "delta": {"stop_reason": stop_reason}}, {"type": "message_stop"}]
 
@@ -118,30 +118,30 @@ class AnswerEvents:
 
 
 def thinking_block(by: str) -> Event:
-    """An empty thinking block of this API's."""
+    """Return an empty thinking block of this API."""
     return {"type": "thinking", "thinking": "", "signature": "", "by": by}
 
 
 def given_text(given: object) -> str:
-    """Return a piece of arguments as text: services that know no better send the value itself."""
+    """Return a piece of arguments as text: some services send the value itself."""
     return given if isinstance(given, str) else "" if given is None else arguments_text(given)
 
 
 def object_field(event: Event, key: str) -> Event:
-    """An object in an event; an empty one where there is none."""
+    """Return an object in an event; an empty one where there is none."""
     found: object = event.get(key)
     return cast("Event", found) if isinstance(found, dict) else {}
 
 
 def object_list(event: Event, key: str) -> list[Event]:
-    """The objects of a list in an event; none where there is no list."""
+    """Return the objects of a list in an event; none where there is no list."""
     found: object = event.get(key)
     rows = cast("list[object]", found) if isinstance(found, list) else []
     return [cast("Event", row) for row in rows if isinstance(row, dict)]
 
 
 def count_field(counts: object, *path: str) -> int:
-    """A count out of nested objects; 0 where it is not told."""
+    """Return a count in nested objects; 0 where it is missing."""
     for key in path:
         counts = cast("dict[str, Any]", counts).get(key) if isinstance(counts, dict) else None
     return counts if isinstance(counts, int) else 0

@@ -1,6 +1,7 @@
-"""The contract of a dialect: a request as this API wants it, and what its stream means in events of the Messages API.
+"""The interface of an API format: a request for this API, and its stream as events of the Messages API.
 
-The adapter (`models.messages_api`) does all else for every dialect: connection, clocks, tries, governor, assembly.
+The adapter (`models.messages_api`) does the rest for every format: connection, timeouts, retries, rate limits,
+assembly.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Event: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """A request as it goes out. The headers hold the key: never log them."""
+    """A request ready to send. The headers contain the key: never log them."""
 
     url: str
     headers: list[tuple[str, str]]
@@ -25,10 +26,10 @@ class OutgoingRequest:
 
 
 class EventReader(Protocol):
-    """Events out of bytes, however they are cut."""
+    """A parser of events from bytes in chunks of any size."""
 
     def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
-        """The events that these bytes complete: the name, or nothing, and JSON. An error is named `error`.
+        """Return the events that these bytes complete: the name, or nothing, and JSON. An error is named `error`.
 
         Raises `ServiceError` when the bytes are no stream.
         """
@@ -36,29 +37,29 @@ class EventReader(Protocol):
 
 
 class AnswerTranslator(Protocol):
-    """What one answer means. Stateful: one an answer."""
+    """A translator of one answer. Stateful."""
 
     @property
     def has_trailing(self) -> bool:
-        """Whether something that counts may still come after the answer itself: the usage, for one."""
+        """True when a relevant event may follow the answer itself, such as the usage."""
         ...
 
     def translate(self, event: Event) -> Iterable[Event]:
-        """One event of this API as events of the Messages API. Raises `ServiceError` for one that is an error."""
+        """Return one event of this API as events of the Messages API. Raises `ServiceError` for an error event."""
         ...
 
 
 class ApiFormat(Protocol):
-    """How one service is spoken to. One object a model; safe to share."""
+    """The format of one API. One object for each model; safe to share."""
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
-        """A streaming request. Raises `ServiceError` where there is nothing to sign it with."""
+        """Return a streaming request. Raises `ServiceError` without credentials to sign it."""
         ...
 
     def reader(self) -> EventReader:
-        """For one answer."""
+        """Return a reader for one answer."""
         ...
 
     def translator(self, items: Sequence[bytes]) -> AnswerTranslator:
-        """For one answer to these messages."""
+        """Return a translator for one answer to these messages."""
         ...

@@ -1,4 +1,4 @@
-"""Keys of AWS and what is made with them: requests signed with Signature Version 4.
+"""Keys of AWS, and requests that they sign with Signature Version 4.
 
 Keys come from the environment; those of a profile (single sign-on, roles, processes) are read with `botocore`, which
 the extra `providers` installs. No request goes to a machine's metadata service. Format:
@@ -26,13 +26,13 @@ from teamwright.protocol.values import dataclass
 
 SERVICE = "bedrock"
 PROFILES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
-"""Variables that say where keys are that are not in the environment itself."""
+"""Variables that refer to keys outside the environment."""
 EXTRA = "pip install 'teamwright[providers]'"
 
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """Keys as they are now."""
+    """Keys that are valid now."""
 
     access_key: str
     secret: str = field(repr=False)
@@ -40,14 +40,14 @@ class AwsKeys:
 
 
 def find_region(env: Mapping[str, str]) -> str:
-    """The region of the environment, or nothing."""
+    """Return the region of the environment; empty when none is set."""
     return env.get("AWS_REGION", "").strip() or env.get("AWS_DEFAULT_REGION", "").strip()
 
 
 def find_signing(env: Mapping[str, str]) -> tuple[Signing, str, str] | None:
-    """How requests are signed by this environment, by which variable, with which secret (none: a profile's).
+    """Return how this environment signs requests, the variable that says so, and the secret (empty for a profile's).
 
-    None where it says nothing.
+    None where it does not say.
     """
     access, secret = env.get("AWS_ACCESS_KEY_ID", "").strip(), env.get("AWS_SECRET_ACCESS_KEY", "").strip()
     if access and secret:
@@ -63,7 +63,7 @@ def find_signing(env: Mapping[str, str]) -> tuple[Signing, str, str] | None:
 
 
 def require_signing(endpoint: Endpoint) -> None:
-    """Raises CannotStart where what reads a profile is not installed, or no region is named."""
+    """Raise CannotStart when the reader of profiles is not installed, or no region is named."""
     signing = endpoint.signing
     if signing is not None and signing.profile and find_spec("botocore") is None:
         name = endpoint.key_name
@@ -84,7 +84,7 @@ def require_signing(endpoint: Endpoint) -> None:
 
 @cache
 def _session(profile: str) -> Any:
-    """The session of a profile. Never asks a machine's metadata service: nobody named it."""
+    """Return the session of a profile. Never uses a machine's metadata service, which the user did not name."""
     made: Any = import_module("botocore.session")
     session = made.Session(profile=None if profile == "default" else profile)
     session.get_component("credential_provider").remove("iam-role")
@@ -92,11 +92,11 @@ def _session(profile: str) -> Any:
 
 
 def profile_keys(profile: str) -> AwsKeys:
-    """The keys of a profile, renewed where they are about to end. Blocking. Raises `ServiceError`."""
+    """Return the keys of a profile, renewed shortly before they expire. Blocking. Raises `ServiceError`."""
     try:
         found = _session(profile).get_credentials()
         frozen = found.get_frozen_credentials() if found is not None else None
-    except Exception as problem:  # botocore's own kinds are many, and all mean the same
+    except Exception as problem:  # botocore has many kinds of errors, with the same meaning here
         raise ServiceError("http", str(problem), ServiceAnswer(401)) from None
     if frozen is None or not frozen.secret_key:
         raise ServiceError("http", f"no keys in the profile {profile}", ServiceAnswer(401))
@@ -115,7 +115,7 @@ def endpoint_keys(endpoint: Endpoint) -> AwsKeys:
 def sign_request(
     outgoing: OutgoingRequest, keys: AwsKeys, region: str, *, method: str = "POST", at: datetime | None = None
 ) -> list[tuple[str, str]]:
-    """The headers of a request with a signature. `at` is now, unless it is given."""
+    """Return the headers of a request with a signature. `at` defaults to now."""
     moment = at or datetime.now(UTC)
     stamp, day = moment.strftime("%Y%m%dT%H%M%SZ"), moment.strftime("%Y%m%d")
     parts = urlsplit(outgoing.url)

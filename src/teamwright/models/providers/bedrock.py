@@ -1,4 +1,4 @@
-"""Bedrock's Converse: one form for all models that are served there, signed requests, binary event streams.
+"""Bedrock's Converse API: one format for all its models, signed requests, binary event streams.
 
 Format: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html (seen 2026-11-21)
 """
@@ -33,22 +33,22 @@ from teamwright.models.service_error import ServiceError
 from teamwright.protocol.messages import Block, encode
 
 PRELUDE = 12
-"""Bytes before the headers: length of the frame, length of the headers, and their check."""
+"""Bytes before the headers: length of the frame, length of the headers, and their checksum."""
 MAX_FRAME = 24 * 1024 * 1024
-"""Bytes of a frame at most."""
+"""Maximum bytes of a frame."""
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Bytes of a header's value by its kind, where they are fixed."""
+"""Bytes of a header's value by its type, for types of fixed size."""
 _BYTES, _STRING = 6, 7
 
 
 class EventStreamReader:
-    """Feed it bytes; it gives each event as `{"NAME": payload}`, and exceptions named `error`."""
+    """A parser of event streams: each event as `{"NAME": payload}`, and exceptions named `error`."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
-        """The events that these bytes complete. Raises `ServiceError` for what is no event stream."""
+        """Return the events that these bytes complete. Raises `ServiceError` for bytes that are no event stream."""
         self._held += chunk
         events: list[tuple[str, bytes]] = []
         while (frame := self._frame()) is not None:
@@ -75,7 +75,7 @@ class EventStreamReader:
 
 
 def _frame_headers(raw: bytes) -> dict[str, str]:
-    """The headers that are strings; the others are passed over."""
+    """Return the headers that are strings; the others are ignored."""
     found: dict[str, str] = {}
     at = 0
     while at < len(raw):
@@ -114,7 +114,7 @@ def _error_message(payload: bytes) -> str:
 
 API_NAME = "bedrock"
 MARKED_MESSAGES = 2
-"""How many of the newest user messages carry a cache point."""
+"""The number of newest user messages with a cache point."""
 
 _POINT: Event = {"cachePoint": {"type": "default"}}
 _STOPS = {"guardrail_intervened": CONTENT_FILTER, "content_filtered": CONTENT_FILTER}
@@ -124,7 +124,7 @@ _FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image
 
 
 class Bedrock:
-    """See `Dialect`. `caches`: whether the model takes cache points wherever we set them."""
+    """See `ApiFormat`. `caching`: True when the model accepts cache points in all places."""
 
     def __init__(self, endpoint: Endpoint, model: str, *, caching: bool) -> None:
         self._endpoint = endpoint
@@ -133,18 +133,18 @@ class Bedrock:
         self._conversions = ConversionCache(self._head, _pieces)
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
-        """The request, joined of parts that were encoded before, and signed where the key signs."""
+        """Return the request, joined from encoded parts, and signed if the credential signs."""
         pieces = self._conversions.pieces(items)
         messages = merge_messages(_with_cache_points(pieces) if self._caching else pieces, b"content")
         body = b"".join((self._conversions.head(prefix), messages, b"]}"))
         return OutgoingRequest(self._url, await self._headers(body), body)
 
     def reader(self) -> EventStreamReader:
-        """Binary frames."""
+        """Return a reader of binary frames."""
         return EventStreamReader()
 
     def translator(self, items: Sequence[bytes]) -> BedrockAnswer:
-        """For one answer."""
+        """Return a translator for one answer."""
         return BedrockAnswer(CallIds(items))
 
     async def _headers(self, body: bytes) -> list[tuple[str, str]]:
@@ -173,7 +173,7 @@ class Bedrock:
         return (encode(fields)[:-1] + b"," if fields else b"{") + b'"messages":['
 
     def _add_cache_points(self, parts: Sequence[Mapping[str, Any]], made: list[Event]) -> list[Event]:
-        """The parts with a cache point after each that has a breakpoint."""
+        """Return the parts with a cache point after each that has a breakpoint."""
         pairs = [
             (one, _POINT) if self._caching and has_breakpoint(part) else (one,)
             for part, one in zip(parts, made, strict=True)
@@ -194,7 +194,7 @@ def _choice(choice: Mapping[str, Any]) -> Event:
 
 
 def _with_cache_points(pieces: Sequence[EncodedMessage]) -> list[EncodedMessage]:
-    """The pieces with a cache point behind the newest user messages."""
+    """Return the pieces with a cache point after the newest user messages."""
     points = list(pieces)
     left = MARKED_MESSAGES
     for place in range(len(points) - 1, -1, -1):
@@ -243,7 +243,7 @@ def _result(block: Block) -> Event:
 
 
 class BedrockAnswer:
-    """What one event stream means."""
+    """A translator of one event stream."""
 
     def __init__(self, ids: CallIds) -> None:
         self._ids = ids
@@ -252,23 +252,23 @@ class BedrockAnswer:
 
     @property
     def has_trailing(self) -> bool:
-        """The usage comes behind the end."""
+        """True: the usage follows the end."""
         return not self._counted
 
     def translate(self, event: Event) -> Iterable[Event]:
-        """One event: an object with its name as only key."""
+        """Return the translation of one event: an object with its name as only key."""
         for name, said in event.items():
             if name in _HANDLERS:
                 _HANDLERS[name](self, said)
         return self._events.take_events()
 
     def block(self, said: Event) -> None:
-        """A call begins; what else begins does with its first piece."""
+        """Open a call; other blocks are opened with their first piece."""
         if use := object_field(object_field(said, "start"), "toolUse"):
             self._events.call(said["contentBlockIndex"], self._ids.id_for(use.get("toolUseId")), use.get("name"))
 
     def delta(self, said: Event) -> None:
-        """A block grows."""
+        """Add to a block."""
         place, delta = said["contentBlockIndex"], object_field(said, "delta")
         self._events.text(place, str(delta.get("text") or ""))
         self._events.arguments(place, object_field(delta, "toolUse").get("input"))
@@ -282,15 +282,15 @@ class BedrockAnswer:
             )
 
     def stop(self, said: Event) -> None:
-        """The answer is whole. Raises `ServiceError` for one that the service could not read itself."""
+        """End the answer. Raises `ServiceError` for one that the service could not parse."""
         reason = str(said.get("stopReason") or "")
         if reason in _UNREADABLE:
-            self._unreadable = True  # the counts come after it
+            self._unreadable = True  # the counts follow it
             return
         self._events.end(_STOPS.get(reason, reason))
 
     def metadata(self, said: Event) -> None:
-        """What was used."""
+        """Report the usage."""
         usage = object_field(said, "usage")
         self._counted = True
         read, write = count_field(usage, "cacheReadInputTokens"), count_field(usage, "cacheWriteInputTokens")
@@ -307,4 +307,4 @@ _HANDLERS: dict[str, Callable[[BedrockAnswer, Event], None]] = {
     "messageStop": BedrockAnswer.stop,
     "metadata": BedrockAnswer.metadata,
 }
-"""Which of its events say something; the others are signs of progress."""
+"""The events with content; the others are signs of progress."""

@@ -1,7 +1,6 @@
-"""Requests in our canonical form, read for the dialects: each prefix and each message is converted once.
+"""Decoding of requests in canonical form for the API formats: each prefix and each message is converted once.
 
-A conversation grows at its end, so what was converted for one call is joined again for the next. Knows blocks, no
-vendor.
+A conversation grows at its end, so the converted messages of one call are reused for the next. Depends on blocks.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from teamwright.protocol.messages import Block, encode, message_text, text_block
 from teamwright.protocol.values import dataclass
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of converted messages that are kept; beyond it the oldest are converted again."""
+"""Bytes of converted messages that are kept; older ones are converted again."""
 MAX_PREFIXES = 64
 PROVIDER_KEY = "by"
-"""The key under which a thinking block says whose it is; without it, it is the Messages API's."""
+"""The key that names the service of a thinking block; without it, the Messages API."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedMessage:
-    """A message, decoded. `names` are the tools of the calls before it, by id of the call."""
+    """A decoded message. `names` are the tools of the calls before it, by id of the call."""
 
     role: str
     blocks: list[Block]
@@ -34,7 +33,7 @@ class DecodedMessage:
 
 @dataclass(frozen=True, slots=True)
 class EncodedMessage:
-    """What became of a message: the role that this API gives it, and encoded JSON values, joined by commas."""
+    """A converted message: its role in this API, and encoded JSON values, joined by commas."""
 
     role: str
     encoded: bytes
@@ -52,7 +51,7 @@ class PrefixFields:
     thinking: Mapping[str, Any]
     effort: str = ""
     sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Parameters of the user's own, such as `temperature`."""
+    """The user's parameters, such as `temperature`."""
 
     @property
     def instructions(self) -> str:
@@ -61,7 +60,7 @@ class PrefixFields:
 
 
 def prefix_fields(prefix: Prefix) -> PrefixFields:
-    """The fields of a prefix."""
+    """Return the fields of a prefix."""
     fields: dict[str, Any] = json.loads(b"{" + prefix.head + b"}")
     system: object = fields.get("system") or []
     output: dict[str, Any] = fields.get("output_config") or {}
@@ -78,23 +77,23 @@ def prefix_fields(prefix: Prefix) -> PrefixFields:
 
 
 _OURS = frozenset({"model", "max_tokens", "system", "tools", "tool_choice", "thinking", "output_config"})
-"""Fields of a prefix that are no parameters of the user's own."""
+"""The fields of a prefix that are not the user's parameters."""
 
 
 class ConversionCache:
-    """What a dialect made of prefixes and messages, kept while there is room."""
+    """A cache of converted prefixes and messages, with a size limit."""
 
     def __init__(
         self, head: Callable[[PrefixFields], bytes], pieces: Callable[[DecodedMessage], Iterable[EncodedMessage]]
     ) -> None:
-        """`head` encodes the fields of a prefix; `pieces` converts one message."""
+        """Create the cache. `head` encodes the fields of a prefix; `pieces` converts one message."""
         self._head, self._pieces = head, pieces
         self._heads: OrderedDict[str, bytes] = OrderedDict()
         self._converted_items: OrderedDict[tuple[bytes, bytes], tuple[EncodedMessage, ...]] = OrderedDict()
         self._bytes = 0
 
     def head(self, prefix: Prefix) -> bytes:
-        """The prefix for this API."""
+        """Return the prefix for this API."""
         made = self._heads.get(prefix.digest)
         if made is None:
             made = self._heads[prefix.digest] = self._head(prefix_fields(prefix))
@@ -103,7 +102,7 @@ class ConversionCache:
         return made
 
     def pieces(self, items: Sequence[bytes]) -> list[EncodedMessage]:
-        """The messages for this API, in order."""
+        """Return the messages for this API, in order."""
         pieces: list[EncodedMessage] = []
         before = b""
         for item in items:
@@ -139,7 +138,7 @@ def _decode_item(item: bytes) -> tuple[str, list[Block]]:
 
 
 def merge_messages(pieces: Iterable[EncodedMessage], content_key: bytes) -> bytes:
-    """Messages of `{"role":…, KEY:[…]}`, what follows one another in one role in one message."""
+    """Return messages of `{"role":…, KEY:[…]}`; consecutive ones of the same role are one message."""
     out: list[bytes] = []
     role = ""
     for piece in pieces:
@@ -153,12 +152,12 @@ def merge_messages(pieces: Iterable[EncodedMessage], content_key: bytes) -> byte
 
 
 def result_text(block: Block) -> str:
-    """The text of a tool's result."""
+    """Return the text of a tool's result."""
     return message_text(result_blocks(block))
 
 
 def result_blocks(block: Block) -> list[Block]:
-    """The texts and images of a tool's result."""
+    """Return the texts and images of a tool's result."""
     body: object = block.get("content") or ""
     if isinstance(body, str):
         return [text_block(body)] if body else []
@@ -166,25 +165,25 @@ def result_blocks(block: Block) -> list[Block]:
 
 
 def result_images(block: Block) -> list[Block]:
-    """The images of a tool's result."""
+    """Return the images of a tool's result."""
     return message_images(result_blocks(block))
 
 
 def message_images(blocks: Iterable[Block]) -> list[Block]:
-    """The images that are in the message itself."""
+    """Return the images in the message itself."""
     return [b for b in blocks if b.get("type") == "image" and b["source"].get("type") == "base64"]
 
 
 def call_arguments(call: Block) -> str:
-    """The arguments of a call as JSON text."""
+    """Return the arguments of a call as JSON text."""
     return encode(cast("object", call.get("input")) or {}).decode()
 
 
 def data_url(image: Block) -> str:
-    """An image as an address that holds it."""
+    """Return an image as a data URL."""
     return f"data:{image['source']['media_type']};base64,{image['source']['data']}"
 
 
 def has_breakpoint(part: Mapping[str, Any]) -> bool:
-    """Whether a cache breakpoint stands behind a part of the prefix."""
+    """Return True when a part of the prefix has a cache breakpoint."""
     return "cache_control" in part

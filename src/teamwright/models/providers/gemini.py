@@ -1,7 +1,8 @@
-"""The Gemini API: contents of parts, calls whole, thought signatures that go back where they came from.
+"""The format of the Gemini API: contents of parts, complete calls, thought signatures that go back with their part.
 
-A signature belongs to the part it came with; we keep it as a thinking block before that part. Format:
-https://ai.google.dev/api/generate-content, https://ai.google.dev/gemini-api/docs/thought-signatures (seen 2026-11-21)
+A signature belongs to its part; it is stored as a thinking block before that part. Format:
+https://ai.google.dev/api/generate-content, https://ai.google.dev/gemini-api/docs/thought-signatures (seen
+2026-11-21)
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from teamwright.storage.sse import SseReader
 
 API_NAME = "gemini"
 NO_SIGNATURE = "skip_thought_signature_validator"
-"""What the vendor documents for calls that another model made: they have no signature."""
+"""The documented value for calls of another model, which have no signature."""
 
 _STOPS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens"}
 _FILTERED = frozenset({"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
@@ -47,7 +48,7 @@ _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
 
 
 class Gemini:
-    """See `Dialect`."""
+    """See `ApiFormat`."""
 
     def __init__(self, endpoint: Endpoint, model: str) -> None:
         self._endpoint = endpoint
@@ -56,16 +57,16 @@ class Gemini:
         self._conversions = ConversionCache(_head, _pieces)
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
-        """The request, joined of parts that were encoded before."""
+        """Return the request, joined from encoded parts."""
         head, contents = self._conversions.head(prefix), merge_messages(self._conversions.pieces(items), b"parts")
         return OutgoingRequest(self._url, self._endpoint.headers(), b"".join((head, contents, b"]}")))
 
     def reader(self) -> SseReader:
-        """Server-sent events."""
+        """Return a reader of server-sent events."""
         return SseReader()
 
     def translator(self, items: Sequence[bytes]) -> GeminiAnswer:
-        """For one answer."""
+        """Return a translator for one answer."""
         return GeminiAnswer(CallIds(items))
 
 
@@ -108,7 +109,7 @@ def _pieces(message: DecodedMessage) -> Iterable[EncodedMessage]:
 
 
 def _user_parts(message: DecodedMessage) -> Iterable[Event]:
-    """Results before all else, as many as there were calls; images of results behind them."""
+    """Yield the results first, as many as there were calls, then the images of results."""
     seen: list[Block] = []
     for block in message.blocks:
         if block.get("type") == "tool_result":
@@ -132,7 +133,7 @@ def _model_parts(blocks: list[Block]) -> Iterable[Event]:
         elif kind in ("text", "tool_use"):
             part: Event = {"text": block["text"]} if kind == "text" else {"functionCall": _call(block)}
             if kind == "tool_use" and not called:
-                # The first call of an answer has to have one; those beside it have none.
+                # The first call of an answer must have one; the others have none.
                 called, signature = True, signature or NO_SIGNATURE
             yield part | ({"thoughtSignature": signature} if signature else {})
             signature = ""
@@ -145,7 +146,7 @@ def _call(block: Block) -> Event:
 
 
 class GeminiAnswer:
-    """What one stream of responses means."""
+    """A translator of one stream of responses."""
 
     has_trailing = False
 
@@ -156,7 +157,7 @@ class GeminiAnswer:
         self._block_number: tuple[str, int] = ("", 0)
 
     def translate(self, event: Event) -> Iterable[Event]:
-        """One response: some parts, the counts so far, with the last one why it ends."""
+        """Return the translation of one response: some parts, the counts so far, with the last one the stop reason."""
         telling = self._events
         if not self._begun and event.get("modelVersion"):
             self._begun = True
@@ -179,7 +180,7 @@ class GeminiAnswer:
             return
         if part.get("thoughtSignature"):
             self._events.signature(self._at("thought"), part["thoughtSignature"], API_NAME)
-            self._at("signed")  # what comes after it is not of this thought
+            self._at("signed")  # later parts do not belong to this thought
         if call := object_field(part, "functionCall"):
             key = self._at("call", anew=True)
             self._events.call(key, self._ids.id_for(call.get("id")), call.get("name"))
@@ -188,7 +189,7 @@ class GeminiAnswer:
             self._events.text(self._at("text"), text)
 
     def _at(self, kind: str, *, anew: bool = False) -> tuple[str, int]:
-        """The key of the block that grows: another kind of part begins another block."""
+        """Return the key of the growing block: another kind of part begins another block."""
         if anew or self._block_number[0] != kind:
             self._block_number = (kind, self._block_number[1] + 1)
         return self._block_number

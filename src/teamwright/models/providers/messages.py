@@ -1,7 +1,7 @@
-"""The Messages API as a dialect: our own form, sent byte for byte, and events that need no translation.
+"""The format of the Messages API: the canonical form, sent byte for byte, and events that need no translation.
 
-Only what another service thought is left out: its proof is worth nothing here, and the API refuses keys it does not
-know. A conversation may have been with several services.
+Only thinking of other services is left out: its signature is invalid here, and the API refuses unknown keys. A
+conversation may have used several services.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MARKED_ITEMS = 2
 
 
 def request_body(prefix: Prefix, items: Sequence[bytes], *, caching: bool) -> bytes:
-    """The body of a streaming request, put together with one copy of what may be long."""
+    """Return the body of a streaming request, with one copy of the long parts."""
     parts = list(with_breakpoints(items, _HOUR_MARK if prefix.wants_hour_cache else _MARK) if caching else items) or [
         b""
     ]
-    # Quotes inside a text are escaped: what looks like a breakpoint is one.
+    # Quotes inside a text are escaped, so a match is always a breakpoint.
     head = prefix.head.replace(_KIND, _HOUR) if caching and prefix.wants_hour_cache else prefix.head
     parts[0] = b"".join((b"{", head, b',"messages":[', parts[0]))
     parts[-1] += b'],"stream":true}'
@@ -40,7 +40,7 @@ def request_body(prefix: Prefix, items: Sequence[bytes], *, caching: bool) -> by
 
 
 def with_breakpoints(items: Sequence[bytes], mark: bytes = _MARK) -> Sequence[bytes]:
-    """The items with a cache breakpoint on the last block of the last two user items."""
+    """Return the items with a cache breakpoint on the last block of the last two user items."""
     marked = list(items)
     left = MARKED_ITEMS
     for place in range(len(marked) - 1, -1, -1):
@@ -54,19 +54,19 @@ def with_breakpoints(items: Sequence[bytes], mark: bytes = _MARK) -> Sequence[by
 
 
 CHECKED_BYTES = 32 * 1024 * 1024
-"""Bytes of messages that are known to hold nothing foreign; beyond it all are looked at again."""
+"""Bytes of messages that are known to contain no foreign thinking; beyond it all are checked again."""
 EMPTY_TEXT = "(no words)"
-"""What stands for an answer of which nothing is left."""
+"""The replacement for an answer without remaining blocks."""
 _FOREIGN = f'"{PROVIDER_KEY}":"'.encode()
 
 
 class NoTranslation:
-    """A translator that has nothing to do."""
+    """A translator that returns each event unchanged."""
 
     has_trailing = False
 
     def translate(self, event: Event) -> Iterable[Event]:
-        """The event."""
+        """Return the event."""
         return (event,)
 
 
@@ -74,7 +74,7 @@ _NO_TRANSLATION = NoTranslation()
 
 
 class MessagesFormat:
-    """See `Dialect`. `caching`: breakpoints are set."""
+    """See `ApiFormat`. `caching`: breakpoints are set."""
 
     def __init__(self, endpoint: Endpoint, *, caching: bool) -> None:
         self._endpoint = endpoint
@@ -83,20 +83,21 @@ class MessagesFormat:
         self._bytes = 0
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
-        """The prefix and the messages, joined."""
+        """Return the prefix and the messages, joined."""
         body = request_body(prefix, self._own_messages(items), caching=self._caching)
         return OutgoingRequest(self._endpoint.url(), self._endpoint.headers(prefix.betas), body)
 
     def reader(self) -> SseReader:
-        """Server-sent events."""
+        """Return a reader of server-sent events."""
         return SseReader()
 
     def translator(self, items: Sequence[bytes]) -> NoTranslation:
-        """Nothing to translate."""
+        """Return a translator that changes nothing."""
         return _NO_TRANSLATION
 
     def _own_messages(self, items: Sequence[bytes]) -> list[bytes]:
-        """The messages without what other services thought. Each is looked at once; a look-up costs nothing."""
+        """Return the messages without the thinking of other services. Each is checked once; a later lookup costs
+        nothing."""
         known = self._checked
         return [found if (found := known.get(item)) is not None else self._strip_foreign(item) for item in items]
 
@@ -110,10 +111,10 @@ class MessagesFormat:
 
 
 def without_foreign_thinking(item: bytes) -> bytes:
-    """A message without the blocks that are another service's own."""
+    """Return a message without the blocks that belong to another service."""
     message: dict[str, Any] = json.loads(item)
     blocks = object_list(message, "content")
     own = [block for block in blocks if PROVIDER_KEY not in block]
     if len(own) == len(blocks):
-        return item  # somebody wrote of it
+        return item  # the key occurs only in a text
     return encode({**message, "content": own or [text_block(EMPTY_TEXT)]})

@@ -1,6 +1,6 @@
-"""What a service lists: its models, page by page, by each API's own way of saying so.
+"""The list of models of a service, page by page, in the format of each API.
 
-Asked for people (`teamwright models PROVIDER`), never to choose a model.
+Used for people (`teamwright models PROVIDER`), never to choose a model.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from teamwright.models.providers.answer_events import object_list as rows_of
 from teamwright.models.providers.api_format import Event, OutgoingRequest
 
 MAX_PAGES = 20
-"""Pages of a list of models that are read."""
+"""Maximum number of pages that are read."""
 PAGE_SIZE = 1000
-"""Models that are asked for at once, where one may say so."""
+"""Models requested for each page, where the API supports it."""
 
 
 async def list_model_ids(provider: Provider, endpoint: Endpoint, clocks: Timeouts) -> list[str]:
-    """The ids that a provider lists, in its order. Raises `ServiceError`."""
+    """Return the ids that a provider lists, in its order. Raises `ServiceError`."""
     if endpoint.api == "bedrock":
         return await _list_bedrock(provider, endpoint, clocks)
     if endpoint.api == "gemini":
@@ -36,7 +36,7 @@ async def list_model_ids(provider: Provider, endpoint: Endpoint, clocks: Timeout
 async def _pages(
     endpoint: Endpoint, path: str, query: str, read: Callable[[Event], tuple[list[str], str]], clocks: Timeouts
 ) -> list[str]:
-    """The ids of all pages. `read` gives those of one, and what the query for the next one adds, or nothing."""
+    """Return the ids of all pages. `read` returns those of one page, and the query of the next one, or nothing."""
     ids: list[str] = []
     more = ""
     for _ in range(MAX_PAGES):
@@ -61,14 +61,14 @@ async def _page(endpoint: Endpoint, path: str, clocks: Timeouts) -> dict[str, An
 
 
 def _read_data_page(page: Event) -> tuple[list[str], str]:
-    """The Messages API, and all that has OpenAI's shape."""
+    """Read a page of the Messages API, and of APIs of OpenAI's shape."""
     ids = [str(row["id"]) for row in rows_of(page, "data") if "id" in row]
     more = page.get("has_more") and page.get("last_id")
     return ids, f"after_id={page['last_id']}" if more else ""
 
 
 def _read_gemini_page(page: Event) -> tuple[list[str], str]:
-    """Those that answer; embeddings and the like do not."""
+    """Read the models that generate text, without embeddings and the like."""
     ids = [
         str(row["name"]).removeprefix("models/")
         for row in rows_of(page, "models")
@@ -79,7 +79,7 @@ def _read_gemini_page(page: Event) -> tuple[list[str], str]:
 
 
 async def _list_bedrock(provider: Provider, endpoint: Endpoint, clocks: Timeouts) -> list[str]:
-    """Inference profiles, by which newer models are called, and what is served by its own id."""
+    """Return inference profiles, by which newer models are called, and models that are called by id."""
     control = replace(endpoint, base_url=endpoint.base_url.replace("//bedrock-runtime.", "//bedrock."))
     profiles = await _pages(control, "/inference-profiles", f"maxResults={PAGE_SIZE}", _read_profiles_page, clocks)
     query = "byInferenceType=ON_DEMAND&byOutputModality=TEXT"

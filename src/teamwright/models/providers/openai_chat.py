@@ -1,6 +1,6 @@
-"""Chat Completions: what most servers speak that do not speak the Messages API.
+"""The format of Chat Completions, the API of most servers without the Messages API.
 
-Servers differ in what they leave out; what one of them may not know is not sent. Format:
+Servers differ in the fields that they support; optional fields that a server may not know are not sent. Format:
 https://developers.openai.com/api/reference/resources/chat (seen 2026-11-21)
 """
 
@@ -39,7 +39,7 @@ from teamwright.storage.sse import SseReader
 
 API_NAME = "openai-chat"
 NEWER_HOSTS = (".openai.com", ".azure.com")
-"""Who refuses `max_tokens`, which everybody else knows."""
+"""Hosts that refuse `max_tokens`, which all other servers support."""
 
 REASONING_HOSTS = (".deepseek.com",)
 """Services that refuse a call in the history without `reasoning_content`, be it empty.
@@ -51,7 +51,7 @@ _STOPS = {
     "function_call": "tool_use",
     "length": "max_tokens",
     "content_filter": CONTENT_FILTER,
-    # other servers' own words
+    # stop reasons of other servers
     "eos_token": "end_turn",
     "model_length": "max_tokens",
     "sensitive": CONTENT_FILTER,
@@ -60,7 +60,7 @@ _CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"
 
 
 class OpenAiChat:
-    """See `Dialect`."""
+    """See `ApiFormat`."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -71,17 +71,17 @@ class OpenAiChat:
         self._conversions = ConversionCache(self._head, self._pieces)
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
-        """The request, joined of parts that were encoded before."""
+        """Return the request, joined from encoded parts."""
         head, messages = self._conversions.head(prefix), self._conversions.pieces(items)
         body = b"".join((head, b",".join(piece.encoded for piece in messages), b"]}"))
         return OutgoingRequest(self._endpoint.url(self._endpoint.facts.path), self._endpoint.headers(), body)
 
     def reader(self) -> SseReader:
-        """Server-sent events."""
+        """Return a reader of server-sent events."""
         return SseReader()
 
     def translator(self, items: Sequence[bytes]) -> ChatAnswer:
-        """For one answer."""
+        """Return a translator for one answer."""
         return ChatAnswer(CallIds(items), self._by)
 
     def _pieces(self, message: DecodedMessage) -> Iterable[EncodedMessage]:
@@ -122,7 +122,7 @@ def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _user_messages(blocks: list[Block]) -> Iterable[EncodedMessage]:
-    """Results first, each a message of its own; then the texts, and images of both."""
+    """Yield the results first, each a separate message; then the texts, and images of both."""
     seen: list[Block] = []
     for block in blocks:
         if block.get("type") == "tool_result":
@@ -147,7 +147,8 @@ def _result(block: Block, found: list[Block]) -> str:
 
 
 def _assistant_messages(blocks: list[Block], thought: str | None) -> Iterable[EncodedMessage]:
-    """An answer. `thought` is this service's own, and goes back with calls: some refuse calls without it."""
+    """Yield an answer. `thought` is this service's own, and goes back with calls: some services refuse calls without
+    it."""
     text = "\n\n".join(block["text"] for block in blocks if block.get("type") == "text")
     calls = [
         {
@@ -170,7 +171,7 @@ def _message(message: Event) -> EncodedMessage:
 
 
 class ChatAnswer:
-    """What one stream of chunks means."""
+    """A translator of one stream of chunks."""
 
     def __init__(self, ids: CallIds, by: str = API_NAME) -> None:
         self._ids = ids
@@ -182,11 +183,11 @@ class ChatAnswer:
 
     @property
     def has_trailing(self) -> bool:
-        """The usage comes in a chunk of its own, behind the end."""
+        """True: the usage follows in a separate chunk after the end."""
         return not self._counted
 
     def translate(self, event: Event) -> Iterable[Event]:
-        """One chunk."""
+        """Return the translation of one chunk."""
         telling = self._events
         if not self._begun and event.get("model"):
             self._begun = True
@@ -218,7 +219,7 @@ class ChatAnswer:
             self._call({"index": 0, "function": function})
 
     def _call(self, came: Event) -> None:
-        """A piece of a call. Some servers number none of them, some give all of one answer the number 0."""
+        """Add a piece of a call. Some servers omit the index, some give index 0 to all calls of an answer."""
         about = object_field(came, "function")
         id, name, index = came.get("id") or "", about.get("name") or "", came.get("index")
         call = self._newest if index is None else self._calls.get(index)
@@ -232,7 +233,7 @@ class ChatAnswer:
         given = call.take(arguments)
         if not self._events.has(call):
             if not name:
-                return  # kept until it is known what is called
+                return  # kept until the name of the tool is known
             self._events.call(call, self._ids.id_for(call.id), name)
             given = call.arguments
         self._events.arguments(call, given)
@@ -251,13 +252,13 @@ class ChatAnswer:
         if self._refused:
             stop = "refusal"
         elif stop in ("end_turn", "tool_use"):
-            # Some say `stop` behind calls, some `tool_calls` without any.
+            # Some servers report `stop` after calls, some `tool_calls` without any.
             stop = "tool_use" if self._events.calls else "end_turn"
         self._events.end(stop)
 
 
 class _OpenCall:
-    """A call while its pieces come."""
+    """A call whose pieces are still arriving."""
 
     __slots__ = ("arguments", "id")
 
@@ -266,13 +267,13 @@ class _OpenCall:
         self.arguments = ""
 
     def take(self, arguments: object) -> str:
-        """A piece of the arguments as text."""
+        """Return a piece of the arguments as text."""
         piece = given_text(arguments)
         self.arguments += piece
         return piece
 
     def is_followed_by(self, id: str, name: str, *, numbered: bool) -> bool:
-        """Whether a piece with this id and name begins another call, although it comes under the same number."""
+        """Return True when a piece with this id and name begins another call with the same index."""
         if not name or (id and id == self.id):
             return False
         if id and self.id:

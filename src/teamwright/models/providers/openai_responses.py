@@ -1,4 +1,4 @@
-"""The Responses API, OpenAI's own: stateless, nothing is stored there, reasoning travels encrypted with us.
+"""The format of OpenAI's Responses API, used without server-side storage: reasoning is sent back encrypted.
 
 Its models refuse tools with reasoning in Chat Completions. Format:
 https://developers.openai.com/api/reference/resources/responses (seen 2026-11-21)
@@ -44,24 +44,24 @@ _CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"
 
 
 class OpenAiResponses:
-    """See `Dialect`."""
+    """See `ApiFormat`."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._conversions = ConversionCache(_head, _pieces)
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
-        """The request, joined of parts that were encoded before."""
+        """Return the request, joined from encoded parts."""
         head, pieces = self._conversions.head(prefix), self._conversions.pieces(items)
         body = b"".join((head, b",".join(piece.encoded for piece in pieces), b"]}"))
         return OutgoingRequest(self._endpoint.url(self._endpoint.facts.path), self._endpoint.headers(), body)
 
     def reader(self) -> SseReader:
-        """Server-sent events."""
+        """Return a reader of server-sent events."""
         return SseReader()
 
     def translator(self, items: Sequence[bytes]) -> ResponsesAnswer:
-        """For one answer."""
+        """Return a translator for one answer."""
         return ResponsesAnswer(CallIds(items))
 
 
@@ -74,7 +74,7 @@ def _head(head: PrefixFields) -> bytes:
     if head.tools:
         fields["tools"] = [_tool(tool) for tool in head.tools]
         fields |= _choice(head.tool_choice)
-        # Prompts that begin alike go to one machine, which has them in its cache.
+        # Prompts with the same beginning go to one machine, which has them in its cache.
         fields["prompt_cache_key"] = hashlib.sha256(encode(fields["tools"])).hexdigest()[:32]
     if reasoning := {**head.thinking, **({"effort": head.effort} if head.effort else {})}:
         fields["reasoning"] = reasoning
@@ -133,7 +133,7 @@ def _image(block: Block) -> Event:
 
 
 def _assistant_items(blocks: list[Block]) -> Iterable[Event]:
-    """An answer. Reasoning is left out when nothing comes after it: the API refuses such an item."""
+    """Yield an answer. Reasoning without a following item is left out: the API refuses it."""
     last = max((at for at, block in enumerate(blocks) if block.get("type") in ("text", "tool_use")), default=-1)
     for block in blocks[: last + 1]:
         kind = block.get("type")
@@ -149,7 +149,7 @@ def _assistant_items(blocks: list[Block]) -> Iterable[Event]:
 
 
 class ResponsesAnswer:
-    """What one stream of events means."""
+    """A translator of one stream of events."""
 
     has_trailing = False
 
@@ -160,18 +160,18 @@ class ResponsesAnswer:
         self._grown: set[object] = set()
 
     def translate(self, event: Event) -> Iterable[Event]:
-        """One event."""
+        """Return the translation of one event."""
         hear = _HANDLERS.get(str(event.get("type")))
         if hear is not None and not self._events.has_ended:
             hear(self, event)
         return self._events.take_events()
 
     def created(self, event: Event) -> None:
-        """Who answers."""
+        """Start the answer of a model."""
         self._events.begin(event["response"].get("model"))
 
     def added(self, event: Event) -> None:
-        """A call or some reasoning begins; text does with its first piece."""
+        """Open a call or reasoning; text is opened with its first piece."""
         item, place = event["item"], event["output_index"]
         if item["type"] == "function_call":
             self._events.call(place, self._ids.id_for(item.get("call_id")), item.get("name"))
@@ -180,23 +180,23 @@ class ResponsesAnswer:
             self._events.open(place, {**thinking_block(API_NAME), "id": item.get("id") or ""})
 
     def text(self, event: Event) -> None:
-        """Text grows."""
+        """Add text."""
         self._events.text((event["output_index"], event.get("content_index")), str(event.get("delta") or ""))
 
     def refusal(self, event: Event) -> None:
-        """The words of a refusal grow."""
+        """Add text of a refusal."""
         self._refused = True
         self.text(event)
 
     def thought(self, event: Event) -> None:
-        """Reasoning that may be shown grows, in parts that are paragraphs."""
+        """Add reasoning that may be shown, in parts that are paragraphs."""
         place, part = event["output_index"], (event["output_index"], event.get("summary_index"), "thought")
         between = "\n\n" if part not in self._grown and place in self._grown else ""
         self._grown |= {place, part}
         self._events.thinking(place, between + str(event.get("delta") or ""), API_NAME)
 
     def argument(self, event: Event) -> None:
-        """The arguments of a call grow."""
+        """Add arguments of a call."""
         self._arguments(event["output_index"], event.get("delta"))
 
     def _arguments(self, place: object, given: object) -> None:
@@ -205,7 +205,7 @@ class ResponsesAnswer:
             self._events.arguments(place, given)
 
     def done(self, event: Event) -> None:
-        """What an item came to. A server that sent no pieces says all of it here."""
+        """Complete an item. A server that sent no pieces sends all of it here."""
         item, place = event["item"], event["output_index"]
         if not self._events.has(place) and item["type"] in ("function_call", "reasoning"):
             self.added({**event, "item": {**item, "arguments": ""}})
@@ -223,7 +223,7 @@ class ResponsesAnswer:
                 self._events.text((place, index), str(part.get("text") or part.get("refusal") or ""))
 
     def completed(self, event: Event) -> None:
-        """The answer is whole, or ends before it is."""
+        """End the answer, complete or incomplete."""
         response = event["response"]
         usage = object_field(response, "usage")
         read = count_field(usage, "input_tokens_details", "cached_tokens")
@@ -241,7 +241,7 @@ class ResponsesAnswer:
         self._events.end(stop)
 
     def failed(self, event: Event) -> None:
-        """There is no answer."""
+        """Raise the error of a failed answer."""
         response = event["response"]
         if not response.get("error"):
             raise ServiceError("http", "the response failed", ServiceAnswer(500))
@@ -261,4 +261,4 @@ _HANDLERS: dict[str, Callable[[ResponsesAnswer, Event], None]] = {
     "response.incomplete": ResponsesAnswer.completed,
     "response.failed": ResponsesAnswer.failed,
 }
-"""Which of its events say something; the others are signs of progress."""
+"""The events with content; the others are signs of progress."""

@@ -1,7 +1,8 @@
-"""Equal prompts one after the other: the first goes ahead, and the others read from the cache what it wrote.
+"""Cache warm-up: of several calls with equal prefixes the first goes ahead, so that the others read from the cache.
 
-Services cache tools before all else, so prompts with the same tools for the same model are equal here: the members of
-a team, whose other words differ. Holds nobody up who is alone, and nobody longer than the bound. Knows no HTTP.
+Services cache tools before the rest, so prompts with the same tools for the same model are equal here: those of the
+members of a team, whose other texts differ. A call without an equal one never waits, and no call waits longer than the
+limit.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any
 from teamwright.models.model import Prefix
 
 WARM_S = 240.0
-"""How long, in seconds, a service is taken to keep what it read after it was used last: five minutes, less some."""
+"""Seconds that a service is assumed to cache a prompt after its last use: five minutes, less a margin."""
 _MAX_KNOWN = 256
 
 
 class LeadingCall:
-    """The call that went ahead with a prefix; `began` ends the waiting of the others."""
+    """The first call with a prefix; `began` ends the waiting of the others."""
 
     __slots__ = ("_done", "loop")
 
@@ -30,11 +31,11 @@ class LeadingCall:
         self._done = asyncio.Event()
 
     def release_followers(self) -> None:
-        """Its answer began, or there will be none."""
+        """Release the waiting calls: its answer began, or it failed."""
         self._done.set()
 
     async def wait(self, within_s: float) -> None:
-        """Until it began, `within_s` seconds at most."""
+        """Wait until it began, `within_s` seconds at most."""
         try:
             async with asyncio.timeout(within_s):
                 await self._done.wait()
@@ -43,8 +44,8 @@ class LeadingCall:
 
 
 def shared_prefix_key(prefix: Prefix) -> str:
-    """A name for what of a prefix other agents have too: model and tools; without tools the whole."""
-    begin = prefix.head.find(b'"tools":[')  # quotes inside a text are escaped: this is the field
+    """Return a key of the part of a prefix that other agents share: model and tools; without tools all of it."""
+    begin = prefix.head.find(b'"tools":[')  # quotes inside a text are escaped, so this is the field
     if begin < 0:
         return prefix.digest
     head = b"\0".join([prefix.model.encode(), ",".join(prefix.betas).encode(), prefix.head[begin:]])
@@ -52,7 +53,9 @@ def shared_prefix_key(prefix: Prefix) -> str:
 
 
 class CacheWarmup:
-    """For all calls of one model. `within_s` is the longest that a call waits for another, in seconds; 0: none does."""
+    """The warm-up of all calls of one model. `within_s`: seconds that a call waits for another at most; 0 disables
+    it.
+    """
 
     def __init__(self, within_s: float) -> None:
         self._within_s = within_s
@@ -61,7 +64,7 @@ class CacheWarmup:
         self._first: dict[str, LeadingCall] = {}
 
     def leading_call(self, prefix: Prefix) -> LeadingCall | None:
-        """The call that this one should wait for; None when it may go at once."""
+        """Return the call that this one should wait for; None when it may start immediately."""
         key = self._key(prefix)
         if not self._within_s or time.monotonic() - self._warm.get(key, -WARM_S) < WARM_S:
             return None
@@ -69,11 +72,11 @@ class CacheWarmup:
         return first if first is not None and first.loop is asyncio.get_running_loop() else None
 
     async def follow(self, first: LeadingCall) -> None:
-        """Wait for the call that went ahead."""
+        """Wait for the leading call."""
         await first.wait(self._within_s)
 
     def note_answer_began(self, prefix: Prefix) -> None:
-        """An answer to a prompt with this prefix began: the service has read it."""
+        """Note that an answer to a prompt with this prefix began: the service has read it."""
         key = self._key(prefix)
         self._warm.pop(key, None)
         self._warm[key] = time.monotonic()
@@ -83,7 +86,7 @@ class CacheWarmup:
 
     @contextmanager
     def lead(self, prefix: Prefix) -> Generator[None]:
-        """While a call is under way: whoever comes with an equal prompt, new to the service, comes after it."""
+        """Make later calls with an equal prompt wait during a call, if the prompt is new to the service."""
         key, first = self._key(prefix), None
         if self._within_s and key not in self._first:
             first = self._first[key] = LeadingCall()
@@ -103,6 +106,6 @@ class CacheWarmup:
 
 
 def _drop_oldest(known: dict[str, Any]) -> None:
-    """What is oldest is forgotten."""
+    """Remove the oldest entries."""
     if len(known) > _MAX_KNOWN:
         del known[next(iter(known))]

@@ -1,8 +1,8 @@
-"""Where the state of a service's limits is kept: in the process, or on a page that all who share the key see.
+"""Stores of a rate limiter's state: in the process, or in a page file that all processes with the key share.
 
-The page is one short line, rewritten in place under a lock; the places of those who may call are locks too, so a
-process that is killed keeps none. Whatever cannot be read or written means that nobody is throttled. Below: the
-operating system and `storage`. Knows neither keys nor HTTP. Format: docs/formats/rate-limits.md.
+The page is one short line, rewritten in place under a lock. The permits are locks too, so a killed process keeps none.
+Without a readable and writable page no process is throttled. Depends on the operating system and `storage`. Format:
+docs/formats/rate-limits.md.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from teamwright.storage.atomic import write_atomic, write_new
 from teamwright.storage.paths import make_private
 
 KEY_FILE = "key"
-"""The file with the key of the hashes: 32 random bytes, made once."""
+"""The file with the key of the hashes: 32 random bytes, created once."""
 _KEY_BYTES = 32
 
 
 def rate_limit_file(directory: Path | None, endpoint: Endpoint) -> Path | None:
-    """The file of this credential in the directory; None where there is none, or it cannot be written."""
+    """Return the file of this credential in the directory; None without a directory, or when it cannot be written."""
     if directory is None:
         return None
     try:
@@ -43,7 +43,7 @@ def rate_limit_file(directory: Path | None, endpoint: Endpoint) -> Path | None:
 
 
 def _key(path: Path) -> bytes:
-    """The key; of several processes that make it together one does."""
+    """Return the key; when several processes create it together, one of them succeeds."""
     if not path.exists():
         write_new(path, secrets.token_bytes(_KEY_BYTES))
     key = path.read_bytes()
@@ -54,70 +54,71 @@ def _key(path: Path) -> bytes:
 
 
 PAGE = 512
-"""Bytes of the page: one record, filled up with spaces, never across the border of a page of memory."""
+"""Bytes of the page: one record, padded with spaces, never across the border of a page of memory."""
 VERSION = 1
 MAX_PAUSE_S = 3600.0
-"""A pause that is longer, in seconds, was not written by us."""
+"""Seconds of the longest valid pause: a longer one was not written by Teamwright."""
 _TRIES, _TRY_S = 5, 0.001
-"""How often, and how far apart in seconds, the lock is tried: it is held for microseconds, or by a stopped process."""
+"""The number of attempts to lock, and the seconds between them: the lock is held for microseconds, or by a stopped
+process."""
 ANY_PERMIT = -1
 HOLD_BACK_S = 0.15
-"""How long, in seconds, a process lets a place be that it left while another one waits for one."""
+"""Seconds that a process waits for a permit that it released while another process waits for one."""
 _WAITING, _WAITERS = 1 << 20, 1 << 12
-"""Where in the file of places those who wait are marked, and for how many of them there is room."""
+"""The offset in the permit file where waiting processes are marked, and their maximum number."""
 
 
 class RateLimitStore(Protocol):
-    """What a governor needs: the state, a change of it, and places while few may call."""
+    """The port of a rate limiter: its state, changes of it, and permits while calls are limited."""
 
     def read(self) -> RateState:
-        """The state now. Costs next to nothing while it has not changed."""
+        """Return the current state. Costs almost nothing while it has not changed."""
         ...
 
     def change(self, step: Callable[[RateState], RateState]) -> RateState:
-        """Take one step from what is true now; returns what is true then."""
+        """Apply one step to the current state; return the new one."""
         ...
 
     def take_permit(self, among: int) -> int | None:
-        """One of the places 0 … `among` - 1 that nobody has, or None. Give it back with `leave`."""
+        """Return a free permit of 0 … `among` - 1, or None. Return it with `release_permit`."""
         ...
 
     def release_permit(self, place: int) -> None:
-        """Give a place back; `ANY_PERMIT`: nobody here waits for one any more."""
+        """Release a permit; `ANY_PERMIT`: no call of this process waits for one any more."""
         ...
 
 
 class MemoryRateLimitStore:
-    """The board of one process: its governor counts its own calls."""
+    """The store of one process: its rate limiter counts its own calls."""
 
     def __init__(self) -> None:
         self._state = RateState()
 
     def read(self) -> RateState:
-        """See Board."""
+        """See RateLimitStore."""
         return self._state
 
     def change(self, step: Callable[[RateState], RateState]) -> RateState:
-        """See Board."""
+        """See RateLimitStore."""
         self._state = step(self._state)
         return self._state
 
     def take_permit(self, among: int) -> int | None:
-        """See Board: here the governor's own count is all there is."""
+        """See RateLimitStore: the rate limiter's own count is sufficient here."""
         return ANY_PERMIT
 
     def release_permit(self, place: int) -> None:
-        """See Board."""
+        """See RateLimitStore."""
 
 
 class FileRateLimitStore:
-    """The board of all processes with one key: the file `path`, and `<path>.places` beside it, both 0600.
+    """The store of all processes with one key: the file `path`, and `<path>.places` beside it, both 0600.
 
-    One object a file and process: the places belong to the process. Not for several threads at once.
+    One object for each file and process: the permits belong to the process. Not thread-safe.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises StorageError when it can be neither opened nor made."""
+        """Open the store. Raises StorageError when it can be neither opened nor created."""
         self._path = path
         try:
             make_private(path.parent)
@@ -133,7 +134,7 @@ class FileRateLimitStore:
         self._state = RateState()
 
     def read(self) -> RateState:
-        """See Board: one read of a page that is in memory."""
+        """See RateLimitStore: one read of a page that is in memory."""
         try:
             raw = os.pread(self._fd, PAGE, 0)
         except OSError:
@@ -148,19 +149,19 @@ class FileRateLimitStore:
         return state
 
     def change(self, step: Callable[[RateState], RateState]) -> RateState:
-        """See Board. Where the page cannot be locked or written the step holds for this process alone."""
+        """See RateLimitStore. If the page cannot be locked or written, the step applies to this process alone."""
         with self._lock_page() as locked:
             state = step(self._read() if locked else self._state)
             if locked and state != self._state:
                 raw = _encode_state(state)
-                with suppress(OSError):  # a full disk: others will be refused themselves
+                with suppress(OSError):  # a full disk: the service will refuse other processes too
                     os.pwrite(self._fd, raw, 0)
                     self._seen = raw
             self._state = state
         return state
 
     def take_permit(self, among: int) -> int | None:
-        """See Board. Who left a place while other processes wait lets them have one first."""
+        """See RateLimitStore. A process that released a permit lets waiting processes take one first."""
         if time.monotonic() < self._held_back_until:
             return None
         try:
@@ -173,7 +174,7 @@ class FileRateLimitStore:
         return place
 
     def release_permit(self, place: int) -> None:
-        """See Board."""
+        """See RateLimitStore."""
         if place == ANY_PERMIT:
             self._wait(False)
         elif place in self._taken:
@@ -183,14 +184,14 @@ class FileRateLimitStore:
                 self._held_back_until = time.monotonic() + HOLD_BACK_S
 
     def close(self) -> None:
-        """Let go of the files; places that are held are free then."""
+        """Close the files; permits are released then."""
         for fd in (self._fd, self._permits_fd):
             with suppress(OSError):
                 os.close(fd)
         self._taken.clear()
 
     def _wait(self, waits: bool) -> None:
-        """Mark that somebody here waits for a place of other processes, or that nobody does."""
+        """Mark that this process waits for a permit of other processes, or remove the mark."""
         if waits != self._waits:
             self._waits = waits
             with suppress(OSError):
@@ -201,7 +202,7 @@ class FileRateLimitStore:
         return not (self._free(_WAITING, before) and self._free(self._mark + 1, after))
 
     def _free(self, begin: int, count: int) -> bool:
-        """Whether no other process has a byte of these; they are none that we hold."""
+        """Return True when no other process has locked a byte of these; this process holds none of them."""
         if not count:
             return True
         try:
@@ -212,7 +213,7 @@ class FileRateLimitStore:
         return free
 
     def _lock(self, begin: int, count: int) -> bool:
-        """Lock bytes of the file of places; False when another process has one of them. Raises OSError."""
+        """Lock bytes of the permit file; return False when another process has one of them. Raises OSError."""
         try:
             fcntl.lockf(self._permits_fd, fcntl.LOCK_EX | fcntl.LOCK_NB, count, begin)
         except (BlockingIOError, PermissionError):
@@ -225,7 +226,7 @@ class FileRateLimitStore:
 
     @contextmanager
     def _lock_page(self) -> Generator[bool]:
-        """The page, for us alone; False when somebody holds on to it, who must be stopped."""
+        """Lock the page; yield False when another process, which must be stopped, holds the lock."""
         locked = False
         for _ in range(_TRIES):
             try:
@@ -244,14 +245,14 @@ class FileRateLimitStore:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _is_current(self) -> bool:
-        """Whether the file that we hold is still the one at its place."""
+        """Return True when the open file is still the one at its path."""
         try:
             return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
         except OSError:
             return False
 
     def _reopen(self) -> bool:
-        """Somebody removed or replaced the file: go on with the one that is there."""
+        """Open the current file after the old one was removed or replaced."""
         try:
             make_private(self._path.parent)
             fd = _open(self._path)
@@ -262,7 +263,7 @@ class FileRateLimitStore:
         return True
 
     def _read(self) -> RateState:
-        """What the page holds, under the lock. A damaged one is set aside; then nobody is throttled."""
+        """Return the state on the page, under the lock. A damaged one is set aside; then no process is throttled."""
         try:
             raw = os.pread(self._fd, PAGE, 0)
             state = _decode_state(raw)
@@ -287,7 +288,8 @@ def _encode_state(state: RateState) -> bytes:
 
 
 def _decode_state(raw: bytes) -> RateState | None:
-    """The state on the page, None for a damaged one. Nothing yet, an earlier boot, a newer format: nobody throttled."""
+    """Return the state on the page, None for a damaged one. No throttling for an empty page, an earlier boot, a newer
+    format."""
     if not raw:
         return RateState()
     body, _, check = raw.decode("ascii", "replace").strip().rpartition(" ")
@@ -312,5 +314,5 @@ def _decode_state(raw: bytes) -> RateState | None:
 
 
 def _boot_time() -> str:
-    """Since when times of `time.monotonic` mean what they do now; empty where nobody knows."""
+    """Return an id of the boot for which times of `time.monotonic` are valid; empty when unknown."""
     return boot_id().partition(" ")[0]

@@ -1,9 +1,9 @@
-"""One governor per credential: whoever shares a key shares its rate limit, so all members wait together.
+"""A rate limiter for each credential: all users of a key share its rate limit, so all members wait together.
 
-On "too many requests" and "overloaded" everybody pauses, with jitter, and fewer may call at once; each success
-lets a little more through. Waiting costs nothing: sleepers have a timer, queued ones are woken by who leaves; only
-who waits for a place that another process has looks again by itself. Usable from several event loops. Below:
-`pacing` (the arithmetic, and the page that processes share). Knows no HTTP.
+After "too many requests" and "overloaded" all calls pause, with jitter, and fewer may run at once; each success raises
+the limit a little. Waiting costs nothing: a pause is a timer, queued calls are woken by finished ones. Only a call that
+waits for another process's permit polls. Usable from several event loops. Depends on `rate_state` and
+`rate_limit_store`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from teamwright.models.rate_limit.rate_state import (
 from teamwright.protocol.errors import StorageError
 
 POLL_S = 0.05
-"""How soon, in seconds, one who waits for another process's place looks again, and up to as much later by chance."""
+"""Seconds between two polls for another process's permit, and a random addition up to as much."""
 
 
 class CallPermit:
-    """One request's leave to go. `epoch` tells a throttling that was already known from news."""
+    """The permit of one request. `epoch` distinguishes a known refusal from a new one."""
 
     __slots__ = ("epoch",)
 
@@ -48,17 +48,17 @@ class CallPermit:
 
 
 class _Waiting(NamedTuple):
-    """A place in the queue; `outside`: there is room here, but other processes have all the places."""
+    """A place in the queue; `waits_for_others`: this process has room, but other processes have all permits."""
 
     future: asyncio.Future[None]
     waits_for_others: bool
 
 
 class RateLimiter:
-    """Shared by all adapters with the same credential.
+    """A rate limiter that all adapters with the same credential share.
 
-    `most` requests run at once at most. Pauses that we choose start at `backoff_s` and double up to
-    `backoff_most_s` seconds. `board` is where the state is kept: without one it is this object's alone.
+    `max_running` requests run at once at most. Pauses that it chooses start at `backoff_s` and double up to
+    `max_backoff_s` seconds. `board` stores the state: without one it is this object's alone.
     """
 
     def __init__(
@@ -78,22 +78,22 @@ class RateLimiter:
 
     @property
     def limit(self) -> int:
-        """How many may call at once now."""
+        """The number of calls that may run at once now."""
         return self._state().max_running(self._terms)
 
     @property
     def running_count(self) -> int:
-        """How many are calling."""
+        """The number of running calls."""
         return self._running
 
     @property
     def paused_s(self) -> float:
-        """How long everybody still waits, in seconds; 0 when nobody has to."""
+        """The remaining seconds of the shared pause; 0 without one."""
         return max(0.0, self._state().paused_until - time.monotonic())
 
     @property
     def wait_reason(self) -> str:
-        """On what a call would wait now, in words; empty when it may go at once."""
+        """The reason why a call would wait now, in words; empty when it may start immediately."""
         state = self._state()
         if state.paused_until > time.monotonic():
             return "the rate limit"
@@ -106,7 +106,7 @@ class RateLimiter:
 
     @asynccontextmanager
     async def permit(self) -> AsyncGenerator[CallPermit, None]:
-        """A place among those who may call. Waits for the pause and for a place, first come first served."""
+        """Yield a permit to call. Waits for the pause and for a permit, first come first served."""
         turn, place = await self._enter()
         try:
             yield turn
@@ -118,8 +118,8 @@ class RateLimiter:
             return await self._wait_for_permit()
         except asyncio.CancelledError:
             with self._mutex:
-                self._store.release_permit(ANY_PERMIT)  # who waits here still says so again
-            self._wake()  # it may have been called up: then the next one takes its place
+                self._store.release_permit(ANY_PERMIT)  # calls that still wait here set the mark again
+            self._wake()  # it may have been woken: then the next call takes its place
             raise
 
     async def _wait_for_permit(self) -> tuple[CallPermit, int]:
@@ -128,16 +128,16 @@ class RateLimiter:
             state = self._state()
             pause = state.paused_until - time.monotonic()
             if pause > 0:
-                # A little apart, so that they do not come back as one wave.
+                # The random addition prevents all calls from returning at the same moment.
                 await asyncio.sleep(pause * (1 + random.random() * 0.1))
                 continue
             taken = self._take(state, called=called)
             if isinstance(taken, int):
                 if state.is_limited:
-                    self._wake()  # other processes may have left more places than one
+                    self._wake()  # other processes may have released more permits than one
                 return CallPermit(state.epoch), taken
             try:
-                # Nobody here will say when another process leaves its place.
+                # No event reports that another process released its permit, so poll.
                 async with asyncio.timeout(POLL_S * (1 + random.random()) if taken.waits_for_others else None):
                     await taken.future
             except TimeoutError:
@@ -147,7 +147,7 @@ class RateLimiter:
             called = True
 
     def _take(self, state: RateState, *, called: bool) -> int | _Waiting:
-        """A place, or what to wait for; who was `called` up goes before all others."""
+        """Take a permit, or return the reason to wait; a call that was woken (`called`) goes before all others."""
         with self._mutex:
             room = self._running < state.max_running(self._terms) and (called or not self._queue)
             place = self._take_permit(state) if room else None
@@ -159,7 +159,7 @@ class RateLimiter:
             return _Waiting(future, waits_for_others=room)
 
     def _take_permit(self, state: RateState) -> int | None:
-        """While few may call, processes share the places; else nobody asks."""
+        """Take a permit of all processes while calls are limited; otherwise none is needed."""
         return (
             self._store.take_permit(state.max_running(self._terms)) if state.is_limited or self._capped else ANY_PERMIT
         )
@@ -177,7 +177,7 @@ class RateLimiter:
         self._wake()
 
     def _wake(self) -> None:
-        """Call up as many as there are places."""
+        """Wake as many calls as there are permits."""
         if not self._queue:
             return
         with self._mutex:
@@ -189,10 +189,10 @@ class RateLimiter:
             place.get_loop().call_soon_threadsafe(_call_up, place)
 
     def note_throttled(self, turn: CallPermit, retry_after_s: float | None = None) -> float:
-        """The service said: too many. Everybody pauses; returns for how long, in seconds.
+        """Pause all calls after "too many requests"; return the seconds of the pause.
 
-        Several who were under way together are one event: the first one shrinks the number, the others only
-        lengthen the pause if the service asked for more.
+        Several refusals of concurrent calls are one event: the first one lowers the limit, the others only lengthen the
+        pause if the service asked for more.
         """
         now = time.monotonic()
         refusal = ServiceRefusal(turn.epoch, self._running, now, retry_after_s, random.random() * 0.25)
@@ -201,7 +201,7 @@ class RateLimiter:
         return self.paused_s
 
     def note_success(self, turn: CallPermit) -> None:
-        """A request went well: a little more may be let through."""
+        """Record a successful request: the limit rises a little."""
         state = self._state()
         if state.is_limited or state.level:
             with self._mutex:
@@ -219,9 +219,10 @@ _RATE_LIMITERS: dict[tuple[str, str, int | None], RateLimiter] = {}
 
 
 def rate_limiter_for(fingerprint: str, page: Path | None = None, most: int | None = None) -> RateLimiter:
-    """The governor of a credential, one in the process, which lets `most` requests run at once.
+    """Return the rate limiter of a credential, one in the process, which lets `most` requests run at once.
 
-    With a `page` it is shared with all processes that name the same file; where that cannot be, it is this one's alone.
+    With a `page` it is shared with all processes that name the same file; where that is impossible, it is this
+    process's alone.
     """
     key = (fingerprint, str(page or ""), most)
     if key not in _RATE_LIMITERS:

@@ -1,6 +1,6 @@
-"""What is known of a service's limits, and what each refusal and each success makes of it. Pure.
+"""The state of a service's limits, and its changes after a refusal or a success, without I/O.
 
-Times are of `time.monotonic`, which all processes of a machine share and no setting of the clock moves.
+Times are of `time.monotonic`, which all processes of a machine share and no setting of the clock changes.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import replace
 from teamwright.protocol.values import dataclass
 
 NO_LIMIT = 1e9
-"""The limit while nobody was refused: then only `Terms.most` counts."""
+"""The limit before any refusal: then only `RateLimitTerms.max_running` counts."""
 
 FORGET_S = 300.0
-"""After so long without a refusal, in seconds, all is as if there had been none."""
+"""Seconds without a refusal after which all refusals are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimitTerms:
-    """How one governor behaves: `most` calls at once, pauses of its own from `backoff_s` to `backoff_most_s`."""
+    """The parameters of one rate limiter: `max_running` calls at once, pauses from `backoff_s` to `max_backoff_s`."""
 
     max_running: int = 32
     backoff_s: float = 0.5
@@ -27,9 +27,10 @@ class RateLimitTerms:
 
 @dataclass(frozen=True, slots=True)
 class RateState:
-    """`epoch` counts refusals that were news, `level` those since the last success; `limit` may call at once.
+    """The state. `epoch` counts refusals that were new, `level` those since the last success; `limit` calls may run at
+    once.
 
-    Nobody calls before `paused_until`; the last refusal was at `refused_at`.
+    No call starts before `paused_until`; the last refusal was at `refused_at`.
     """
 
     epoch: int = 0
@@ -40,25 +41,26 @@ class RateState:
 
     @property
     def is_limited(self) -> bool:
-        """Whether fewer may call than usual: then processes share the places."""
+        """True when fewer calls may run than usual: then processes share the permits."""
         return self.limit < NO_LIMIT
 
     def at_time(self, now: float) -> RateState:
-        """What of it still holds."""
+        """Return the part of the state that is still valid."""
         if not (self.is_limited or self.level) or now < max(self.refused_at + FORGET_S, self.paused_until):
             return self
         return RateState(self.epoch)
 
     def max_running(self, terms: RateLimitTerms) -> int:
-        """How many may call at once."""
+        """Return how many calls may run at once."""
         return max(1, min(terms.max_running, int(self.limit)))
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceRefusal:
-    """A call that set out in `epoch` was refused at `now`, while `running` were calling here.
+    """A call that started in `epoch` was refused at `now`, while `running` calls ran in this process.
 
-    `pause_s` is what the service asked for, None when it said nothing; `jitter` lengthens the pause by a share of it.
+    `pause_s` is the pause that the service asked for, None when it asked for none; `jitter` lengthens the pause by a
+    share of it.
     """
 
     epoch: int
@@ -69,10 +71,10 @@ class ServiceRefusal:
 
 
 def apply_refusal(state: RateState, terms: RateLimitTerms, refusal: ServiceRefusal) -> RateState:
-    """The service said: too many. Everybody pauses, and fewer may call.
+    """Return the state after a refusal: all calls pause, and fewer may run.
 
-    Several that were under way together are one refusal: the first halves the number, the others only lengthen the
-    pause if the service asked for more.
+    Several refusals of concurrent calls are one: the first halves the limit, the others only lengthen the pause if the
+    service asked for more.
     """
     if refusal.epoch == state.epoch:
         limit = max(1.0, min(state.limit, float(terms.max_running), float(max(refusal.running, 1))) / 2)
@@ -83,7 +85,7 @@ def apply_refusal(state: RateState, terms: RateLimitTerms, refusal: ServiceRefus
 
 
 def apply_success(state: RateState, terms: RateLimitTerms, *, epoch: int) -> RateState:
-    """One call was answered that set out in `epoch`: a little more may be let through."""
+    """Return the state after a success of a call that started in `epoch`: the limit rises a little."""
     limit = state.limit + 1 / state.limit if state.is_limited else state.limit
     level = 0 if epoch == state.epoch else state.level
     return replace(state, level=level, limit=NO_LIMIT if limit >= terms.max_running else limit)

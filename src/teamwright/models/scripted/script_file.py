@@ -1,7 +1,7 @@
-"""The file format of a script: TOML in, checked turns out, every mistake named with its place.
+"""The file format of a script: TOML in, validated turns out, every error named with its place.
 
-Format: docs/script-format.md. A script carries text: patterns, captures and templates. Below this file is
-`template` only; it knows no conversation and runs nothing. `model` plays what is read here.
+Format: docs/script-format.md. A script contains text: patterns, captures and templates. Depends on `script_template`;
+`script_player` plays the turns.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _CALL_KEYS = ("name", "tool", "input", "have", "capture", "default")
 
 @dataclass(frozen=True, slots=True)
 class TurnConditions:
-    """The conditions of a turn; all that are set must hold.
+    """The conditions of a turn; all that are set must be true.
 
-    `text` and `sender` must hold for one and the same text that was heard, `task` for the text of a claimed task.
-    `tool` and `result` must hold for one result that came with this request.
+    `text` and `sender` apply to the same received text, `task` to the text of a claimed task. `tool` and `result` apply
+    to one result in this request.
     """
 
     text: re.Pattern[str] | None = None
@@ -48,7 +48,7 @@ class TurnConditions:
 class ScriptCall:
     """A tool call of a turn, left out when a name of `have` has no text.
 
-    `capture` is tried on its result if that is no error; `default` gives the names that nothing matched.
+    `capture` is applied to its result if that is no error; `default` gives the names without a match.
     """
 
     name: str
@@ -73,20 +73,20 @@ class ScriptTurn:
 
 @dataclass(frozen=True, slots=True)
 class ScriptPart:
-    """What one agent plays: turns in the order in which they are tried, and what it listens for all the time."""
+    """The part of one agent: turns in the order in which they are tried, and its permanent captures."""
 
     turns: tuple[ScriptTurn, ...] = ()
     otherwise: tuple[ScriptTurn, ...] = ()
     hear: tuple[re.Pattern[str], ...] = ()
 
     def then(self, other: ScriptPart) -> ScriptPart:
-        """This part, with another one tried after it; what is said otherwise comes last of all."""
+        """Return this part, followed by another one; `otherwise` answers come last."""
         return ScriptPart(self.turns + other.turns, self.otherwise + other.otherwise, self.hear + other.hear)
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptFile:
-    """A script as read. `given` are the names that must be supplied from outside; `pace_ms` is milliseconds."""
+    """A parsed script. `required_names` are the names that must be supplied from outside; `pace_ms` is milliseconds."""
 
     name: str
     about: str
@@ -96,18 +96,18 @@ class ScriptFile:
     parts: Mapping[str, ScriptPart]
 
     def part(self, agent: str) -> ScriptPart:
-        """What this agent plays: its own turns, then everybody's."""
+        """Return the part of this agent: its own turns, then those of all agents."""
         nothing = ScriptPart()
         return self.parts.get(script_agent_name(agent), nothing).then(self.parts.get(ANY_AGENT, nothing))
 
 
 def script_agent_name(agent: str) -> str:
-    """The name under which an agent stands in a script: the lead's alias is the lead."""
+    """Return the name of an agent in a script: the lead is named by its alias."""
     return LEAD if agent == LEAD_ALIAS else agent
 
 
 def read_script(text: str, where: str) -> ScriptFile:
-    """The script in a TOML text. Raises CannotStart (`bad-script`) naming `where` and the place of the mistake."""
+    """Return the script in a TOML text. Raises CannotStart (`bad-script`) naming `where` and the place of the error."""
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -126,7 +126,7 @@ def _bad(where: str, place: str, what: str, do: Sequence[str] = ()) -> CannotSta
 
 
 class _Reader:
-    """Reads one file; knows where it is, so that a mistake can be named."""
+    """A reader of one file, which tracks the position for error texts."""
 
     def __init__(self, where: str, text: str) -> None:
         self._where = where
@@ -163,7 +163,7 @@ class _Reader:
         return script
 
     def _constants(self, table: dict[str, Any]) -> dict[str, str]:
-        """The constant texts; one may stand in those after it."""
+        """Return the constant texts; a constant may be used in later ones."""
         texts: dict[str, str] = {}
         for name, value in table.items():
             texts[name] = cast("str", insert_constants(self._text(value, f"text.{name}"), texts))
@@ -190,7 +190,7 @@ class _Reader:
         return tuple(made)
 
     def _headings(self, agent: str, kind: str) -> list[int]:
-        """The line numbers of the headings of this agent's turns."""
+        """Return the line numbers of the headings of this agent's turns."""
         name = re.escape(agent)
         heading = re.compile(rf"\s*\[\[\s*agent\.(?:{name}|\"{name}\"|'{name}')\.{kind}\s*\]\]")
         return [number for number, line in enumerate(self._lines, 1) if heading.match(line)]
@@ -250,7 +250,7 @@ class _Reader:
         )
 
     def _check_names(self, script: ScriptFile, texts: Mapping[str, str]) -> None:
-        """Every name in a template or a condition must be given somewhere, and not be a constant as well."""
+        """Check that every name in a template or a condition is defined somewhere, and is no constant as well."""
         turns = [turn for part in script.parts.values() for turn in part.turns + part.otherwise]
         calls = [call for turn in turns for call in turn.calls]
         known = {*script.required_names, *(f"call.{call.name}" for call in calls if call.name)}
@@ -305,7 +305,7 @@ def _captured_names(patterns: Iterable[re.Pattern[str]]) -> set[str]:
 
 
 def _needed_names(turn: ScriptTurn) -> list[str]:
-    """The names that a turn's templates and conditions need, in order."""
+    """Return the names that a turn's templates and conditions need, in order."""
     names = [*turn.when.have, *turn.when.missing]
     if turn.say is not None:
         names += sorted(turn.say.names)

@@ -1,7 +1,7 @@
-"""The player of one part: what was heard and captured in a conversation, and which turn answers it.
+"""The player of one part: the texts and captures of a conversation, and the turn that answers it.
 
-Everything it remembers can be rebuilt from the conversation, so a resumed one goes on where it was. It decodes
-only what is new. Below: the file format and what was heard. It knows no request, no stream and no pace.
+Its state can be rebuilt from the conversation, so a resumed one continues where it was. It decodes only new messages.
+Depends on the file format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENVELOPE = re.compile(rf"(?:{re.escape(PEER_NOTE)}\n)?{MESSAGE_PATTERN}", re.DO
 
 @dataclass(frozen=True, slots=True)
 class HeardText:
-    """A text that an agent was told. `sender` is a name, `user`, or `system` for reminders of the runtime."""
+    """A text that an agent received. `sender` is a name, `user`, or `system` for reminders of the runtime."""
 
     sender: str
     text: str
@@ -43,7 +43,7 @@ class HeardResult:
 
 
 def parse_user_message(content: str | Iterable[Block]) -> tuple[list[HeardText], list[HeardResult]]:
-    """The texts and results of one user message, in order."""
+    """Return the texts and results of one user message, in order."""
     if isinstance(content, str):
         return _notes(content), []
     notes: list[HeardText] = []
@@ -79,24 +79,24 @@ def _plain(text: str) -> list[HeardText]:
 
 
 CallNumberLookup: TypeAlias = Callable[[str], str]
-"""The runtime's number of a call (`c7`) for a tool_use_id; empty when it has none."""
+"""A function that returns the runtime's number of a call (`c7`) for a tool_use_id; empty when it has none."""
 
 MAX_REPEATS = 10
-"""How often a turn whose call was interrupted is played anew."""
+"""The number of times that a turn is played again after an interruption of its call."""
 
 _ANSWER = b'{"role":"assistant"'
 _CALL_ID = re.compile(r"call_(\d+)_(\d+)_[0-9a-f]{8}_\d+")
 _NO_TEXT = HeardText("", "")
-"""Stands for: the conditions hold and take none of the texts that were heard."""
+"""The value for conditions that are true and use none of the received texts."""
 
 
 class ScriptPlayError(Exception):
-    """No turn fits, or a template needs a name that nothing has given yet; the text says which."""
+    """No turn matches, or a template needs a name without a value; the text says which."""
 
 
 @dataclass(slots=True)
 class _UsedTurn:
-    """A turn that was chosen: the text it took, and what its end of the turn swept away."""
+    """A turn that was played: the text that it used, and the texts that its end of the turn discarded."""
 
     number: int
     note: HeardText
@@ -105,7 +105,7 @@ class _UsedTurn:
 
 @dataclass(slots=True)
 class ScriptPlayer:
-    """Plays one part in one conversation. `texts` starts with what is given from outside."""
+    """A player of one part in one conversation. `texts` starts with the values from outside."""
 
     agent: str
     part: ScriptPart
@@ -129,9 +129,9 @@ class ScriptPlayer:
         self._turns = self.part.turns + self.part.otherwise
 
     def answer(self, items: Sequence[bytes]) -> list[Block]:
-        """The content of the answer to these messages. Raises ScriptPlayError.
+        """Return the content of the answer to these messages. Raises ScriptPlayError.
 
-        The same messages get the same answer: a reply that was lost on the way is given once more.
+        The same messages get the same answer: a reply that was lost is returned again.
         """
         if self._last is None or len(items) != self._seen:
             self._read_new(items)
@@ -141,12 +141,13 @@ class ScriptPlayer:
     # ── taking in ──
 
     def _read_new(self, items: Sequence[bytes]) -> None:
-        """Decode what is new. Our own answers are recognised; those of an earlier life are played over."""
+        """Decode the new messages. Recent answers of this player are recognised; those of an earlier process are
+        replayed."""
         if len(items) < self._seen:  # the history was compacted: only its end can be new
             self._seen, self._open = max(0, len(items) - 1), None
         for raw in items[self._seen :]:
             if self._open is not None and raw.startswith(_ANSWER):
-                self._confirm_answer([])  # ours of a moment ago: nothing in it is new
+                self._confirm_answer([])  # this player's last answer: it contains nothing new
                 continue
             item = cast("dict[str, Any]", json.loads(raw.decode("utf-8", "replace")))
             if item["role"] == "assistant":
@@ -158,14 +159,14 @@ class ScriptPlayer:
         self._undo()
 
     def _confirm_answer(self, content: str | list[Block]) -> None:
-        """An answer that the history has: ours of a moment ago, or one of an earlier life."""
+        """Process an answer in the history: this player's last one, or one of an earlier process."""
         if self._open is None:
             self._replay([] if isinstance(content, str) else content)
         self._open = self._last = None
         self._outcomes = []
 
     def _replay(self, content: list[Block]) -> None:
-        """Mark the turn of an answer as used: by the ids of its calls, or by choosing once more."""
+        """Mark the turn of an answer as used: by the ids of its calls, or by choosing it again."""
         calls = tool_calls(content)
         marks = [(call.id, mark) for call in calls if (mark := _CALL_ID.fullmatch(call.id))]
         if not calls:
@@ -181,7 +182,7 @@ class ScriptPlayer:
                     self._register(call_id, number, entries[int(mark[2])])
 
     def _undo(self) -> None:
-        """Take back the use of a turn whose answer never came into the history."""
+        """Undo the use of a turn whose answer never came into the history."""
         if self._open is None:
             return
         self._used.pop(self._open.number, None)
@@ -203,7 +204,7 @@ class ScriptPlayer:
             self._result(outcome)
 
     def _result(self, outcome: HeardResult) -> None:
-        """Capture from a result of ours; an interrupted call frees its turn."""
+        """Capture from a result of this player's call; an interrupted call makes its turn usable again."""
         number, call = self._calls.get(outcome.call_id, (-1, None))
         if call is None:
             return
@@ -226,7 +227,7 @@ class ScriptPlayer:
     # ── choosing ──
 
     def _choose(self) -> tuple[int, HeardText] | None:
-        """The first turn whose conditions hold and that is not used up, with the text that it takes."""
+        """Return the first unused turn whose conditions are true, with the text that it uses."""
         for number, turn in enumerate(self._turns):
             if number not in self._used or turn.repeat:
                 note = self._fits(turn.when)
@@ -235,7 +236,7 @@ class ScriptPlayer:
         return None
 
     def _fits(self, when: TurnConditions) -> HeardText | None:
-        """The text that the conditions take; None when they do not hold."""
+        """Return the text that the conditions use; None when they are false."""
         if when.have and not all(self.texts.get(name) for name in when.have):
             return None
         if when.missing and any(self.texts.get(name) for name in when.missing):
@@ -253,7 +254,8 @@ class ScriptPlayer:
         return when.result is None or when.result.search(outcome.text) is not None
 
     def _use(self, number: int, note: HeardText) -> _UsedTurn:
-        """Mark a turn as used and take its text away. An answer without calls ends the turn: nothing heard stays."""
+        """Mark a turn as used and remove its text. An answer without calls ends the turn: all received texts are
+        discarded."""
         turn = self._turns[number]
         self._used[number] = note
         for one in self._notes if note is _NO_TEXT else [note]:
@@ -280,7 +282,7 @@ class ScriptPlayer:
             raise ScriptPlayError(f'{turn.label} needs "{lacking.args[0]}", which nothing has given yet') from None
 
     def _content(self, turn: ScriptTurn) -> list[Block]:
-        """The blocks of a turn, freshly made. Raises KeyError with a name that has no text."""
+        """Return the blocks of a turn, newly created. Raises KeyError with a name that has no text."""
         content: list[Block] = []
         if turn.say is not None:
             said = turn.say.fill(self._look)

@@ -1,7 +1,7 @@
-"""Templates of a script: text with `{{name}}` that is filled from what was captured, and nothing else.
+"""Templates of a script: text with `{{name}}` that is filled from captures.
 
-Compiled once when the script is read. `{{name|sh}}` fills in one quoted word for a POSIX shell, because file
-names are other people's words; `{{?name}}` drops its line when the name has no text. No arithmetic, no code.
+Compiled once when the script is read. `{{name|sh}}` fills in one quoted word for a POSIX shell, because file names come
+from others; `{{?name}}` drops its line when the name has no text. No arithmetic, no code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 from teamwright.protocol.values import dataclass
 
 Lookup: TypeAlias = Callable[[str], str]
-"""The text of a name; raises KeyError for one that nothing has given yet."""
+"""A function that returns the text of a name; raises KeyError for one without a value."""
 
 _SLOT = re.compile(r"\{\{ *([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+)?)(\|sh)? *\}\}")
 _GUARD = re.compile(r"\{\{ *\?([A-Za-z_][A-Za-z0-9_]*) *\}\}")
@@ -25,7 +25,7 @@ SlotOrText: TypeAlias = str | tuple[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class TemplateLine:
-    """Some lines of a template that stand or fall together: they are left out when a guard's name has no text."""
+    """Lines of a template that are kept or left out together: they are left out when a guard's name has no text."""
 
     guards: tuple[str, ...]
     pieces: tuple[SlotOrText, ...]
@@ -39,7 +39,7 @@ class Template:
 
     @classmethod
     def compile(cls, text: str) -> Template:
-        """The template of a text; whatever does not look like a slot stays as it is."""
+        """Return the template of a text; text that does not look like a slot stays unchanged."""
         if not _GUARD.search(text):
             return cls((TemplateLine((), _pieces(text)),))
         lines = text.split("\n")
@@ -52,17 +52,17 @@ class Template:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a mere text."""
+        """True when it has no slots and guards."""
         return not any(line.guards or any(not isinstance(piece, str) for piece in line.pieces) for line in self.lines)
 
     @property
     def names(self) -> frozenset[str]:
-        """The names it uses."""
+        """The names that it uses."""
         slots = {piece[0] for line in self.lines for piece in line.pieces if not isinstance(piece, str)}
         return frozenset(slots.union(*(line.guards for line in self.lines)))
 
     def fill(self, look: Lookup) -> str:
-        """The text with its slots filled. Raises KeyError with the first name that has no text."""
+        """Return the text with its slots filled. Raises KeyError with the first name that has no text."""
         kept = (line for line in self.lines if all(_has(name, look) for name in line.guards))
         return "".join(
             piece if isinstance(piece, str) else _slot(piece, look) for line in kept for piece in line.pieces
@@ -96,7 +96,7 @@ def _slot(piece: tuple[str, bool], look: Lookup) -> str:
 
 
 def compile_deep(value: Any) -> Any:
-    """The value with every string that has slots replaced by its Template; keys of objects are left alone."""
+    """Return the value with every string that has slots replaced by its Template; keys of objects are unchanged."""
     if isinstance(value, str):
         template = Template.compile(value)
         return value if template.is_plain else template
@@ -108,7 +108,7 @@ def compile_deep(value: Any) -> Any:
 
 
 def fill_deep(value: Any, look: Lookup) -> Any:
-    """A fresh copy of a compiled value with all slots filled. Raises KeyError as `Template.fill` does."""
+    """Return a new copy of a compiled value with all slots filled. Raises KeyError as `Template.fill` does."""
     if isinstance(value, Template):
         return value.fill(look)
     if isinstance(value, dict):
@@ -119,7 +119,7 @@ def fill_deep(value: Any, look: Lookup) -> Any:
 
 
 def names_deep(value: Any) -> Iterator[str]:
-    """Every name that a compiled value needs."""
+    """Yield every name that a compiled value needs."""
     if isinstance(value, Template):
         yield from value.names
     elif isinstance(value, dict):
@@ -131,7 +131,7 @@ def names_deep(value: Any) -> Iterator[str]:
 
 
 def insert_constants(value: Any, texts: Mapping[str, str]) -> Any:
-    """The value with the script's own constant texts put into its strings; other slots stay."""
+    """Return the value with the script's constants filled into its strings; other slots stay."""
     if isinstance(value, str):
         return _SLOT.sub(lambda slot: texts.get(slot[1], slot[0]) if slot[2] is None else slot[0], value)
     if isinstance(value, dict):

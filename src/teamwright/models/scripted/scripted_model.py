@@ -1,7 +1,7 @@
-"""The scripted model: plays a script file as a model would answer, with real tool calls and templates for words.
+"""The scripted model: answers from a script file like a model, with real tool calls and templates for text.
 
-Product, not a test's fake: the demo and `--model scripted:FILE` run on it. It is handed the same requests as any
-other model. Below: the file format and the player of one part. Knows no tool, no team and no demo.
+Part of the product: the demo and `--model scripted:FILE` use it. It receives the same requests as any other model.
+Depends on the file format and the player.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
 _USAGE = Usage(requests=1)
-"""A scripted answer reads no tokens and costs nothing."""
+"""The usage of a scripted answer: no tokens, no cost."""
 
 
 def no_call_numbers(call_id: str) -> str:
-    """For scripts that run without a runtime that numbers calls."""
+    """Return no number, for scripts without a runtime that numbers calls."""
     return ""
 
 
 @dataclass(slots=True)
 class Script:
-    """A script that was read and checked. `pace_s` is waited before each reply, in seconds; set it to override."""
+    """A validated script. `pace_s` is the pause before each reply, in seconds; set it to override."""
 
     file: ScriptFile
     where: str
@@ -46,7 +46,7 @@ class Script:
 
     @classmethod
     def load(cls, path: Path) -> Script:
-        """The script in a file. Raises CannotStart (`bad-script`) with the file and the place of the mistake."""
+        """Return the script in a file. Raises CannotStart (`bad-script`) with the file and the place of the error."""
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
@@ -57,7 +57,7 @@ class Script:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Script:
-        """The script in a TOML text; `where` names it in errors. Raises CannotStart (`bad-script`)."""
+        """Return the script in a TOML text; `where` names it in errors. Raises CannotStart (`bad-script`)."""
         file = read_script(text, where)
         return cls(file, where, file.pace_ms / 1000)
 
@@ -74,10 +74,10 @@ class Script:
     def model(
         self, agent: str, given: Mapping[str, str] | None = None, receipts: CallNumberLookup = no_call_numbers
     ) -> ScriptedAgent:
-        """The model of one agent's conversation.
+        """Return the model of one agent's conversation.
 
-        `given` supplies the names of `[script] given`; `receipts` tells the runtime's number of a call (`c7`).
-        Raises CannotStart (`bad-script`) when a name is not supplied.
+        `given` supplies the names of `[script] given`; `receipts` returns the runtime's number of a call (`c7`). Raises
+        CannotStart (`bad-script`) when a name is not supplied.
         """
         supplied = dict(given or {})
         lacking = [name for name in self.file.required_names if name not in supplied]
@@ -97,7 +97,7 @@ class Script:
     def ensemble(
         self, given: Mapping[str, str] | None = None, receipts: CallNumberLookup = no_call_numbers
     ) -> ScriptedEnsemble:
-        """One model for all agents of a run: whoever asks (`Request.asker`) plays its own part.
+        """Return one model for all agents of a run: each agent (`Request.agent_name`) plays its own part.
 
         Raises CannotStart (`bad-script`) when a name of `[script] given` is not supplied.
         """
@@ -105,7 +105,7 @@ class Script:
 
 
 class ScriptedAgent:
-    """The model of one conversation. Not to be shared: it remembers what it has answered."""
+    """The model of one conversation. Not to be shared: it remembers its answers."""
 
     def __init__(self, script: Script, player: ScriptPlayer) -> None:
         self._script = script
@@ -113,14 +113,14 @@ class ScriptedAgent:
 
     @property
     def card(self) -> ModelCard:
-        """Free of charge, named after the script."""
+        """A card without costs, named after the script."""
         return self._script.card
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        """The next answer of the script; a Failure (`bad-script`) when no turn fits or a name has no text."""
+        """Yield the next answer of the script; a Failure (`bad-script`) when no turn matches or a name has no text."""
         if self._script.pace_s > 0:
             await asyncio.sleep(self._script.pace_s)
         if request.aside:
@@ -139,25 +139,25 @@ class ScriptedAgent:
 
 
 class ScriptedEnsemble:
-    """All parts of a script behind one Model: each asker has a player of its own, made when it first asks."""
+    """All parts of a script as one Model: each agent has its own player, created at its first request."""
 
     def __init__(self, script: Script, given: Mapping[str, str], receipts: CallNumberLookup) -> None:
         self._script = script
         self._given = given
         self._receipts = receipts
         self._players: dict[str, tuple[bytes, ScriptedAgent]] = {}
-        script.model("", given)  # a name that is lacking is found before anything starts
+        script.model("", given)  # raises for a missing name before anything starts
 
     @property
     def card(self) -> ModelCard:
-        """Free of charge, named after the script."""
+        """A card without costs, named after the script."""
         return self._script.card
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        """The next answer of the asker's part. A conversation that begins anew gets a new player."""
+        """Yield the next answer of the agent's part. A conversation that starts again gets a new player."""
         first = request.items[0] if request.items else b""
         known = self._players.get(request.agent_name)
         if known is not None and request.aside:
@@ -169,7 +169,7 @@ class ScriptedEnsemble:
 
 
 def text_pieces(content: list[Block]) -> Iterator[str]:
-    """The text of an answer in at most four pieces a block, cut at blanks, as a stream would bring it."""
+    """Yield the text of an answer in at most four pieces a block, cut at blanks, as a stream would deliver it."""
     for block in content:
         if block["type"] == "text":
             yield from _pieces(block["text"])

@@ -26,8 +26,8 @@ _HEAD = re.compile(rb"ref:[ \t\r\n]*refs/|[0-9a-fA-F]{40}")
 class GitRepository:
     """A repository: its work tree, the git directory, and the directory that all its worktrees share.
 
-    `known`: the git directory is part of the work tree, or names it (a worktree, a submodule). All paths are real
-    paths.
+    `belongs_to_tree`: the git directory is part of the work tree, or names it (a worktree, a submodule). All paths are
+    real paths.
     """
 
     tree: Path

@@ -24,7 +24,7 @@ _OUTSIDE_PATH = re.compile(rb"(?:\A|[/\0])(?:\.{0,2}|\.git)(?:[/\0]|\Z)", re.IGN
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """The entries of an index. `readable`: all its entries were parsed as git will read them."""
+    """The entries of an index. `is_readable`: all its entries were parsed as git will read them."""
 
     is_readable: bool = True
     has_submodules: bool = False

@@ -1,7 +1,7 @@
 """Teamwright: teams of coding agents, as a Python library and a command line.
 
-Public names are those of `__all__` here and of `teamwright.testing`; everything else may change. They load when
-they are first used: importing this package touches no home, starts no thread and sets no signal handler.
+Public names are those of `__all__` here and of `teamwright.testing`; everything else may change. A name loads at its
+first use: importing this package reads no state root, starts no thread and sets no signal handler.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ _MODULE_OF = {name: module for module, names in _PUBLIC_NAMES.items() for name i
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used."""
+    """Load a public name at its first use. Raises AttributeError for another name."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'teamwright' has no attribute {name!r}")
     value = getattr(import_module(_MODULE_OF[name]), name)
@@ -249,5 +249,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, loaded or not."""
+    """Return the public names, loaded or not."""
     return sorted({*globals(), *__all__})

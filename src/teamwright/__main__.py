@@ -1,4 +1,4 @@
-"""`python -m teamwright`, and the program that the package installs."""
+"""The entry point of `python -m teamwright` and of the installed command `teamwright`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from teamwright.ui import garbage_collector
 
 
 def main() -> None:
-    """Run the command line and end the process with its exit code. An interrupt counts from the first import on."""
+    """Run the command line and exit with its code. An interrupt during the first imports gives 130 too."""
     garbage_collector.prepare_loading()
     try:
         from teamwright.ui.cli.main import main as run
@@ -17,7 +17,7 @@ def main() -> None:
         code = run()
     except KeyboardInterrupt:
         code = 130
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run is over: an interrupt could only break the leaving
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt during the exit would only print a traceback
     garbage_collector.freeze_at_exit()
     sys.exit(code)
 

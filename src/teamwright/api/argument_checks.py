@@ -23,7 +23,7 @@ from teamwright.protocol.errors import UsageError
 class OptionType(NamedTuple):
     """The type of an option: a description for errors, a test for the value, and for lists a test for each item."""
 
-    wanted: str
+    description: str
     fits: Callable[[object], bool]
     items: Callable[[object], bool] | None = None
 
@@ -119,31 +119,35 @@ _OPTION_TYPES = {
 def check_option_types(given: Mapping[str, object]) -> None:
     """Raise UsageError for the first value whose type does not fit its option."""
     for name, value in given.items():
-        takes = _OPTION_TYPES.get(name)
+        option_type = _OPTION_TYPES.get(name)
         if name == "model":
             require_model(value)
-        elif takes is not None and not (value is None and name in _OR_NONE):
-            if not takes.fits(value):
-                raise option_type_error(name, takes.wanted, value)
-            wrong = [one for one in cast("Sequence[object]", value) if not takes.items(one)] if takes.items else []
+        elif option_type is not None and not (value is None and name in _OR_NONE):
+            if not option_type.fits(value):
+                raise option_type_error(name, option_type.description, value)
+            wrong = (
+                [item for item in cast("Sequence[object]", value) if not option_type.items(item)]
+                if option_type.items
+                else []
+            )
             if wrong:
-                raise option_type_error(name, takes.wanted, wrong[0], inside="one with ")
+                raise option_type_error(name, option_type.description, wrong[0], inside="one with ")
 
 
 def require_model(model: object, *, or_none: bool = True) -> None:
     """Raise UsageError unless `model` is a name or an object with the Model contract. `or_none` accepts None too."""
-    wanted = "a name, or an object with `card`, `stream` and `aclose`"
+    description = "a name, or an object with `card`, `stream` and `aclose`"
     if isinstance(model, type):
         raise UsageError(
             "usage",
-            f"model= takes {wanted}, not the class {model.__name__} itself",
+            f"model= takes {description}, not the class {model.__name__} itself",
             do=[f"model={model.__name__}(…)"],
             note="nothing was started",
         )
     if isinstance(model, str) or (model is None and or_none):
         return
     if not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
-        raise option_type_error("model", wanted, model)
+        raise option_type_error("model", description, model)
     card, stream = getattr(model, "card", None), getattr(model, "stream", None)
     wrong = "whose `card` is a ModelCard" if not isinstance(card, ModelCard) else ""
     if iscoroutinefunction(stream):
@@ -182,9 +186,9 @@ def refuse_coroutine(value: object) -> None:
         raise UsageError("usage", f"{call} was called, but not awaited", do=["put await before the call"])
 
 
-def option_type_error(name: str, wanted: str, value: object, inside: str = "") -> UsageError:
+def option_type_error(name: str, description: str, value: object, inside: str = "") -> UsageError:
     """Return the error for an option that got a value of another type."""
-    return UsageError("usage", f"{name}= takes {wanted}, not {inside}{_kind(value)}", note="nothing was started")
+    return UsageError("usage", f"{name}= takes {description}, not {inside}{_kind(value)}", note="nothing was started")
 
 
 def _kind(value: object) -> str:

@@ -52,12 +52,12 @@ def to_hooks(given: Iterable[Hook]) -> tuple[hook_index.HookSpec, ...]:
     """Return the hooks as values of the package `hooks`."""
     return tuple(
         hook_index.HookSpec(
-            one.event,
-            one.matcher,
-            getattr(one.function, "__qualname__", type(one.function).__name__),
-            one.timeout_s,
+            hook.event,
+            hook.matcher,
+            getattr(hook.function, "__qualname__", type(hook.function).__name__),
+            hook.timeout_s,
             "the program",
-            function=one.function,
+            function=hook.function,
         )
-        for one in given
+        for hook in given
     )

@@ -147,7 +147,7 @@ def to_session_options(given: TeamOptions) -> Options:
         mcp_config=(json.dumps({"mcpServers": servers}),) if (servers := given.get("mcp_servers")) else (),
         trust=given.get("trust", False),
         budget=given.get("budget") or Budget(),
-        agents={name: dict(said) for name, said in given.get("agents", {}).items()},
+        agents={name: dict(definition) for name, definition in given.get("agents", {}).items()},
         plugin_dirs=tuple(Path(one) for one in given.get("plugin_dirs", ())),
         append_system_prompt=given.get("append_system_prompt", ""),
         task_list=given.get("task_list"),

@@ -75,11 +75,11 @@ class Run:
         `after` that is not a number.
         """
         start = self._after if after is None else min(require_number("after", after), self._session.log.last_number)
-        made: EventIterator[TeamEvent] = EventIterator(
+        iterator: EventIterator[TeamEvent] = EventIterator(
             self._session.log, self._session.requests, start, _plain, self._is_last
         )
-        made.over = self._end is not None and start >= self._end
-        return self._readers.add(made) if answers else made
+        iterator.over = self._end is not None and start >= self._end
+        return self._readers.add(iterator) if answers else iterator
 
     async def stop(self) -> None:
         """Cancel the run because the team's block is left, and wait for its end."""

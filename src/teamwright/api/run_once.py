@@ -26,12 +26,12 @@ def run(prompt: str, **options: Unpack[TeamOptions]) -> Result:
     Raises CannotStart when the session cannot start, and UsageError inside a running event loop (a notebook, a web
     server), for an empty prompt and for an invalid option.
     """
-    wanted = to_session_options(options)
+    session_options = to_session_options(options)
     require_prompt(prompt)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(run_once(prompt, wanted))
+        return asyncio.run(run_once(prompt, session_options))
     raise UsageError(
         "usage",
         "run() does not work inside a running event loop, as in a notebook or a web server",

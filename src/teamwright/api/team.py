@@ -88,7 +88,7 @@ class Team:
         check_option_types({"replace": replace, "keep": keep})
         self._replace = replace
         self._keep = keep
-        self._goes_on = ""
+        self._opening_mode = ""
         self._stack = AsyncExitStack()
         self._session: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,7 +107,7 @@ class Team:
         Team; the directory is that of the session.
         """
         team = cls(name, **options)
-        team._goes_on = "resume"
+        team._opening_mode = "resume"
         return team
 
     @classmethod
@@ -118,7 +118,7 @@ class Team:
         same errors as `resume`, but needs no data of the former lead.
         """
         team = cls(name, **options)
-        team._goes_on = "adopt"
+        team._opening_mode = "adopt"
         return team
 
     def __repr__(self) -> str:
@@ -135,10 +135,10 @@ class Team:
         """Raise UsageError outside the block, and outside the event loop that entered it."""
         _ = self.session
         try:
-            here = asyncio.get_running_loop()
+            running_loop = asyncio.get_running_loop()
         except RuntimeError:
-            here = None
-        if here is not self._loop:
+            running_loop = None
+        if running_loop is not self._loop:
             raise UsageError(
                 "usage",
                 f'the team "{self.name}" belongs to the event loop that entered it, and this is another thread or loop',
@@ -151,16 +151,16 @@ class Team:
         if self._session is not None:
             raise UsageError("usage", f'the team "{self.name}" is running already')
         async with AsyncExitStack() as stack:
-            never_was = stack.enter_context(ExitStack())
+            undo_creation = stack.enter_context(ExitStack())
             home = resolve_home(self._options.home)
-            rebuilt = await recover_teams(home, word=self.name) if self._goes_on else ()
+            rebuilt = await recover_teams(home, word=self.name) if self._opening_mode else ()
             session = await stack.enter_async_context(open_session(self._opening()))
             session.warnings += rebuilt
             session.requests.attended = self._readers.may_answer
-            if not self._goes_on:
-                never_was.callback(session.remove_files)
+            if not self._opening_mode:
+                undo_creation.callback(session.remove_files)
                 await self._create(session)
-            never_was.pop_all()
+            undo_creation.pop_all()
             self._stack = stack.pop_all()
         self._session, self._loop = session, asyncio.get_running_loop()
         self._past = (session.log, session.requests)
@@ -178,9 +178,9 @@ class Team:
     def _opening(self) -> Options:
         """Return the session options: for a team on disk, those that resume its session or adopt the team."""
         home = resolve_home(self._options.home)
-        if self._goes_on == "resume":
+        if self._opening_mode == "resume":
             return replace_fields(self._options, resume=find_session_of_team(home, self.name).id)
-        if self._goes_on == "adopt":
+        if self._opening_mode == "adopt":
             require_adoptable(find_saved_team(home, self.name))
             return replace_fields(self._options, adopt=self.name)
         return self._options
@@ -257,7 +257,7 @@ class Team:
         self._run = Run(self.session, work, self._readers, before)
         return self._run
 
-    async def spawn(self, name: str, prompt: str, **how: Unpack[SpawnOptions]) -> Member:
+    async def spawn(self, name: str, prompt: str, **options: Unpack[SpawnOptions]) -> Member:
         """Start a teammate. It works on its prompt at once, then claims tasks and answers mail.
 
         See SpawnOptions for the keywords: `agent_type`, `model`, `effort`, `mode`, `budget`. Raises InvalidName,
@@ -265,19 +265,19 @@ class Team:
         """
         self._require_running()
         session = self.session
-        refuse_unknown(how, list(SpawnOptions.__annotations__))
-        check_option_types({"name": require_text(A_NAME, name), **how})
+        refuse_unknown(options, list(SpawnOptions.__annotations__))
+        check_option_types({"name": require_text(A_NAME, name), **options})
         require_text("a prompt", prompt)
-        model, mode = how.get("model"), how.get("mode")
+        model, mode = options.get("model"), options.get("mode")
         spec = SpawnSpec(
             prompt=prompt,
             name=name,
-            agent_type=how.get("agent_type", "general-purpose"),
+            agent_type=options.get("agent_type", "general-purpose"),
             model=session.models.bring(model) if model is not None else None,
-            effort=parse_optional_effort(how.get("effort")),
+            effort=parse_optional_effort(options.get("effort")),
             mode=str(parse_mode(mode, "mode=")) if mode is not None else None,
-            budget=how.get("budget") or NO_CAPS,
-            command=how.get("command", ""),
+            budget=options.get("budget") or NO_CAPS,
+            command=options.get("command", ""),
         )
         mate = await spawn(session.team, spec)
         return Member(mate.name, session.team, session.modes)
@@ -412,5 +412,5 @@ class Team:
         """
         log, requests = self._past or (self.session.log, self.session.requests)
         start = log.last_number if after is None else min(require_number("after", after), log.last_number)
-        made: EventIterator[tuple[int, TeamEvent]] = EventIterator(log, requests, start, numbered, no_last_event)
-        return self._readers.add(made) if answers else made
+        iterator: EventIterator[tuple[int, TeamEvent]] = EventIterator(log, requests, start, numbered, no_last_event)
+        return self._readers.add(iterator) if answers else iterator

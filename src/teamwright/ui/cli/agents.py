@@ -100,8 +100,8 @@ def _row(view: AgentTypeView) -> tuple[str, str, str, str, str]:
         return one_line(view.name), view.state, "", one_line(view.source), ""
     tools: list[str] = view.fields.get("tools", ["all"])
     denied = ", ".join(view.fields.get("disallowedTools", []))
-    said = (", ".join(tools) or "none") + (f" but {denied}" if denied else "")
-    return one_line(view.name), view.state, view.fields.get("model") or "inherit", one_line(view.source), said
+    tools_text = (", ".join(tools) or "none") + (f" but {denied}" if denied else "")
+    return one_line(view.name), view.state, view.fields.get("model") or "inherit", one_line(view.source), tools_text
 
 
 def _where(view: AgentTypeView) -> str:

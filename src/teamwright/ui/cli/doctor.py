@@ -95,9 +95,9 @@ def _show_result(trial: LiveCheck) -> None:
 def _show_check(check: LiveCheckResult) -> None:
     """Print a check uncut; a long text is wrapped, but text to be copied is not broken."""
     words = _masked_line(check.value)
-    said = words if check.state == "ok" else f"{check.state}: {words}" if words else check.state
+    text = words if check.state == "ok" else f"{check.state}: {words}" if words else check.state
     head = f"{_CHECK_MARKS[check.state]} {pad(check.label, 12)} "
-    for part in textwrap.wrap(said, WIDTH - 15, break_long_words=False, break_on_hyphens=False) or [""]:
+    for part in textwrap.wrap(text, WIDTH - 15, break_long_words=False, break_on_hyphens=False) or [""]:
         say((head + part).rstrip())
         head = " " * 15
     if check.do:

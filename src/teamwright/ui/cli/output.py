@@ -132,11 +132,11 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: in
     cells = [[one_line(cell[:MAX_CELL]) for cell in row] for row in rows]
     widths = [max(map(display_width, column)) for column in zip(list(head), *cells, strict=True)]
     last = max(width - sum(widths[:-1]) - 2 * (len(head) - 1), 12)
-    made: list[str] = []
+    lines: list[str] = []
     for row in (list(head), *cells):
         parts = [pad(cell, size) for cell, size in zip(row[:-1], widths, strict=False)]
-        made.append("  ".join([*parts, cut(row[-1], last)]).rstrip())
-    return made
+        lines.append("  ".join([*parts, cut(row[-1], last)]).rstrip())
+    return lines
 
 
 def say_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -178,8 +178,8 @@ def _rejected_error(id: str, outcome: AnswerOutcome) -> TeamwrightError:
     elif outcome.kind == "expired":
         what = f"the time of {name} was up before, and it was denied"
     else:
-        said = answer_text(RequestClosed(member="", request=name, verdict=outcome.verdict, by=outcome.by))
-        what = f"{name} was answered before: {said}" + (f" ({one_line(outcome.text, 100)})" if outcome.text else "")
+        text = answer_text(RequestClosed(member="", request=name, verdict=outcome.verdict, by=outcome.by))
+        what = f"{name} was answered before: {text}" + (f" ({one_line(outcome.text, 100)})" if outcome.text else "")
     return TeamwrightError("request-closed", what, looked_at=asked, do=do, note="your answer changed nothing")
 
 

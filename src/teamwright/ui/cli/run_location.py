@@ -36,19 +36,19 @@ class RunLocation:
 
 def run_location(ctx: click.Context) -> RunLocation:
     """Return the location of a command. Raises UsageError for a directory that does not exist."""
-    said = cast("dict[str, Any]", ctx.meta.get(LOCATION_KEY, {}))
-    here = _current_directory()
-    cwd = Path(os.path.normpath(here / os.path.expanduser(said.get("cwd", ""))))
+    flags = cast("dict[str, Any]", ctx.meta.get(LOCATION_KEY, {}))
+    directory = _current_directory()
+    cwd = Path(os.path.normpath(directory / os.path.expanduser(flags.get("cwd", ""))))
     if not os.path.isdir(cwd):
         raise UsageError(
             "usage", f"there is no directory {cwd}", looked_at=[("flag", "-C")], note="nothing was started"
         )
-    settings = said.get("settings")
+    settings = flags.get("settings")
     return RunLocation(
         cwd=cwd,
-        home=os.path.join(cwd, os.path.expanduser(said["home"])) if said.get("home") else None,
+        home=os.path.join(cwd, os.path.expanduser(flags["home"])) if flags.get("home") else None,
         settings=cwd / os.path.expanduser(settings) if settings is not None else None,
-        debug=bool(said.get("debug")),
+        debug=bool(flags.get("debug")),
     )
 
 

@@ -58,9 +58,9 @@ def choose_by_name(where: RunLocation, word: str, *, headless: bool) -> ChosenSe
         return _from_view(find_session_to_resume(open_home(where, word), where.cwd, word), where)
     except TeamwrightError as problem:
         if problem.slug == "unknown-session" and len(word.split()) > 1:
-            said = f"{' -p' if headless else ''} {quote(one_line(word, 60))}"
-            newest = f"the newest session: teamwright -c{said}"
-            problem.do = (newest, f"another: teamwright resume ID{said}", *problem.do)
+            arguments = f"{' -p' if headless else ''} {quote(one_line(word, 60))}"
+            newest = f"the newest session: teamwright -c{arguments}"
+            problem.do = (newest, f"another: teamwright resume ID{arguments}", *problem.do)
         raise
 
 

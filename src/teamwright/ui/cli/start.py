@@ -101,6 +101,6 @@ def _session_to_resume(
     if flags.get("latest"):
         found = choose_latest(where)
     else:
-        wanted = str(flags["resume"])
-        found = choose_by_name(where, wanted, headless=headless) if wanted else choose_session(where, ask=not headless)
+        word = str(flags["resume"])
+        found = choose_by_name(where, word, headless=headless) if word else choose_session(where, ask=not headless)
     return found.id, found.run_location(where)

@@ -59,8 +59,8 @@ def _confirm(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
             do=["add --yes"],
             note="nothing was changed",
         )
-    said = f'"{plan.prompt.text}"' if plan.prompt.text else ""
-    say_facts([("session", where.session), ("team", where.team), ("prompt", said)], label=8)
+    prompt = f'"{plan.prompt.text}"' if plan.prompt.text else ""
+    say_facts([("session", where.session), ("team", where.team), ("prompt", prompt)], label=8)
     say_facts([("said", format_iso(plan.prompt.at) if plan.prompt.at else "")], label=8)
     say()
     say_table(("", "file", "edits of"), plan_rows(plan, where.cwd))

@@ -140,10 +140,10 @@ async def run_ask_demo(
 def _options(options: DemoOptions, repository: Repository, pace_ms: int) -> Options:
     """Return the options of the demo, changed so that calls without a rule are asked."""
     script = resources.files("teamwright.ui.demo") / "ask_demo.toml"
-    made = demo_options(repository, home=options.home, pace_ms=pace_ms, model=None)
+    base = demo_options(repository, home=options.home, pace_ms=pace_ms, model=None)
     limit = ANSWER_TIMEOUT_S if options.within is None else options.within
     return replace(
-        made, model=f"scripted:{script}", permission_mode="default", ask=options.ask or "wait", ask_timeout_s=limit
+        base, model=f"scripted:{script}", permission_mode="default", ask=options.ask or "wait", ask_timeout_s=limit
     )
 
 

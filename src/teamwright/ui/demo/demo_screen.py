@@ -90,8 +90,8 @@ def _call(event: ToolCalled) -> str | None:
 def _command(event: ToolCalled, mishap: str) -> str:
     """Return the description of a command and its first output line; the receipt shows the command."""
     first = _first_line(event)
-    said = mishap + (first.partition(": ")[2] or first)
-    return f"Bash {fit(str(event.input.get('description') or event.summary), ABOUT_WIDTH)} {said} [{event.call}]"
+    text = mishap + (first.partition(": ")[2] or first)
+    return f"Bash {fit(str(event.input.get('description') or event.summary), ABOUT_WIDTH)} {text} [{event.call}]"
 
 
 def _first_line(event: ToolCalled) -> str:
@@ -156,10 +156,10 @@ class DemoScreen:
         """Show an event."""
         new = event.member not in self.team_panel.members
         self.team_panel.note(event)
-        said = demo_line(event, self.team_panel, new=new)
-        if said is not None:
+        line = demo_line(event, self.team_panel, new=new)
+        if line is not None:
             at = time.monotonic() - self.started
-            self.show_line(lay_out(f"{at:5.1f}  {display_name(event.member)[:10]:<10} ", said))
+            self.show_line(lay_out(f"{at:5.1f}  {display_name(event.member)[:10]:<10} ", line))
         elif self.panel:
             self._redraw([])
 
@@ -189,8 +189,8 @@ class DemoScreen:
         if not self.panel:
             return []
         columns, rows = self._size()
-        made = self.team_panel.lines()
-        return made if columns >= WIDTH and rows >= len(made) + _MIN_ROWS_ABOVE else []
+        lines = self.team_panel.lines()
+        return lines if columns >= WIDTH and rows >= len(lines) + _MIN_ROWS_ABOVE else []
 
     def _erase_sequence(self) -> str:
         """Return the escape sequence that erases the panel. A window that became too narrow has wrapped the panel; it

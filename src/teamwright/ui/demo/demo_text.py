@@ -70,10 +70,10 @@ def head_lines(options: DemoOptions, repository: Repository, pace_ms: int, *, sa
 
 def tail_lines(result: Result, calls: CallCollector, changed: list[str] | None) -> list[str]:
     """Return the report, its cost, and the state of the tree."""
-    made = [call for call in calls.calls.values() if call.tool == "TaskCreate" and call.outcome == "done"]
+    created = [call for call in calls.calls.values() if call.tool == "TaskCreate" and call.outcome == "done"]
     numbers = (
         count_text(len(result.members), "agent"),
-        count_text(len(made), "task"),
+        count_text(len(created), "task"),
         f"{count_text(result.messages_sent, 'message')}, {result.messages_seen} seen",
         count_text(len(calls.calls), "tool call"),
         f"{result.duration_ms / 1000:.1f} s",
@@ -89,8 +89,8 @@ def tree_lines(changed: list[str] | None) -> list[str]:
 def next_lines(options: DemoOptions, team: str, result: Result, calls: CallCollector) -> list[str]:
     """Return the commands to type next: show a receipt, run again, run with a real model."""
     receipts = cited(result.text) or [call.call for call in calls.calls.values() if call.tool == "Bash"]
-    made = any(call.tool == "TeamCreate" and call.outcome == "done" for call in calls.calls.values())
-    log = f"teamwright log {shlex.quote(team) if made else result.session_id[:8]}"
+    has_team = any(call.tool == "TeamCreate" and call.outcome == "done" for call in calls.calls.values())
+    log = f"teamwright log {shlex.quote(team) if has_team else result.session_id[:8]}"
     lines = [f"receipt   {log} --call {receipts[min(1, len(receipts) - 1)]}" if receipts else f"log       {log}"]
     if options.report is not None:
         lines.append(f"report    {options.report}")

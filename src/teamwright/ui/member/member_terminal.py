@@ -246,8 +246,8 @@ class MemberTerminal:
             self.show([clean(line) for line in self._stream.add(event.text)] if mine else [])
             return
         if isinstance(event, AssistantText):
-            told = mine and event.message["role"] == "user"
-            self.show(received_lines(event.content, self.seat.name, self.narrator) if told else [])
+            is_received = mine and event.message["role"] == "user"
+            self.show(received_lines(event.content, self.seat.name, self.narrator) if is_received else [])
             return
         if mine:
             self.show([clean(line) for line in self._stream.end()])
@@ -332,10 +332,10 @@ class MemberTerminal:
         """End the member for good after the person confirmed."""
         name = clean(self.seat.name)
         try:
-            said = await self.editor.answer(f"end {name} for good? [y/n] ")
+            reply = await self.editor.answer(f"end {name} for good? [y/n] ")
         except ReadCancelled:
-            said = ""
-        if said.strip().lower() in {"y", "yes"}:
+            reply = ""
+        if reply.strip().lower() in {"y", "yes"}:
             await self.seat.stop()
         else:
             self.show([f"  {name} stays"])

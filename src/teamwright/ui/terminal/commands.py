@@ -177,10 +177,10 @@ async def _log(session: Session, rest: str) -> list[str]:
 async def _stop(session: Session, rest: str) -> list[str]:
     if not rest:
         return ["  /stop NAME: the name is missing; /members shows the names"]
-    wanted = rest.strip().removeprefix("@")
-    if (what := await stop_task(session, wanted)) is not None:
+    target = rest.strip().removeprefix("@")
+    if (what := await stop_task(session, target)) is not None:
         return [f"  {one_line(what)}"]
-    name, tasks = await stop_member(session, wanted)
+    name, tasks = await stop_member(session, target)
     if not tasks:
         return [f"  {name} was stopped; it had no open task"]
     handed = ", ".join(f"#{task.id} {one_line(task.subject)}" for task in tasks)
@@ -212,8 +212,8 @@ def _split_value_and_member(rest: str) -> tuple[str, str] | None:
     """Return a value and the member it is for, each possibly empty; None for several values or members."""
     words = rest.split()
     named = [word[1:] for word in words if word.startswith("@") and len(word) > 1]
-    said = [word for word in words if not word.startswith("@")]
-    return None if len(named) > 1 or len(said) > 1 else ("".join(said), "".join(named))
+    values = [word for word in words if not word.startswith("@")]
+    return None if len(named) > 1 or len(values) > 1 else ("".join(values), "".join(named))
 
 
 async def _model(session: Session, rest: str) -> list[str]:
@@ -231,22 +231,22 @@ async def _model(session: Session, rest: str) -> list[str]:
 
 
 async def _reload(session: Session, _rest: str) -> list[str]:
-    made = await reload_session(session)
-    if not made.changed and not made.members and not made.later:
+    result = await reload_session(session)
+    if not result.changed and not result.members and not result.later:
         return ["  nothing is different"]
-    lines = [f"  {one_line(line)}" for line in made.changed]
-    if made.members:
-        lines.append(f"  from the next model call on: {', '.join(map(display_name, made.members))}")
-    return [*lines, *([f"  from the next start on: {', '.join(made.later)}"] if made.later else [])]
+    lines = [f"  {one_line(line)}" for line in result.changed]
+    if result.members:
+        lines.append(f"  from the next model call on: {', '.join(map(display_name, result.members))}")
+    return [*lines, *([f"  from the next start on: {', '.join(result.later)}"] if result.later else [])]
 
 
 async def _mode(session: Session, rest: str) -> list[str]:
     found = _split_value_and_member(rest)
     if found is None:
         return ["  /mode MODE, or /mode MODE @NAME: one mode, for the lead or for one member"]
-    said, name = found
-    if said:
-        return [f"  {clean(str(await session.modes.set(said, name, source='/mode')))}"]
+    mode, name = found
+    if mode:
+        return [f"  {clean(str(await session.modes.set(mode, name, source='/mode')))}"]
     return mode_lines(session)
 
 
@@ -264,9 +264,9 @@ async def _compact(session: Session, rest: str) -> list[str]:
 async def _clear(session: Session, rest: str) -> list[str]:
     if rest:
         return ["  /clear takes no words: it starts an empty conversation of the lead"]
-    made = await clear_lead(session)
-    if not made.done:
-        return [f"  {made.why}: there is nothing to clear"]
+    result = await clear_lead(session)
+    if not result.done:
+        return [f"  {result.why}: there is nothing to clear"]
     tasks = [task for task in await session.task_lines() if task.status != "completed"]
     stays = [*_member_count_text(session), *([_count_text(len(tasks), "open task")] if tasks else [])]
     lines = [f"  {' and '.join(stays)} stay as they are"] if stays else []

@@ -57,20 +57,24 @@ class ConversationView:
 
     def open(self, name: str) -> None:
         """Show the last messages and answers of a member, then its events. Raises UnknownMember, InvalidName."""
-        told = conversation_of(self.session, name)
-        if told is None:
+        conversation = conversation_of(self.session, name)
+        if conversation is None:
             raise _unknown_member_error(self.session, name)
-        wanted = parse_recipient(name, self.session.team.names)
-        if wanted == LEAD:
+        recipient = parse_recipient(name, self.session.team.names)
+        if recipient == LEAD:
             self.return_to_lead()
             return
-        live = next(one for one in live_members(self.session) if one.name.lower() == wanted.lower())
+        member = next(one for one in live_members(self.session) if one.name.lower() == recipient.lower())
         self._end_stream(self.name)
-        self.name, self._conversation = live.name, told
-        self._streams.setdefault(live.name, LineStream())
-        about = f"{display_name(live.name)} · {live.state} · {clean(live.model)} · {clean(str(live.backend))}"
+        self.name, self._conversation = member.name, conversation
+        self._streams.setdefault(member.name, LineStream())
+        about = f"{display_name(member.name)} · {member.state} · {clean(member.model)} · {clean(str(member.backend))}"
         self.show(
-            [self._heading(about), *self._history_lines(told), "  your lines go to it · Esc or /view: back to the lead"]
+            [
+                self._heading(about),
+                *self._history_lines(conversation),
+                "  your lines go to it · Esc or /view: back to the lead",
+            ]
         )
 
     def return_to_lead(self) -> None:

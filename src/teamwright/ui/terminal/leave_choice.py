@@ -50,11 +50,11 @@ async def ask_how_to_leave(
     show([f"{', '.join(working)} {verb} at work:", *CHOICES])
     while True:
         try:
-            said = (await editor.answer("leave? [w/s/l] ")).strip().lower()
+            reply = (await editor.answer("leave? [w/s/l] ")).strip().lower()
         except ReadCancelled:
             continue
         except EOFError:
             return LeaveChoice.LEAVE
-        if said in _ANSWERS:
-            return _ANSWERS[said]
+        if reply in _ANSWERS:
+            return _ANSWERS[reply]
         show(["  w, s, l, or Enter to stay"])

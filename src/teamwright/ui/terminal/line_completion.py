@@ -69,8 +69,8 @@ def candidates(
 
 def _matches_command(name: str, word: str) -> bool:
     """Return True when the command starts with `word`, with or without its namespace."""
-    wanted, plain = word.lower(), name.lower()
-    return plain.startswith(wanted) or f"/{plain.rpartition(':')[2]}".startswith(wanted)
+    prefix, plain = word.lower(), name.lower()
+    return plain.startswith(prefix) or f"/{plain.rpartition(':')[2]}".startswith(prefix)
 
 
 def _value_candidates(word: str, members: Sequence[str], values: Sequence[tuple[str, str]]) -> list[Candidate]:

@@ -141,9 +141,9 @@ NOTE_LINES = (
 
 def is_custom_command(name: str, custom_commands: Collection[str]) -> bool:
     """Return True for one of these commands, also without its namespace when only one matches."""
-    wanted = name.lower()
+    command = name.lower()
     names = [one.removeprefix("/").lower() for one in custom_commands]
-    return wanted in names or [one.rpartition(":")[2] for one in names].count(wanted) == 1
+    return command in names or [one.rpartition(":")[2] for one in names].count(command) == 1
 
 
 def leading_word(line: str) -> str:

@@ -156,9 +156,9 @@ class Narrator:
         if key is None:
             return False
         about = (event.member, event.tool, str(event.input.get(key, "")) if key else "")
-        there = about in self._shown_effects
+        is_shown = about in self._shown_effects
         self._shown_effects.discard(about)
-        return there and event.outcome == "done"
+        return is_shown and event.outcome == "done"
 
     def _call_text(self, event: ToolCalled) -> str:
         summary = one_line(event.summary)
@@ -201,19 +201,19 @@ class Narrator:
             return []
         if event.wire != "idle_notification":  # an idle notification comes from no call
             self._shown_effects.add((event.member, "SendMessage", ""))
-        said = _PROTOCOL_TEXT.get(event.wire) or one_line(event.summary)
+        text = _PROTOCOL_TEXT.get(event.wire) or one_line(event.summary)
         head = f"{self.name(event.member)} → {self.name(event.to)}: "
         taken = cell_width(f"{display_name(event.member)} → {display_name(event.to)}: ")
-        return [head + cut(said, max(self.width, MIN_WIDTH) - taken)]
+        return [head + cut(text, max(self.width, MIN_WIDTH) - taken)]
 
     def _request_closed(self, event: RequestClosed) -> list[str]:
         """Return the approver of a request, unless the person here answered it."""
         asked = self._open_requests.pop(event.request, "")
         if event.by in {"surface", "terminal"}:
             return []
-        said = answer_text(event) + (f": {asked}" if asked else "")
+        text = answer_text(event) + (f": {asked}" if asked else "")
         reason = f" ({one_line(event.reason)})" if event.reason else ""
-        return [self._line(event.member, said + reason, whole=True)]
+        return [self._line(event.member, text + reason, whole=True)]
 
     def _task(self, event: TaskChanged) -> list[str]:
         if event.change == "updated":
@@ -223,12 +223,12 @@ class Narrator:
         self._shown_effects.add(
             (event.member, "TaskCreate", "") if event.change == "created" else (event.member, "TaskUpdate", task.id)
         )
-        said = f"{mark} #{task.id} {one_line(task.subject)}"
+        text = f"{mark} #{task.id} {one_line(task.subject)}"
         if event.change == "assigned" and task.owner:
-            said += f" → {display_name(task.owner)}"
+            text += f" → {display_name(task.owner)}"
         if event.detail:
-            said += f" ({one_line(event.detail)})"
-        return [self._line(event.member, said, "green" if event.change == "completed" else "")]
+            text += f" ({one_line(event.detail)})"
+        return [self._line(event.member, text, "green" if event.change == "completed" else "")]
 
     def _member(self, event: MemberChanged) -> list[str]:
         detail = one_line(event.detail)
@@ -267,8 +267,8 @@ def _extract_message(output: str) -> str:
     """Return the `message` of an answer that is a JSON object; any other answer is returned unchanged."""
     if output.startswith("{"):
         with suppress(ValueError, RecursionError):
-            said = cast("dict[str, object]", json.loads(output)).get("message")
-            return said if isinstance(said, str) else output
+            message = cast("dict[str, object]", json.loads(output)).get("message")
+            return message if isinstance(message, str) else output
     return output
 
 

@@ -60,10 +60,10 @@ STATUS_PARTS: tuple[StatusPart, ...] = (
 
 def status_line(now: SessionRow, width: int) -> str:
     """Return the status line, with the parts that fit `width` columns."""
-    said = [(part.gives_way, words) for part in STATUS_PARTS if (words := part.text(now))]
-    while len(said) > 1 and cell_width(_join(said)) > width:
-        said.remove(max(said))
-    return cut(_join(said), width)
+    parts = [(part.gives_way, words) for part in STATUS_PARTS if (words := part.text(now))]
+    while len(parts) > 1 and cell_width(_join(parts)) > width:
+        parts.remove(max(parts))
+    return cut(_join(parts), width)
 
 
 def _join(parts: list[tuple[int, str]]) -> str:
@@ -295,9 +295,9 @@ def _rows_around_selection(rows: Sequence[tuple[str, bool]], row_style: RowStyle
     """Return the rows that fit, including the selected one; rows above and below are counted."""
     if len(rows) <= row_style.max_rows:
         return [row for row, _ in rows]
-    at = next((number for number, (_, here) in enumerate(rows) if here), 0)
+    at = next((number for number, (_, is_selected) in enumerate(rows) if is_selected), 0)
     if row_style.max_rows < 3:
-        return [row for row, here in rows if here]
+        return [row for row, is_selected in rows if is_selected]
     room = row_style.max_rows - 2
     first = min(max(0, at - room // 2), len(rows) - room)
     above, below = first, len(rows) - first - room

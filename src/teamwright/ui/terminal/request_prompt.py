@@ -51,20 +51,20 @@ class SuggestedGrant:
 
 def suggested_grants(request: RequestOpened) -> tuple[SuggestedGrant, ...]:
     """Return the suggestions of a request, each with a separate key, without rules that "always" stores anyway."""
-    made: list[SuggestedGrant] = []
+    grants: list[SuggestedGrant] = []
     for update in request.suggestions:
         letter, words = _describe_update(update, request.owner or request.member)
         if not words or (letter == "r" and request.always):
             continue
-        same = sum(offer.key.rstrip("0123456789") == letter for offer in made)
-        made.append(SuggestedGrant(letter + (str(same + 1) if same else ""), words, update))
-    return tuple(made)
+        same = sum(offer.key.rstrip("0123456789") == letter for offer in grants)
+        grants.append(SuggestedGrant(letter + (str(same + 1) if same else ""), words, update))
+    return tuple(grants)
 
 
 def rule_update(request: RequestOpened, destination: str) -> Mapping[str, Any] | None:
     """Return the update that "always" stores, in a place of `RULE_DESTINATIONS`; None when no rule is offered."""
-    rule, told, where = request.always.rpartition(" (")
-    if not told or not where.endswith(")"):
+    rule, separator, where = request.always.rpartition(" (")
+    if not separator or not where.endswith(")"):
         return None
     return {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": RULE_DESTINATIONS[destination]}
 
@@ -180,8 +180,8 @@ def _options(request: RequestOpened) -> list[str]:
     lines: list[str] = []
     for number, label in enumerate(request.options, 1):
         one = about[number - 1] if number <= len(about) else None
-        said = cast("Mapping[str, object]", one).get("description") if isinstance(one, Mapping) else None
-        more = f": {one_line(said)}" if isinstance(said, str) and said.strip() else ""
+        meaning = cast("Mapping[str, object]", one).get("description") if isinstance(one, Mapping) else None
+        more = f": {one_line(meaning)}" if isinstance(meaning, str) and meaning.strip() else ""
         lines.append(f"    {number}  {one_line(label)}{more}")
     return lines
 
@@ -245,8 +245,8 @@ def _request_verb(request: RequestOpened) -> str:
 def _keys(request: RequestOpened) -> list[str]:
     if request.kind == "question":
         several = "numbers, as in 1, 2," if request.input.get("multiSelect") is True else "a number,"
-        how = f"{several} or your own words" if request.options else "your answer, in your own words"
-        return [f"{how} · /later · /requests lists what waits"]
+        hint = f"{several} or your own words" if request.options else "your answer, in your own words"
+        return [f"{hint} · /later · /requests lists what waits"]
     later = "l later · /requests lists what waits"
     if request.kind == "plan":
         return [f"y approve · n FEEDBACK sends it back · {later}", *_grant_lines(request)]

@@ -119,7 +119,7 @@ def pick(lines: Lines, count: int, env: Mapping[str, str] = os.environ) -> int |
             if picking.cancelled or picking.picked is not None:
                 break
             drawn.draw(lines, picking)
-        drawn.said = "" if picking.picked is None or picking.typed else str(picking.picked + 1)
+        drawn.choice = "" if picking.picked is None or picking.typed else str(picking.picked + 1)
     return picking.picked
 
 
@@ -131,14 +131,14 @@ def _pick_by_number(lines: Lines, count: int) -> int | None:
         sys.stdout.write(f"{picking.problem}\n" if picking.problem else "")
         sys.stdout.write(f"{LABEL} [1]: ")
         sys.stdout.flush()
-        if not (said := sys.stdin.readline()):
+        if not (line := sys.stdin.readline()):
             sys.stdout.write("\n")
             return None
-        said = said.strip()
-        if said and not (said.isascii() and said.isdigit()):
+        line = line.strip()
+        if line and not (line.isascii() and line.isdigit()):
             picking.problem = f"a number from 1 to {count}, or Ctrl-D to leave"
             continue
-        picking.typed = said
+        picking.typed = line
         picking.press(b"\n")
     return picking.picked
 
@@ -169,7 +169,7 @@ class _DrawnList:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._paint = make_paint(env, is_tty=sys.stdout.isatty())
         self._rows = 0
-        self.said = ""
+        self.choice = ""
 
     def __enter__(self) -> None:
         """Start without drawing."""
@@ -177,7 +177,7 @@ class _DrawnList:
     def __exit__(self, *_: object) -> None:
         """Move the cursor below the list, which shows the choice."""
         with contextlib.suppress(OSError):
-            sys.stdout.write(f"{self.said}\r\n")
+            sys.stdout.write(f"{self.choice}\r\n")
             sys.stdout.flush()
 
     def draw(self, lines: Lines, picking: PickerState) -> None:

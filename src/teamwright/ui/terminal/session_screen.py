@@ -348,10 +348,10 @@ class SessionScreen:
     async def _agrees(self, question: str) -> bool:
         """Ask the person a question of the terminal and return True for yes."""
         try:
-            said = await self.editor.answer(question)
+            reply = await self.editor.answer(question)
         except (ReadCancelled, EOFError):
             return False
-        return said.strip().lower() in {"y", "yes"}
+        return reply.strip().lower() in {"y", "yes"}
 
     def _custom_command_names(self) -> list[str]:
         return [one.name for one in list_commands(self.session)]

@@ -42,11 +42,11 @@ async def choose_next_session(
 
     Raises TeamwrightError for a session that cannot be resumed; nothing has ended then. EOFError means that they stay.
     """
-    home, here = session.maker.home, session.maker.cwd
+    home, cwd = session.maker.home, session.maker.cwd
     if word:
-        found = find_session_to_resume(home, here, word)
+        view = find_session_to_resume(home, cwd, word)
     else:
-        rows = [row for row in listed_sessions(home, here) if row.view.id != session.id]
+        rows = [row for row in listed_sessions(home, cwd) if row.view.id != session.id]
         if not rows:
             show(["  there is no other session of this directory; teamwright sessions --all lists those of others"])
             return None
@@ -54,8 +54,8 @@ async def choose_next_session(
         if picked is None:
             show(["  you stay in this session"])
             return None
-        found = picked.view
-    return _require_free(session, found)
+        view = picked.view
+    return _require_free(session, view)
 
 
 def options_for(session: Session, to: NextSession) -> Options:
@@ -95,15 +95,15 @@ async def _ask_for_session(
     show([f"  {line}" for line in session_rows(rows, width - 2)])
     while True:
         try:
-            said = (await editor.answer("which one? (a number; Enter stays) ")).strip()
+            reply = (await editor.answer("which one? (a number; Enter stays) ")).strip()
         except ReadCancelled:
             continue
         except EOFError:
             return None
-        if not said:
+        if not reply:
             return None
-        if said.isascii() and said.isdigit() and 1 <= int(said) <= len(rows):
-            return rows[int(said) - 1]
+        if reply.isascii() and reply.isdigit() and 1 <= int(reply) <= len(rows):
+            return rows[int(reply) - 1]
         show([f"  a number from 1 to {len(rows)}, or Enter to stay"])
 
 

@@ -64,13 +64,13 @@ def _read_answer(ask: AskLine) -> str:
     """Return y, o or n; ask again after any other line."""
     while True:
         try:
-            said = ask("trust them?  y for good · o only this run · n leave them out: ").strip().lower()
+            reply = ask("trust them?  y for good · o only this run · n leave them out: ").strip().lower()
         except EOFError:
             sys.stdout.write("\n")
             return "n"
-        if said in {"y", "yes"}:
+        if reply in {"y", "yes"}:
             return "y"
-        if said in {"o", "once"}:
+        if reply in {"o", "once"}:
             return "o"
-        if said in {"n", "no"}:
+        if reply in {"n", "no"}:
             return "n"

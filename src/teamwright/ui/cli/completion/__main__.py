@@ -13,12 +13,12 @@ from teamwright.ui.cli.root import root
 
 def all_shapes() -> dict[str, Shape]:
     """Load all real commands and return their shapes."""
-    made = {"teamwright": command_shape(root)}
+    shapes = {"teamwright": command_shape(root)}
     for name in COMMANDS:
         command = root.get_command(click.Context(root), name)
         if command is not None:
-            made[name] = command_shape(command)
-    return made
+            shapes[name] = command_shape(command)
+    return shapes
 
 
 def render_shapes() -> str:

@@ -25,12 +25,12 @@ SHAPE_FILE = Path(__file__).with_name("command_shape.json")
 
 def command_shape(command: click.Command) -> Shape:
     """Return a command as plain data: its parameters and its subcommands (none for the root)."""
-    made: Shape = {"params": [_param_shape(param) for param in command.params if not _is_hidden(param)]}
+    shape: Shape = {"params": [_param_shape(param) for param in command.params if not _is_hidden(param)]}
     if isinstance(command, click.Group) and not isinstance(command, Root):
-        made["below"] = {name: command_shape(one) for name, one in command.commands.items()}
+        shape["below"] = {name: command_shape(one) for name, one in command.commands.items()}
     if command.help and not isinstance(command, Root):
-        made["help"] = command.get_short_help_str(limit=70)
-    return made
+        shape["help"] = command.get_short_help_str(limit=70)
+    return shape
 
 
 def _is_hidden(param: click.Parameter) -> bool:
@@ -38,7 +38,7 @@ def _is_hidden(param: click.Parameter) -> bool:
 
 
 def _param_shape(param: click.Parameter) -> Shape:
-    made: Shape = {"name": param.name, "names": list(param.opts)}
+    shape: Shape = {"name": param.name, "names": list(param.opts)}
     if isinstance(param, click.Option):
         flag = param.is_flag or param.count
         known: Shape = {"flag": bool(flag), "multiple": param.multiple, "help": (param.help or "").partition("\n")[0]}
@@ -46,7 +46,7 @@ def _param_shape(param: click.Parameter) -> Shape:
     else:
         known = {"argument": True, "nargs": param.nargs if param.nargs != 1 else 0}
     known |= {"metavar": param.metavar or "", "choices": _choices(param)}
-    return made | {name: value for name, value in known.items() if value}
+    return shape | {name: value for name, value in known.items() if value}
 
 
 def _choices(param: click.Parameter) -> list[str]:
@@ -81,9 +81,9 @@ def _build_param(row: Mapping[str, Any], complete: Complete) -> click.Parameter:
         more["type"] = click.Choice(choices)
     if row.get("argument"):
         return click.Argument([row["name"]], required=False, nargs=row.get("nargs", 1), **more)
-    words, said = [row["name"], *row["names"]], row.get("help")
+    words, help_text = [row["name"], *row["names"]], row.get("help")
     if row.get("flag"):
-        return click.Option(words, is_flag=True, help=said)
+        return click.Option(words, is_flag=True, help=help_text)
     if row.get("bare"):
         more |= {"is_flag": False, "flag_value": ""}
-    return click.Option(words, multiple=bool(row.get("multiple")), help=said, **more)
+    return click.Option(words, multiple=bool(row.get("multiple")), help=help_text, **more)

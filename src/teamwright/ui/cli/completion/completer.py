@@ -188,9 +188,9 @@ class ParsingRoot(Root):
 
     def __init__(self, shapes: dict[str, Shape], complete: Complete) -> None:
         self._shapes, self._complete = shapes, complete
-        made = build_command(PROGRAM, shapes[PROGRAM], complete)
-        settings = {**made.context_settings, "allow_interspersed_args": False}
-        super().__init__(PROGRAM, params=made.params, invoke_without_command=True, context_settings=settings)
+        command = build_command(PROGRAM, shapes[PROGRAM], complete)
+        settings = {**command.context_settings, "allow_interspersed_args": False}
+        super().__init__(PROGRAM, params=command.params, invoke_without_command=True, context_settings=settings)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command built from its shape; the real command only when the shape is missing."""

@@ -141,7 +141,7 @@ class PlanApprovals:
         team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
         mate = team.find_in_process(member) if team is not None and member != LEAD else None
         if team is None or mate is None:
-            mode.leave(by=POLICY_APPROVER, call=given.call)  # nobody has read the permissions that the plan asks for
+            mode.leave(by=POLICY_APPROVER, call=given.call)  # no person has read the permissions that the plan asks for
         else:
             request = await submit_plan(team, mate, given, POLICY_APPROVER, None)
             if mode.pending_request:

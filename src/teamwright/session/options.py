@@ -16,21 +16,20 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything a run can be told; None means "as the settings say".
+    """The options of a run; None means that the settings decide.
 
-    `mode_unless_kept` is the mode of a session that was not left in one, above the settings'.
-    `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
-    a person is at a terminal, `headless` that it is one of `-p`. `task_list` names a list that several sessions
-    share;
-    `plan_approval` says who approves plans of members: lead, human or auto.
-    `agents` are definitions of agents by name, `plugin_dirs` directories of plugins.
-    `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal;
-    `ask_timeout_s` how long one waits at most, in seconds.
-    `mcp_config` are MCP servers, as JSON or as files with it; with `strict_mcp_config` there are no others.
-    `backend` says where members live: auto, in-process, tmux, detached, or a recipe's name.
-    `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
-    out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied. `hooks` False
-    runs none of the settings nor of definitions; `own_hooks` are functions of the program.
+    - `mode_unless_kept`: the mode of a session without a saved mode, with precedence over the settings' mode.
+    - `resume`: a session id or its beginning, or `latest`. `adopt`: a team without a lead.
+    - `interactive`: a person is at a terminal. `headless`: a run of `-p`.
+    - `task_list`: the name of a list that several sessions share.
+    - `plan_approval`: the approver of members' plans: lead, human or auto.
+    - `agents`: definitions of agents by name. `plugin_dirs`: directories of plugins.
+    - `ask`: `wait` or `deny`, for requests without a person at a terminal. `ask_timeout_s`: their deadline in seconds.
+    - `mcp_config`: MCP servers, as JSON or as files with it; `strict_mcp_config` excludes all others.
+    - `backend`: the backend of members: auto, in-process, tmux, detached, or a terminal adapter's name.
+    - `trust`: trust the repository's own entries for this run. `given`: names for a script.
+    - `only_allowed`: allow only `allowed_tools`. Allow rules of settings files are ignored, their deny rules apply.
+    - `hooks`: False disables the hooks of settings and definitions. `own_hooks`: functions of the program.
     """
 
     cwd: Path = field(default_factory=Path.cwd)

@@ -1,8 +1,8 @@
-"""Remove what is too old to keep: archived teams, finished tasks of shared lists, and finished sessions.
+"""Removal of old data: archived teams, finished tasks of shared lists, and finished sessions.
 
-A session goes when nothing in it changed for the stated days, counted back from the newest session and not from the
-clock, no process drives it, no team on disk is its own, and its task list has nothing open. Bounded work a call.
-Knows sessions, teams and leases; knows no session that runs.
+A session is removed when its files did not change for the configured days, counted back from the newest session and not
+from the clock. A session stays while a process runs it, a team on disk belongs to it, or its task list has an open
+task. One call does bounded work. Depends on sessions, teams and leases.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from teamwright.teams.catalogue import session_list_name
 from teamwright.teams.status.team_views import task_views
 
 MOST = 20
-"""Sessions that one call removes at most; the next call removes more."""
+"""Maximum number of sessions that one call removes; the next call removes more."""
 
 SHARE = 4
-"""One call removes at most one of so many sessions, and of so many archived teams: a wrong clock costs no more."""
+"""One call removes at most one of this many sessions or archived teams, to limit the damage of a wrong clock."""
 
 DAY_S = 86_400.0
 
@@ -48,7 +48,7 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def retention_days(home: Home, cwd: Path, settings_file: Path | None = None) -> int:
-    """How long things are kept, by the settings that hold in a directory. Raises CannotStart (`bad-settings`)."""
+    """Return the retention in days, by the settings of a directory. Raises CannotStart (`bad-settings`)."""
     flags = SettingFlags(settings_file=settings_file)
     trust = TrustStore.load(home).verdict(cwd, compat=reads_other_product(home, flags))
     return load_settings(home, cwd, flags, trust).retention_days
@@ -57,17 +57,18 @@ def retention_days(home: Home, cwd: Path, settings_file: Path | None = None) -> 
 @dataclass(slots=True)
 class PruneResult:
     """The items that one call removed: ids of sessions, directories of archived teams, and for each shared list the
-    number of tasks that it archived."""
+    number of tasks that it archived.
+    """
 
     days: float
     tasks: dict[str, int] = field(default_factory=dict[str, int])
     sessions: list[str] = field(default_factory=list[str])
     teams: list[Path] = field(default_factory=list[Path])
     finished: list[str] = field(default_factory=list[str])
-    """Names of finished teams that went into the archive."""
+    """Names of finished teams that were archived."""
 
     def __str__(self) -> str:
-        """One sentence; empty when nothing was removed."""
+        """Return one sentence; empty when nothing was removed."""
         parts = [
             f"{len(names)} {word}{'' if len(names) == 1 else 's'} ({', '.join(names[:5])}{', …' * (len(names) > 5)})"
             for word, names in (
@@ -89,9 +90,9 @@ class PruneResult:
 
 
 async def prune(home: Home, days: float, *, keep: str = "") -> PruneResult:
-    """Remove what is older than so many days; 0 keeps everything. `keep` is the id of a session that stays.
+    """Remove data that is older than `days`; 0 keeps everything. `keep` is the id of a session that stays.
 
-    The age is counted from the newest other session. What cannot be removed stays; nothing is raised.
+    The age is counted from the newest other session. Data that cannot be removed stays; nothing is raised.
     """
     removed = PruneResult(days)
     if days <= 0:
@@ -119,7 +120,7 @@ async def prune(home: Home, days: float, *, keep: str = "") -> PruneResult:
 async def remove_session(home: Home, session: SessionView, *, force: bool = False) -> None:
     """Remove one session that a person named.
 
-    Raises CannotStart (`session-busy`) while a process drives it, and TeamRefused (`team-refused`) while a team or an
+    Raises CannotStart (`session-busy`) while a process runs it, and TeamRefused (`team-refused`) while a team or an
     open task needs it, unless `force`.
     """
     needed = _needed(home)
@@ -137,7 +138,7 @@ async def remove_session(home: Home, session: SessionView, *, force: bool = Fals
 
 
 def _remove_guards(home: Home, before: float) -> None:
-    """Guards of teams and task lists that are no more, and that no process took for so long."""
+    """Remove guards of deleted teams and task lists that no process used since `before`."""
     for kind in ("teams", "tasks"):
         gone = [one for one in _entries(home.own / "guards" / kind) if not (home.shared / kind / one.name).exists()]
         for at, _, names in (found for entry in gone for found in os.walk(entry.path, topdown=False)):
@@ -145,7 +146,7 @@ def _remove_guards(home: Home, before: float) -> None:
 
 
 def _remove_old_guards(directory: Path, names: list[str], before: float) -> None:
-    """The directory goes too when nothing else is in it."""
+    """Remove old guards, and their directory when it is empty then."""
     with suppress(OSError):
         for name in names:
             if name.endswith(".json") and _changed(directory / name) < before:
@@ -154,7 +155,7 @@ def _remove_old_guards(directory: Path, names: list[str], before: float) -> None
 
 
 async def _archive_tasks(home: Home, removed: PruneResult) -> None:
-    """Of each list that sessions share, what was finished long before its newest change."""
+    """Archive tasks of shared lists that were finished long before the newest change of their list."""
     for entry in _entries(home.shared / "tasks"):
         directory = Path(entry.path)
         if not is_shared(directory):
@@ -166,7 +167,7 @@ async def _archive_tasks(home: Home, removed: PruneResult) -> None:
 
 
 def _remove_snapshots(home: Home, before: float, keep: str) -> None:
-    """Old snapshots of shells, also of sessions that stay: who still needs one takes it again."""
+    """Remove old shell snapshots, also of sessions that stay: a session creates a missing one again."""
     for entry in _entries(home.shell_snapshots):
         if not entry.name.startswith(f"{keep}.") and _changed(entry.path) < before:
             with suppress(OSError):
@@ -174,7 +175,7 @@ def _remove_snapshots(home: Home, before: float, keep: str) -> None:
 
 
 def _expired_sessions(home: Home, sessions: list[tuple[float, Path]], before: float) -> list[Path]:
-    """The transcripts (there or not) of the sessions that may go, the oldest first; at most MOST and a share."""
+    """Return the transcripts (existing or not) of sessions to remove, oldest first; at most MOST and a share."""
     old = sorted(one for one in sessions if one[0] < before)
     most = min(MOST, -(-len(sessions) // SHARE))
     needed = _needed(home) if old else set[str]()
@@ -190,7 +191,7 @@ def _expired_sessions(home: Home, sessions: list[tuple[float, Path]], before: fl
 
 
 def _sessions(home: Home) -> list[tuple[float, Path]]:
-    """All sessions by their transcript (there or not), with the time at which that or the lease was changed."""
+    """Return all sessions by their transcript (existing or not), with the time of its or the lease's last change."""
     found: list[tuple[float, Path]] = []
     for project in _entries(home.own / "projects"):
         stems = {entry.name.removesuffix(".jsonl") for entry in _entries(project.path)}
@@ -202,7 +203,7 @@ def _sessions(home: Home) -> list[tuple[float, Path]]:
 
 
 def _needed(home: Home) -> set[str] | None:
-    """Sessions and lists that a team on disk is made of. None: a team cannot be read, so nobody knows."""
+    """Return sessions and lists that teams on disk use. None: a team cannot be read, so they are unknown."""
     needed: set[str] = set()
     for team in all_teams(home):
         if team.damaged and team.file is None and (home.config(team.directory).exists() or _has_file(home, team)):
@@ -221,24 +222,24 @@ def _has_file(home: Home, team: SavedTeam) -> bool:
 
 
 def _has_open(home: Home, session: str) -> bool:
-    """Whether the session's own list has a task to be done, or one that cannot be read."""
+    """Return True when the session's own list has an open task, or one that cannot be read."""
     return any(task.open for task in task_views(home.tasks(session_list_name(session))))
 
 
 def _newest(transcript: Path) -> float:
-    """When the newest file of the session changed; of one without files, when its directory did."""
+    """Return the time of the session's newest change; without files, that of its directory."""
     directory = transcript.with_suffix("")
     files = [transcript, *(Path(at, name) for at, _, names in os.walk(directory) for name in names)]
     return max(map(_changed, files)) or _changed(directory)
 
 
 def _remove(transcript: Path, before: float) -> bool:
-    """Remove a session while nobody else can drive it. A kill meanwhile leaves what the next call removes."""
+    """Remove a session while holding its lease. After a kill the next call removes the rest."""
     directory = transcript.with_suffix("")
     changed = _changed(directory / LEASE)
     lease = Lease.take(directory / LEASE, "removed")
     try:
-        os.utime(directory / LEASE, (changed, changed))  # taking it was no use of the session
+        os.utime(directory / LEASE, (changed, changed))  # taking the lease does not count as use of the session
         if _newest(transcript) >= before:
             return False
         for copy in transcript.parent.glob(f"{transcript.name}.bad.*"):
@@ -251,7 +252,7 @@ def _remove(transcript: Path, before: float) -> bool:
 
 
 async def _put_away_list(home: Home, session: str) -> None:
-    """The session's own list, on which all is done, goes to the archive."""
+    """Archive the session's own task list, on which all tasks are completed."""
     name = session_list_name(session)
     if home.tasks(name).is_dir() and not is_shared(home.tasks(name)):
         await TaskList(home.tasks(name), home.guard).remove_into_archive(archive_entry(home, name) / "tasks")

@@ -1,6 +1,6 @@
-"""Counts of a run that no file holds: messages sent and seen, calls, the last state of each member.
+"""Counts of a run that no file has: sent and delivered messages, calls, the last state of each member.
 
-Fed by events; asked once, when the run's result is made.
+Depends on events; read once, for the run's result.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from teamwright.teams.lifecycle import MemberState
 from teamwright.teams.shutdown import USER_CAUSE
 
 EARLY_MOST = 1_000
-"""Messages that are remembered as seen before they were sent; nobody tells of a member's first prompt."""
+"""Maximum number of messages that are remembered as delivered before they were sent. First prompts have no sent
+event.
+"""
 
 
 BROKEN = frozenset({"failed", "crashed"})
-"""States of members that ended through an error or a crash."""
+"""States of members that ended by an error or a crash."""
 
 
 @dataclass(slots=True)
 class RunCounts:
-    """What has been counted so far. Notices without content are not messages; rounds are the lead's."""
+    """The counts so far. Notices without content are not messages; model calls are the lead's."""
 
     rounds: int = 0
     api_ms: int = 0
-    """How long all model calls took, in milliseconds; those side by side add up."""
+    """Duration of all model calls, in milliseconds; parallel calls add up."""
     sent: int = 0
     seen: int = 0
     calls: int = 0
@@ -46,18 +48,20 @@ class RunCounts:
     models: dict[str, str] = field(default_factory=dict[str, str])
     waiting: set[str] = field(default_factory=set[str])
     early: dict[str, None] = field(default_factory=dict[str, None])
-    """Seen before its sender was heard of: a reader may be faster than the writer's event. The newest are kept."""
+    """Messages that were delivered before their sent event: a reader may be faster than the writer's event. The
+    newest are kept.
+    """
     capped: set[str] = field(default_factory=set[str])
-    """Members whose last turn ended at a cap: they rest, and are not done."""
+    """Members whose last turn ended at a cap: they are idle, and not done."""
     failed: dict[str, str] = field(default_factory=dict[str, str])
-    """Why the last turn of a member failed, or its process: an end of a later turn takes it back."""
+    """The reason why a member's last turn or its process failed; a later successful turn removes it."""
     ended: dict[str, str] = field(default_factory=dict[str, str])
-    """Why a member is gone that did not end by itself: it failed, crashed or was stopped. A resume takes it back."""
+    """The reason why a member failed, crashed or was stopped. A resume removes it."""
     stopped_at_work: set[str] = field(default_factory=set[str])
-    """Those of them that were working, and that a crash, an error or a person ended."""
+    """Members that were working when a crash, an error or a person ended them."""
 
     tasks: set[str] = field(default_factory=set[str])
-    """Tasks that a member of this session made or changed."""
+    """Tasks that a member of this session created or changed."""
 
     def count(self, event: TeamEvent) -> None:
         """Count an event."""
@@ -109,7 +113,7 @@ class RunCounts:
 
     def _sent(self, event: MessageSent) -> None:
         if event.wire == "mode_changed" or (event.wire == "idle_notification" and event.summary == "idle"):
-            return  # nobody waits for it to be read
+            return  # such a message may stay unread
         self.sent += 1
         if event.message_id in self.early:
             del self.early[event.message_id]

@@ -1,7 +1,7 @@
-"""A session while it runs: one lead, its team, its log; prompts in, events and a result out.
+"""A running session: one lead, its team and its log, with prompts as input, and events and a result as output.
 
-Made by `opening`, which fills every port. Leaving the block is the guarantee: no member, job, timer or lock of
-this session is left behind, whatever raised inside. Knows all rooms below; knows no screen.
+Created by `session.open`, which connects every port. After the block no member, job, timer or lock of this session
+remains, also after an exception inside. Depends on all packages below.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ class ShutdownDeadlines:
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     async def request_stop(self, to: str, reason: str, call: str = "") -> str:
-        """Ask a member to stop; its deadline runs from now. `call` names the call that asks."""
+        """Ask a member to stop, and start its deadline. `call` names the tool call that asks."""
         if self.team is None:
             raise TeamRefused("team-refused", "there is no team yet", note="nothing was sent")
         return await ask_to_stop(self.team, to, reason, self.timers, call=call)
 
     def cancel(self) -> None:
-        """No deadline outlives the session."""
+        """Cancel all deadlines, because the session closes."""
         for timer in self.timers:
             timer.cancel()
 
 
 @dataclass(slots=True)
 class Session:
-    """One session. `run` sees a prompt through; `close` ends everything. Use `opening.open_session`."""
+    """One session. `run` carries out a prompt; `close` ends everything. Created by `open_session`."""
 
     id: SessionId
     options: Options
@@ -86,24 +86,24 @@ class Session:
     outside: StopListener
     warnings: tuple[str, ...] = ()
     exchange: ProcessHub | None = None
-    """Where processes of members call."""
+    """The hub to which member processes connect."""
     pruning: asyncio.Task[None] | None = None
-    """Removes sessions that are too old to keep."""
+    """The task that removes old sessions."""
     tally: RunCounts = field(default_factory=RunCounts)
     resumed: ResumeResult = field(default_factory=ResumeResult)
     cut_off: list[str] = field(default_factory=list[str])
     compactions: set[asyncio.Task[CompactResult]] = field(default_factory=set["asyncio.Task[CompactResult]"])
-    """Those that a person asked for."""
+    """Compactions that a person requested."""
     started: float = field(default_factory=time.monotonic)
     reloading: ConfigReloader = field(kw_only=True)
-    """Reads its configuration again."""
+    """The reloader of the session's configuration."""
 
     async def run(self, prompt: Sequence[Block]) -> Result:
-        """A prompt until the team is done, or a cap is spent. Members are still there afterwards.
+        """Carry out a prompt until the team is done, or a cap is reached. Members remain afterwards.
 
-        Cancelling is the caller's: `cancelled` makes the result of it.
+        Cancellation is up to the caller: `cancelled` returns the result of a cancelled run.
         """
-        # An earlier prompt's answer is none to this one; without a prompt it is what there is to say.
+        # The answer to an earlier prompt does not count for this one; without a prompt it is the only text.
         self.lead.last_end = TurnEnd("done", "" if prompt else self.lead.agent.conversation.text_since(0))
         begun = self.lead.agent.conversation.message_count
         self.lead.refusal_reason = ""
@@ -116,7 +116,7 @@ class Session:
                 end = await self.lead.run_until_done(self._tasks_open)
         except TimeoutError:
             if not cap.expired():
-                raise  # a program's model raised it: no cap is spent
+                raise  # raised by a program's model: no cap was reached
             self.maker.purse.out_of_time()
             end = TurnEnd("limit", self.lead.last_end.text, limit="time")
         except TeamwrightError as problem:
@@ -125,12 +125,12 @@ class Session:
         if self.lead.refusal_reason:
             refused = TeamRefused("hook-refused", f"a hook refused the prompt: {self.lead.refusal_reason}")
             return await self.result("failed", end.text, error=refused)
-        if end.stop == "limit" and not end.text:  # what was said before that turn is the partial answer
+        if end.stop == "limit" and not end.text:  # the text before that turn is the partial answer
             end = replace(end, text=self.lead.agent.conversation.text_since(begun))
         return await self.result_of_turn(end)
 
     async def result_of_turn(self, end: TurnEnd) -> Result:
-        """The result of how the lead's last turn ended."""
+        """Return the result for the ending of the lead's last turn."""
         if end.stop == "limit":
             detail = end.reason.removeprefix("budget_exceeded: ") or f"the cap on {end.limit} is spent"
             self.log.emit(LimitReached(member=LEAD, limit=end.limit, detail=detail))
@@ -142,7 +142,7 @@ class Session:
         return await self.result("done", end.text)
 
     async def result(self, stop: Stop, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:
-        """What a run gives back, from the purse, the list and the counts."""
+        """Return the result of a run, from usage, the task list and the counts."""
         purse = self.maker.purse
         tasks = await self.task_lines()
         if stop == "done" and self.cut_off:
@@ -176,9 +176,9 @@ class Session:
     async def end_members(self, result: Result) -> Result:
         """End the members; return the result with the names of those that were cut off at work.
 
-        After a run that is done members end, unless a task is open, the ping-pong guard keeps mail, or one owes a turn
-        that its model's service refused. After any other run they keep their places, and no end is waited for. One that
-        crashed or was stopped at work is cut off too while a task is open.
+        After a run that is done members end, unless a task is open, the ping-pong guard keeps mail, or a member owes a
+        turn that its model's service refused. After any other run they keep their places, without shutdown requests.
+        While a task is open, a member that crashed or was stopped at work counts as cut off too.
         """
         if result.stop == "done":
             owes = any(mate.owes_turn for mate in self.team.running_members)
@@ -207,14 +207,14 @@ class Session:
         return any(task.status != "completed" and not task.others for task in await self.task_lines())
 
     async def resume_team(self, directory: str, why: str) -> None:
-        """Lead the team on disk in that directory and bring its members back; the lead is told with its next words.
+        """Lead the team in that directory and resume its members; the lead is notified with its next prompt.
 
-        Raises TeamRefused while somebody leads it, StorageError, LockTimeout.
+        Raises TeamRefused while another process leads it, StorageError, LockTimeout.
         """
         await attach_team(self.team, directory)
         await take_tasks(self.maker.purse, self.team)
         if not self.lead.owes_answer:
-            await self.team.tasks.finish_drafts(LEAD)  # its last turn ended, if only because it was killed
+            await self.team.tasks.finish_drafts(LEAD)  # a turn of the former lead has ended, at the latest by a kill
         repaired = len(self.lead.agent.conversation.unanswered_calls())
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)
@@ -228,13 +228,13 @@ class Session:
         self.lead.add_note("\n".join(lines))
 
     async def has_work(self) -> bool:
-        """Whether there is something to go on with though nobody says a word: an owed answer, members, mail."""
+        """Return True when there is work without a prompt: an owed answer, members, mail."""
         desk = self.team.lead_mail
         waits = self.lead.owes_answer or bool(self.team.running_members) or bool(self.lead.queue)
         return waits or (desk is not None and bool(await desk.next_mail()))
 
     async def task_lines(self) -> tuple[TaskResult, ...]:
-        """The tasks of the list that is shared now."""
+        """Return the tasks of the present list."""
         tasks, shared = self.team.tasks, bool(self.team.external.shared_list)
         all_of_them = await tasks.all()
         others = {t.id for t in all_of_them if shared and (t.id not in self.tally.tasks or "@" in (t.owner or ""))}
@@ -246,7 +246,7 @@ class Session:
         return (*(line for line in lines if line.id not in damaged), *damaged.values())
 
     async def stop_members(self, cause: str = "the run has ended", *, keep: bool = False) -> list[str]:
-        """End all members; those that were at work are listed as cut off. With `keep` a resume brings them back."""
+        """Stop all members; return those that were cut off at work. With `keep` a resume continues them."""
         self.deadlines.cancel()
         capped = [
             mate.name
@@ -254,15 +254,15 @@ class Session:
             if self.maker.purse.spent_cap and mate.name in self.tally.capped
         ]
         cut = await (suspend_all if keep else end_all)(self.team, cause)
-        cut += [name for name in capped if name not in cut]  # the run's cap reached them before its end did
+        cut += [name for name in capped if name not in cut]  # the run's cap ended their turns before this stop
         self.cut_off += cut
         return cut
 
     async def finish(self, *, keep: bool = False) -> list[str]:
-        """Let turns that run come to their end, up to `shutdown_timeout_s`, then end all; the names that were cut off.
+        """Wait up to `shutdown_timeout_s` for running turns, then stop all members; return those that were cut off.
 
-        With `keep` everybody keeps its place, and a resume brings them back: nobody is asked to stop for good only
-        because the session is left.
+        With `keep` all members keep their places, and a resume continues them: leaving a session is no reason for
+        shutdown requests.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(self.team.settings.shutdown_timeout_s):
@@ -278,7 +278,7 @@ class Session:
 
     @property
     def permission_mode(self) -> str:
-        """The mode that the lead is in."""
+        """The lead's permission mode."""
         return str(self.modes.mode)
 
     @property
@@ -288,7 +288,7 @@ class Session:
         return SessionModes(maker, self.team, self.lead.agent, maker.home.session(maker.cwd, self.id))
 
     async def close(self) -> None:
-        """End everything that this session started; members who are still there keep their places for a resume.
+        """End everything that this session started; remaining members keep their places for a resume.
 
         May be called twice.
         """
@@ -315,29 +315,29 @@ class Session:
         self.lead.agent.conversation.close()
         await self.models.aclose()
         if self.pruning is not None:
-            await asyncio.wait({self.pruning})  # it logs what it removed
+            await asyncio.wait({self.pruning})  # waits, because it logs the removed sessions
         self.log.close()
         self.lease.release()
 
     async def archive_team(self, name: str) -> None:
-        """Move a team of that name whose lead is gone into the archive, whatever is open in it."""
+        """Archive a team of that name without a lead, also with open tasks."""
         for directory in await self.find_archivable_teams(name):
             await self.team.teams.delete(directory)
 
     async def find_archivable_teams(self, name: str) -> list[str]:
-        """Directories of the teams of that name whose lead is gone."""
+        """Return the directories of the teams of that name without a lead."""
         teams = self.team.teams
         named = [team.directory for team in await teams.list() if team.config.name == name]
         return [directory for directory in named if not teams.is_lead_alive(directory)]
 
     def remove_files(self) -> None:
-        """Remove the session's files: it was opened, and what it was for could not begin. Only after `close`."""
+        """Remove the files of a session whose purpose could not begin. Only after `close`."""
         home, cwd = self.maker.home, self.maker.cwd
         shutil.rmtree(home.session(cwd, self.id), ignore_errors=True)
         home.transcript(cwd, self.id).unlink(missing_ok=True)
 
     async def _leave_implicit(self) -> None:
-        """The session's own team goes when nobody has a place in it and nothing is open."""
+        """Remove the session's own team when it has no member and no open task."""
         if self.team.external.files_removed or (await self.team.roster.read()).teammates:
             return
         shared = self.team.external.shared_list
@@ -350,7 +350,7 @@ class Session:
 
     @property
     def resume_command(self) -> str:
-        """What to type to go on with this session: by the name of its team, where members keep their places."""
+        """The command that resumes this session: by the name of its team, where members keep their places."""
         team = self.team
         kept = any(
             m.state not in ENDED_STATES or m.state is MemberState.SUSPENDED or m.keeps_place
@@ -360,7 +360,7 @@ class Session:
         return command_with_home(f"teamwright resume {quote(team.name) if by_name else self.id[:8]}", self.options.home)
 
     def warn(self, text: str) -> None:
-        """Tell surfaces something that no member did."""
+        """Emit a warning that belongs to no member."""
         self.log.emit(Notice(member=LEAD, text=text, level="warning"))
 
     def _elapsed(self) -> float:
@@ -380,7 +380,7 @@ class Session:
         ]
 
     def _ended(self, name: str) -> str:
-        """Why a member is gone that did not end by itself, nor with the run; empty for any other."""
+        """Return why a member failed, crashed or was stopped; empty for a member that ended otherwise."""
         tally = self.tally
         return tally.ended.get(name, "") if name in tally.stopped_at_work or name not in self.cut_off else ""
 
@@ -410,4 +410,4 @@ class Session:
 
 
 _START_SLUGS = frozenset({"wrong-key", "no-access", "unknown-model", "no-network"})
-"""Failures that mean *cannot start* as long as nothing was ever answered; later they are failures."""
+"""Failures that prevent a start when they come before the first answer; later the run has failed."""

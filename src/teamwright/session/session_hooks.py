@@ -1,6 +1,6 @@
-"""The hooks of a session: every agent gets its own of them, and what is nobody's call is fired here.
+"""The hooks of a session: hooks of each agent, and events that belong to no tool call.
 
-Fills the ports of `tools` and of the queue of requests. Knows the rooms below and settings; knows no screen.
+Implements ports of `tools` and of the request queue. Depends on the packages below and settings.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from teamwright.teams.team import SessionTeam
 from teamwright.tools.tasks.task_port import CompletionReview
 
 CRASHED = "crashed"
-"""How an agent ended whose process was killed: told when its session goes on."""
+"""The ending of an agent whose process was killed, reported when its session is resumed."""
 
 
 def _no_hooks() -> None:
-    """Nobody asks hooks."""
+    """Do nothing, because no request goes to hooks."""
 
 
 def _no_hooks_of(_agent_type: str) -> Sequence[HookSpec]:
@@ -60,7 +60,7 @@ _ASKED = {"question": "question_prompt"}
 
 @dataclass(slots=True)
 class SessionHooks:
-    """All hooks of one session. `directory` is the session's; `agents` are the hooks of those that live, by name."""
+    """All hooks of one session. `directory` is the session's; `agents` are the hooks of live agents, by name."""
 
     hooks: HookRunner
     identity: HookAgent
@@ -68,17 +68,17 @@ class SessionHooks:
     emit: Emit
     agents: WeakKeyDictionary[AgentHooks, str] = field(default_factory=WeakKeyDictionary[AgentHooks, str])
     runs_own: bool = True
-    """Whether hooks of agent definitions run."""
+    """True when hooks of agent definitions run."""
     ask_hooks: Callable[[], None] = _no_hooks
-    """Has hooks asked about requests from now on."""
+    """Lets hooks answer requests from now on."""
     own_of: Callable[[str], Sequence[HookSpec]] = _no_hooks_of
-    """The hooks of an agent type's definition."""
+    """Returns the hooks of an agent type's definition."""
     _starts: AgentStarts | None = None
     _open: bool = False
 
     @property
     def starts(self) -> AgentStarts | None:
-        """Where starts are noted until their stop; None where no hook is for an end."""
+        """The record of starts without a stop; None without a hook for stops."""
         return self._starts_for(self.hooks)
 
     def _starts_for(self, hooks: HookRunner) -> AgentStarts | None:
@@ -93,7 +93,7 @@ class SessionHooks:
     ) -> Agent:
         """Give the agent its hooks: the session's, and `own`, which run for it alone.
 
-        `shown` is who asks, as people read it; `denials` takes what hooks refuse.
+        `shown` is the asking agent as shown to people; `denials` collects what hooks refuse.
         """
         hooks = self.with_own(own)
         if not hooks.index.hooks:
@@ -109,17 +109,17 @@ class SessionHooks:
 
         made = AgentHooks(hooks, who, lambda: toolbox.workplace.cwd, mode, denied, self._starts_for(hooks))
         agent.hooks = made
-        self.agents[made] = shown  # sub-agents may be called alike: each keeps its own
+        self.agents[made] = shown  # sub-agents may have equal names: each keeps its own hooks
         if made.wrap is not None:
             toolbox.wrap_steps(made.wrap)
         return agent
 
     def _of(self, shown: str) -> AgentHooks | None:
-        """The hooks of an agent that lives, as people read its name."""
+        """Return the hooks of a live agent, by its name as shown to people."""
         return next((hooks for hooks, name in list(self.agents.items()) if name == shown), None)
 
     def with_own(self, own: Sequence[HookSpec]) -> HookRunner:
-        """The session's hooks, with those that one agent has besides, unless all hooks are switched off."""
+        """Return the session's hooks with one agent's own, unless all hooks are disabled."""
         if not own or not self.runs_own:
             return self.hooks
         made = replace(self.hooks, index=HookIndex((*self.hooks.index.hooks, *own)))
@@ -128,10 +128,10 @@ class SessionHooks:
         return made
 
     async def answer(self, question: Question) -> PermissionAnswer | None:
-        """What hooks say to a request, before anybody is asked; None leaves it to the others."""
+        """Return the answer of hooks to a request; None leaves it to the next answerer."""
         own = self._of(question.member)
         if own is None or question.kind != "permission":
-            return None  # plans and questions are for those that they were put to
+            return None  # plans and questions are only for their addressees
         from teamwright.permissions.updates import to_wire
 
         updates = [to_wire(one) for one in question.suggestions]
@@ -156,12 +156,12 @@ class SessionHooks:
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def after_task_created(self, name: str, task: Task, team: SessionTeam) -> str:
-        """Why hooks do not want a task that a member would add; empty when they do."""
+        """Return why hooks refuse a new task; empty when they accept it."""
         said = await self._of_task(TASK_CREATED, name, task, team)
         return said.reason if said.blocked else ""
 
     async def before_task_completed(self, name: str, task: Task, team: SessionTeam) -> CompletionReview:
-        """Whether a task may be completed; a hook may end the teammate that would."""
+        """Review the completion of a task; a hook may end the teammate that completes it."""
         said = await self._of_task(TASK_COMPLETED, name, task, team)
         if said.halted and (mate := team.find(name)) is not None:
             mate.end_cause = mate.end_cause or f"ended by a hook: {said.halt_reason}"
@@ -179,7 +179,7 @@ class SessionHooks:
     # ── the session ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def fire_start(self, source: str, lead: Lead) -> None:
-        """The session begins or goes on: first what a kill left without its stop, then this start's hooks."""
+        """Fire the start of the session: first the stops that a kill left out, then the hooks of this start."""
         if source == "resume":
             await self.stop_crashed(self.directory)
         if not self.hooks.wants(SESSION_START, SESSION_END):
@@ -194,7 +194,7 @@ class SessionHooks:
             lead.add_note(escape_tags(context))
 
     async def stop_crashed(self, *directories: Path) -> None:
-        """Fire the stops of those whose process was killed, of the sessions in these directories."""
+        """Fire the stops of agents whose process was killed, of the sessions in these directories."""
         left: list[HookAgent] = []
         for directory in directories:
             if not (directory / FILE_NAME).exists():
@@ -217,7 +217,7 @@ class SessionHooks:
             await self.with_own(self.own_of(who.agent_type)).fire(SUBAGENT_STOP, told, (who.agent_type,))
 
     async def fire_end(self, reason: str, mode: str) -> None:
-        """The session is over: its end hooks, then those that nobody waits for. May be called twice."""
+        """Fire the end of the session, and wait for hooks in the background. May be called twice."""
         if self._open:
             self._open = False
             if self.starts is not None:
@@ -234,7 +234,7 @@ class SessionHooks:
     # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────
 
     def notify(self, event: TeamEvent) -> None:
-        """Fire `Notification` for what a person should look at; nobody waits for it."""
+        """Fire `Notification` for an event that a person should see, without waiting for it."""
         match event:
             case RequestOpened():
                 kind = _ASKED.get(event.kind, "permission_prompt")
@@ -260,7 +260,7 @@ def _name(member: str) -> str:
 def make_session_hooks(
     book: HookIndex, place: HookEnvironment, who: HookAgent, directory: Path, emit: Emit
 ) -> SessionHooks:
-    """The hooks of a session; what they say to people, and what is wrong with them, are notices."""
+    """Create the hooks of a session; their messages to people and their errors are notices."""
 
     def tell(text: str, level: str) -> None:
         emit(Notice(member=LEAD, text=text, level=level))

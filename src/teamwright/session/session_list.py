@@ -1,6 +1,6 @@
-"""Sessions that a person may pick from: those of a directory that can be gone on with, each with the team that it led.
+"""The list of sessions of a directory that can be resumed, each with its team.
 
-Reads without locks. Knows sessions and teams on disk; does not know how a list is shown.
+Reads without locks. Depends on sessions and teams on disk.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.storage.paths import Home
 
 SHOWN = 15
-"""Sessions that a list has: the newest."""
+"""Maximum number of listed sessions, the newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedSession:
-    """One session of a list. `members` have a place in its team; the lead is none of them."""
+    """One session of a list. `members` have a place in its team, without the lead."""
 
     view: SessionView
     team: str = ""
@@ -26,7 +26,7 @@ class ListedSession:
 
 
 def listed_sessions(home: Home, cwd: Path) -> list[ListedSession]:
-    """The sessions of a directory that can be gone on with, the newest first."""
+    """Return the sessions of a directory that can be resumed, newest first."""
     views = [view for view in session_views(home, cwd) if not view.damaged][:SHOWN]
     teams = {team.session: team for team in all_teams(home) if team.file is not None} if views else {}
     made: list[ListedSession] = []

@@ -1,6 +1,6 @@
-"""A person's own shell command in a session: run where the lead's commands run, shown, and kept for the lead to read.
+"""A person's own shell command in a session: run like the lead's commands, shown, and stored for the lead.
 
-Nobody is asked, for the person typed it. Knows the lead's tools; wakes nobody.
+It needs no permission, because the person typed it. Depends on the lead's tools.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from teamwright.protocol.messages import message_text
 from teamwright.tools.shell.bash import BashInput
 
 SHOWN = 4_000
-"""Characters of output that a person is shown; the lead reads as much as of its own commands."""
+"""Maximum characters of output that a person is shown; the lead's limit is that of its own commands."""
 
 
 async def run_shell_command(agent: Agent, command: str) -> str:
-    """Run it; what the lead reads of it with its next words."""
+    """Run the command; return the text for the lead's next turn."""
     tool = next((tool for tool in agent.toolbox.tools if tool.name == "Bash"), None)
     if tool is None:
         return f"The user wanted to run {escape_tags(command)}, and commands are switched off here."

@@ -1,7 +1,7 @@
-"""Removing a team from outside: requests, mail and tasks go to the archive; nothing is ever destroyed here.
+"""Removal of a team from outside: requests, mail and tasks are archived; nothing is deleted.
 
-Only for a team whose lead is gone, whose session's lease is held meanwhile, so that nobody goes on with it at that
-moment. Knows teams on disk and what a dead session left running; does not know who asked.
+Only for a team without a lead. The lease of its session is held during the removal, so that no process resumes it.
+Depends on teams on disk and on processes of a dead session.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from teamwright.teams.archive import archive_team
 from teamwright.teams.status.team_views import FINISHED, WAITS, TeamView, team_view
 
 SHOWN = 6
-"""How many open tasks a refusal names."""
+"""Maximum number of open tasks that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedTeam:
-    """What was put away: `archived` is the entry; `members` had a place, `open_tasks` and `unread` were open.
+    """An archived team: `archived` is the entry; `members` had a place, `open_tasks` and `unread` were open.
 
-    `ended` are numbers of processes that the team had left running, `stayed` of those that would not end.
+    `ended` are ids of processes that the team had left running, `stayed` of those that did not exit.
     """
 
     team: str
@@ -48,7 +48,7 @@ class RemovedTeam:
 
 
 async def remove_team(home: Home, word: str, *, force: bool) -> RemovedTeam:
-    """Put the team of that name into the archive.
+    """Archive the team of that name.
 
     Raises TeamwrightError (`unknown-team`); TeamRefused while its lead lives, for another product's team, and without
     `force` while a task is open, a message is unread or a file cannot be read; StorageError, LockTimeout.
@@ -65,7 +65,7 @@ async def remove_team(home: Home, word: str, *, force: bool) -> RemovedTeam:
 
 
 async def remove_finished(home: Home, before: float) -> list[RemovedTeam]:
-    """Put all finished teams into the archive in which nothing changed since `before` (seconds since 1970).
+    """Archive all finished teams without a change since `before` (seconds since 1970).
 
     A finished team has no lead, no member that runs, no open task and no unread mail. Raises TeamwrightError (`denied`)
     for an agent's command, StorageError, LockTimeout.
@@ -75,7 +75,7 @@ async def remove_finished(home: Home, before: float) -> list[RemovedTeam]:
 
 
 async def archive_finished_teams(home: Home, before: float, share: int = 1) -> list[RemovedTeam]:
-    """The same for the runtime itself: at most one of `share` teams, the oldest first. Damaged teams stay."""
+    """Archive finished teams for the runtime: at most one of `share` teams, oldest first. Damaged teams stay."""
     teams = await asyncio.to_thread(all_teams, home)
     aged = sorted([(_changed(team), team.directory, team) for team in teams if team.file is not None])
     old = [team for changed, _, team in aged if changed < before and _is_finished(team)][: -(-len(teams) // share)]
@@ -84,7 +84,7 @@ async def archive_finished_teams(home: Home, before: float, share: int = 1) -> l
 
 
 async def _archive_if_finished(team: SavedTeam) -> RemovedTeam | None:
-    """None where a process leads the team now, or it is not finished any more."""
+    """Archive a team; None when a process leads it now, or it is not finished any more."""
     with suppress(TeamRefused, CannotStart), _hold_lease(team):
         if _is_finished(team):
             return await _archive(team, team_view(team.home, team.directory), ())
@@ -97,7 +97,7 @@ def _is_finished(team: SavedTeam) -> bool:
 
 
 def _changed(team: SavedTeam) -> float:
-    """When something of the team changed last, in seconds since 1970."""
+    """Return the time of the team's last change, in seconds since 1970."""
     places = (
         team.directory_path,
         team.directory_path / "inboxes",
@@ -119,7 +119,7 @@ async def _archive(team: SavedTeam, view: TeamView, tasks: tuple[str, ...]) -> R
 
 @contextmanager
 def _hold_lease(team: SavedTeam) -> Generator[None]:
-    """Hold the lease of the session that led the team. Raises TeamRefused while somebody else does."""
+    """Hold the lease of the session that led the team. Raises TeamRefused while another process holds it."""
     if (pid := team.lead_pid()) is not None:
         raise _at_work(team, pid)
     lease = team.lease
@@ -137,7 +137,7 @@ def _hold_lease(team: SavedTeam) -> Generator[None]:
 
 
 async def _end_processes(team: SavedTeam) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Members that outlived their lead, and what commands left running, are ended before the files are put away."""
+    """End orphaned member processes, and processes of commands, before the files are archived."""
     outlived = await stop_orphan_members(team.home, team.file) if team.file is not None else EndedOrphans()
     if team.lease is None:
         return outlived.ended, outlived.stayed
@@ -147,12 +147,12 @@ async def _end_processes(team: SavedTeam) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def _shares(team: SavedTeam) -> bool:
-    """Whether its tasks are on a list that others use: they stay there."""
+    """Return True when its tasks are on a list that others use, where they stay."""
     return bool(team.file and team.file.task_list) or is_shared(team.home.tasks(team.directory))
 
 
 def _refuse_foreign(team: SavedTeam, *, force: bool) -> None:
-    """Another product's team is its own. In a home of ours a team may be half made or damaged: that takes force."""
+    """Refuse another product's team. In Teamwright's home an incomplete or damaged team needs `force`."""
     if team.file is not None or (force and team.may_be_own):
         return
     if not team.may_be_own:

@@ -59,56 +59,56 @@ from teamwright.tools.team.team_delete import TeamDelete
 from teamwright.tools.web.web_fetch import WebFetch
 
 PLAN_TOOLS = frozenset({EnterPlanMode.name, ExitPlanMode.name})
-"""Tools of agents that can plan, which have a state of their own."""
+"""Tools of agents that can plan, with a state for each agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallerTaskList:
-    """The task list of a caller's team, as its tools see it."""
+    """The task list of a caller's team, for its tools."""
 
     caller: Caller
 
     @property
     def tasks(self) -> TaskList:
-        """The list that is shared now."""
+        """The present list."""
         return self.caller.team.tasks
 
     def caller_identity(self) -> tuple[str, bool]:
-        """The caller's name, and whether it is the lead."""
+        """Return the caller's name, and True for the lead."""
         return self.caller.name, self.caller.name == LEAD
 
     async def require_owner(self, owner: str | None, *, id: str = "") -> None:
-        """See TaskPort."""
+        """Implement `TaskPort.require_owner`."""
         await require_owner(self.caller.team, owner, self.caller.name, id=id)
 
     async def notify_owners(self, change: TaskUpdateResult, call: str, *, is_rerun: bool) -> None:
-        """See TaskPort."""
+        """Implement `TaskPort.notify_owners`."""
         await notify_owners(self.caller.team, change, self.caller.name, SendCall(call, is_rerun))
 
 
 @dataclass(frozen=True, slots=True)
 class CallerTaskHooks:
-    """What hooks say to what a caller does to tasks."""
+    """The hooks on a caller's changes of tasks."""
 
     caller: Caller
     hooking: SessionHooks
 
     def is_active(self) -> bool:
-        """See TaskReview."""
+        """Implement `TaskReview.is_active`."""
         return self.hooking.hooks.wants(TASK_CREATED)
 
     async def review_created(self, task: Task) -> str:
-        """See TaskReview."""
+        """Implement `TaskReview.review_created`."""
         return await self.hooking.after_task_created(self.caller.name, task, self.caller.team)
 
     async def review_completion(self, task: Task) -> CompletionReview:
-        """See TaskReview."""
+        """Implement `TaskReview.review_completion`."""
         return await self.hooking.before_task_completed(self.caller.name, task, self.caller.team)
 
 
 @dataclass(slots=True)
 class Toolset:
-    """Makes the tools of an agent. `extra` are the program's own."""
+    """The tools of agents. `extra` are the program's own."""
 
     jobs: BackgroundJobs
     asker: Approver
@@ -133,16 +133,16 @@ class Toolset:
     shelf: SkillCatalog = field(default_factory=SkillCatalog)
     """Skills and commands."""
     startup: ShellStartup | None = None
-    """What commands begin with; None: nothing."""
+    """The startup of commands; None without one."""
     _shared: tuple[AnyTool, ...] = ()
-    """Tools that keep nothing themselves: one of each serves all agents. Where an agent is, is in its workplace."""
+    """Tools without a state, shared by all agents. An agent's directory is in its workplace."""
 
     def plain_tools(self, member: str) -> list[AnyTool]:
-        """What every agent may have: files, shell, web, skills, and the program's own tools."""
+        """Return the tools of every agent: files, shell, web, skills, and the program's own tools."""
         return [*self._plain(), *self._skills()]
 
     def subagent_tools(self, id: str, starts: SessionTeam | None, denied: Sequence[str]) -> list[AnyTool]:
-        """What a sub-agent may have. One that may start others is given the team: it has what it needs for these.
+        """Return the tools of a sub-agent. One that may start others gets the team, which they need.
 
         Those have ids alone: names are for members, and for the sub-agents of the lead and of members.
         """
@@ -163,7 +163,7 @@ class Toolset:
         return fork
 
     def _skills(self, fork: RunFork | None = None) -> list[AnyTool]:
-        """The tool for skills, where there are any. Only who may start sub-agents hands over what runs them."""
+        """Return the tool for skills, if there are any. Only agents that may start sub-agents can run skills in one."""
         return [SkillTool(self.shelf, fork)] if self.shelf.for_models else []
 
     def _plain(self) -> list[AnyTool]:
@@ -175,7 +175,7 @@ class Toolset:
     async def mcp_tools(
         self, hides: Callable[[str], bool], kind: AgentType | None = None, denied: Sequence[str] = ()
     ) -> list[AnyTool]:
-        """The tools of MCP servers that an agent has. Raises UsageError, CannotStart for servers that it needs."""
+        """Return an agent's tools of MCP servers. Raises UsageError, CannotStart for servers that it needs."""
 
         def allowed(name: str) -> bool:
             return not hides(name) and not covers(denied, name) and (kind is None or kind.allows(name))
@@ -183,11 +183,11 @@ class Toolset:
         return await self.serving.tools_of(kind, allowed) if self.serving is not None else []
 
     def plan_tools(self, member: str, mode: PlanMode, approval: PlanApproval) -> list[AnyTool]:
-        """What every agent has that may ever plan."""
+        """Return the tools of an agent that may plan."""
         return [EnterPlanMode(mode), ExitPlanMode(member, mode, approval)]
 
     def tools(self, caller: Caller) -> list[AnyTool]:
-        """What a member may have: the plain ones, the task list, agents, and with teams on the team's."""
+        """Return the tools of a member: the common ones, the task list, agents, and with teams on the team's."""
         port = CallerTaskList(caller)
         watch = CallerTaskHooks(caller, self.hooking) if self.hooking is not None else None
         types = self.agent_types()

@@ -1,7 +1,6 @@
-"""Trust as a face asks for it: what of this repository waits for a person, and their yes.
+"""The trust question of user interfaces: the untrusted entries of a repository, and a person's consent.
 
-Asked before a session opens, so that no request leaves the machine first. Knows options and the file of trust;
-knows no screen.
+Asked before a session opens, so that no request leaves the machine first. Depends on options and the trust file.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
 
 TRUSTS = "gives trust and takes it back"
-"""What needs a person, in words."""
+"""The action that needs a person, in words."""
 
 __all__ = ["TrustState", "give_trust", "trust_survey"]
 
 
 def trust_survey(options: Options) -> TrustState:
-    """How far the repository of these options is trusted now; `needs_asking` is what a person should be asked.
+    """Return the present trust of the options' repository; `needs_asking` has the entries for a person to decide.
 
-    Raises CannotStart (`bad-settings`) when the file of trust, or the user's settings, cannot be read.
+    Raises CannotStart (`bad-settings`) when the trust file or the user's settings cannot be read.
     """
     home = find_home(options.home).require_readable()
     compat = reads_other_product(home, SettingFlags(settings_file=options.settings_file))
@@ -30,7 +29,7 @@ def trust_survey(options: Options) -> TrustState:
 
 
 def give_trust(options: Options, state: TrustState) -> None:
-    """Trust what the state showed, for good. Raises CannotStart when the home cannot be written, StorageError."""
+    """Trust the entries in `state` permanently. Raises CannotStart when the home cannot be written, StorageError."""
     home = find_home(options.home).require_readable()
     require_person(home, TRUSTS, "trust")
     home.prepare()
@@ -38,7 +37,7 @@ def give_trust(options: Options, state: TrustState) -> None:
 
 
 def take_trust(options: Options) -> bool:
-    """Forget the repository of these options; False when it was not trusted. Raises CannotStart, StorageError."""
+    """Remove the trust of the options' repository; False when it was not trusted. Raises CannotStart, StorageError."""
     home = find_home(options.home).require_readable()
     require_person(home, TRUSTS, "trust --remove")
     return TrustStore.load(home).remove(options.cwd)

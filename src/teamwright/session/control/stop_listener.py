@@ -76,7 +76,7 @@ class StopListener:
         """True when the user asked from another process to end the team."""
         return self._leaving is not None
 
-    # ── bells ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── doorbells ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def open_doorbell(self, name: str, look: Callable[[], None]) -> Callable[[], None]:
         """Open the doorbell of a member, or of the lead; a ring calls `look`. Return the function that closes it."""

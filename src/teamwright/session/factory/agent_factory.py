@@ -177,7 +177,7 @@ class AgentFactory(AgentParts):
         return self.compacting.make(made, None, lambda: system, self.prefixes, fork=spec.fork)
 
     def _waits_long(self, spec: SpawnSpec, caller: str) -> Callable[[], bool]:
-        """Return when requests use the long cache: a fork's as its caller's, other sub-agents' never."""
+        """Return the test for requests with the long cache: a fork's as its caller's, other sub-agents' never."""
         above = self.living.get(caller) if spec.fork else None
         return above.wants_hour_cache if above is not None else always_false
 

@@ -21,7 +21,7 @@ _USUAL_COLOR = "blue"
 def member_flags(member: RosterMember, team: SessionTeam, session: SessionId, mode: str) -> MemberFlags:
     """Return the flags that identify a member. `mode` is empty when the program begins in that mode.
 
-    A member that must plan begins in plan mode whatever its mode is; bypassPermissions has a flag of its own.
+    A member that must plan begins in plan mode in any case; bypassPermissions has a separate flag.
     """
     plans = bool(member.plan_mode_required)
     bypass = mode == Mode.BYPASS and not plans

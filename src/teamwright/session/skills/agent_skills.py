@@ -1,7 +1,6 @@
-"""What an agent begins with by its definition: the texts of skills, and what agents of its kind remember.
+"""The skills and the memory in an agent's initial prompt, by its definition.
 
-Its policy is given the directory of its memory, and nothing else. Knows definitions, shelves and policies; makes no
-agent.
+The agent's policy is extended by the directory of its memory only. Depends on definitions, skill catalogs and policies.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from teamwright.tools.skill.skill_tool import SkillTool
 def with_skills(
     kind: AgentType, policy: Policy, shelf: SkillCatalog, home: Path, emit: Emit, *, otherwise: str = ""
 ) -> AgentType:
-    """The kind with its skills and its memory in its words. What cannot be had is left out, and told.
+    """Return the agent type with its skills and memory in its prompt. Unavailable ones are left out and reported.
 
-    `policy` is the agent's own: from now on it may read and write the memory. `home` is the user's state root;
-    `otherwise` are the words of a kind that has none.
+    `policy` is the agent's own, which allows the memory from now on. `home` is the user's state root; `otherwise` is
+    the prompt of an agent type without one.
     """
     if kind.memory is None and not kind.skills:
         return kind
@@ -52,7 +51,7 @@ def _memory(kind: AgentType, policy: Policy, home: Path, emit: Emit) -> str:
 
 
 def without_subagent_skills(tools: Sequence[AnyTool]) -> list[AnyTool]:
-    """The tools of an agent: who may start no sub-agent starts none by a skill either."""
+    """Return an agent's tools. Without the right to start sub-agents, skills cannot start one either."""
     if any(tool.name == "Agent" for tool in tools):
         return list(tools)
     return [tool.without_fork() if isinstance(tool, SkillTool) else tool for tool in tools]

@@ -1,7 +1,7 @@
-"""From a command to words: arguments put in, its shell lines run, the files that it names attached.
+"""Preparation of a slash command's prompt: arguments, output of its shell lines, attached files.
 
-Shell lines go the way of every Bash call of the lead: hooks, rules, questions, the log. Files are attached that the
-lead may read without a question. Knows sessions; starts no turn.
+Shell lines are Bash calls of the lead, with hooks, rules, questions and the log. Only files that the lead may read
+without a question are attached. Depends on sessions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TAIL = ".,;:!?)]}…"
 
 @dataclass(frozen=True, slots=True)
 class CommandCall:
-    """A command that a person called, with its arguments; `before` is what stdin brought."""
+    """A command that a person called, with its arguments; `before` is the text of stdin."""
 
     recipe: SkillDefinition
     arguments: str = ""
@@ -43,14 +43,14 @@ class CommandCall:
 
     @property
     def line(self) -> str:
-        """As it was typed."""
+        """The command as it was typed."""
         return f"/{self.recipe.name} {self.arguments}".strip()
 
 
 def rules_of(session: Session, recipe: SkillDefinition) -> tuple[Rule, ...]:
-    """The calls that the command allows, as rules. Raises UsageError for one that is none.
+    """Return the calls that the command allows, as rules. Raises UsageError for an invalid one.
 
-    Those of a repository that a person trusted answer for the git commands that they name; those of a plugin do not.
+    Rules of a trusted repository also allow the git commands that they name; those of a plugin do not.
     """
     base = session.maker.policy.scope.base
     own = not recipe.is_from_repository
@@ -60,9 +60,9 @@ def rules_of(session: Session, recipe: SkillDefinition) -> tuple[Rule, ...]:
 
 
 async def prepare_prompt(session: Session, called: CommandCall) -> list[Block]:
-    """The words that the command stands for. Raises UsageError when it may not, or cannot, be called.
+    """Return the prompt of the command. Raises UsageError when it may not, or cannot, be called.
 
-    A shell line that is refused ends it: nothing is told then. One that fails is told with its exit code.
+    A refused shell line ends the command, and nothing is sent. A failing one is included with its exit code.
     """
     recipe = called.recipe
     body = await asyncio.to_thread(session.maker.kit.shelf.read_body, recipe)
@@ -87,7 +87,7 @@ async def prepare_prompt(session: Session, called: CommandCall) -> list[Block]:
 
 
 async def _assemble(session: Session, called: CommandCall, parts: Sequence[TemplatePiece]) -> tuple[str, list[str]]:
-    """The text with what its shell lines printed, and the names of files in it."""
+    """Return the text with the output of its shell lines, and the names of files in it."""
     told: list[str] = []
     files: list[str] = []
     for part in parts:
@@ -106,7 +106,7 @@ async def _assemble(session: Session, called: CommandCall, parts: Sequence[Templ
 
 
 async def _shell_output(session: Session, recipe: SkillDefinition, command: str) -> str:
-    """What a shell line prints. Raises UsageError when it was not allowed."""
+    """Return the output of a shell line. Raises UsageError when it was not allowed."""
     denied = len(session.maker.denials)
     use = f"command_{message_id()}"
     call = ToolCall(use, "Bash", {"command": command, "description": f"for /{recipe.name}"})
@@ -114,7 +114,7 @@ async def _shell_output(session: Session, recipe: SkillDefinition, command: str)
     text = result.content if isinstance(result.content, str) else "".join(b.get("text", "") for b in result.content)
     refused = next((one for one in session.maker.denials[denied:] if one.tool_use_id == use), None)
     if refused is not None:
-        mere = refused.rule.startswith("mode ")  # nothing forbids it, so that a rule may allow it
+        mere = refused.rule.startswith("mode ")  # no rule forbids it, so a rule may allow it
         raise UsageError(
             "usage",
             f"a shell line of /{recipe.name} was not allowed: {refused.reason.rstrip('.')}",
@@ -126,7 +126,7 @@ async def _shell_output(session: Session, recipe: SkillDefinition, command: str)
 
 
 def _attachments(session: Session, names: Sequence[str]) -> list[Block]:
-    """The files as blocks, each once; for one that may not be read, a sentence. Names without a file are words."""
+    """Return the files as blocks, each once; a sentence for an unreadable one. Names without a file stay text."""
     cwd = session.maker.cwd
     found: dict[Path, Block] = {}
     for name in names:

@@ -1,6 +1,6 @@
-"""A command that a person calls, from the terminal, from a flag or from a program: told to the lead, or run apart.
+"""Calls of commands by a person, from the terminal, a flag or a program: for the lead, or in a sub-agent.
 
-One way for all faces. Knows sessions, shelves and how words are prepared; knows no screen.
+Depends on sessions, skill catalogs and the preparation of prompts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OUT_OF_TIME = TurnEnd("limit", limit="time")
 
 @dataclass(frozen=True, slots=True)
 class CommandInfo:
-    """A command as it is listed: `/name`, its arguments, what it does, where it comes from."""
+    """A command in a list: `/name`, its arguments, its description, its source."""
 
     name: str
     hint: str
@@ -47,7 +47,7 @@ class CommandInfo:
 
 
 def list_commands(session: Session) -> list[CommandInfo]:
-    """The commands and skills that a person may call here, by name."""
+    """Return the commands and skills that a person may call here, by name."""
     found = session.maker.kit.shelf.for_users
     return [CommandInfo(f"/{one.name}", one.argument_hint, one.one_line, one.location) for one in found]
 
@@ -63,14 +63,14 @@ def offered_names(session: Session) -> dict[str, list[str]]:
 
 
 def find_command(session: Session, name: str) -> SkillDefinition:
-    """The command of that name. Raises UsageError with the nearest and the others."""
+    """Return the command of that name. Raises UsageError with the nearest and the others."""
     return session.maker.kit.shelf.get_command(name.removeprefix("/"))
 
 
 async def call_command(session: Session, name: str, arguments: str) -> str:
-    """Call a command while the session lives: the lead is told, and works on it; or a sub-agent answers.
+    """Call a command in a running session: the lead works on its prompt, or a sub-agent answers.
 
-    Returns the sub-agent's answer, or nothing. Raises TeamwrightError; then nobody was told anything.
+    Returns the sub-agent's answer, or an empty text. Raises TeamwrightError; then no prompt was sent.
     """
     called = CommandCall(find_command(session, name), arguments)
     if called.recipe.runs_in_subagent:
@@ -86,15 +86,15 @@ async def call_command(session: Session, name: str, arguments: str) -> str:
 
 
 async def run_command(session: Session, name: str, arguments: str, before: str = "") -> Result:
-    """Call a command and see it through, as `Session.run` does with a prompt. `before` is what stdin brought.
+    """Call a command and carry it out, as `Session.run` does with a prompt. `before` is the text of stdin.
 
-    Raises TeamwrightError when it cannot be called; then nobody was told anything.
+    Raises TeamwrightError when it cannot be called; then no prompt was sent.
     """
     called = CommandCall(find_command(session, name), arguments, before)
     if called.recipe.runs_in_subagent:
         run = await _wait_for_subagent(session, _run_in_subagent(session, called))
         if run is not None and run.background:
-            return await session.run(())  # the lead is told when it ends, and answers
+            return await session.run(())  # the lead is notified at its end, and answers
         return await session.result_of_turn(_end_of(session, called, run) if run is not None else _OUT_OF_TIME)
     hold, words = await _words(session, called)
     hold.begin()
@@ -105,7 +105,7 @@ async def run_command(session: Session, name: str, arguments: str, before: str =
 
 
 async def _wait_for_subagent(session: Session, work: Coroutine[Any, Any, SubagentRun]) -> SubagentRun | None:
-    """The sub-agent that nobody waits for any more; None when the cap on time is spent."""
+    """Wait for a sub-agent and return it; None at the cap on time."""
     purse = session.maker.purse
     minutes, passed = purse.budget.minutes, time.monotonic() - session.started
     cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - passed))
@@ -120,7 +120,7 @@ async def _wait_for_subagent(session: Session, work: Coroutine[Any, Any, Subagen
 
 
 async def _words(session: Session, called: CommandCall) -> tuple[TurnGrants, list[Block]]:
-    """What the lead will be told, and what holds while it works on it: not yet begun."""
+    """Return the prompt for the lead, and the grants for its turn, which have not begun."""
     recipe = called.recipe
     rules, model = rules_of(session, recipe), None
     if recipe.model is not None:
@@ -129,12 +129,12 @@ async def _words(session: Session, called: CommandCall) -> tuple[TurnGrants, lis
         except TeamwrightError as problem:
             raise _of(recipe, problem) from None
         require_price(session.maker.purse.stated_budget.usd, model.card)
-    with TurnGrants(session, rules):  # what the command allows holds for its own shell lines too
+    with TurnGrants(session, rules):  # the command's rules also apply to its own shell lines
         return TurnGrants(session, rules, model), await prepare_prompt(session, called)
 
 
 async def _run_in_subagent(session: Session, called: CommandCall) -> SubagentRun:
-    """A sub-agent that was given the command's words: it has ended, or is in the background and the lead is told.
+    """Run a sub-agent with the command's prompt. Return it when it has ended or moved to the background.
 
     Raises TeamwrightError when it cannot start.
     """
@@ -160,7 +160,7 @@ async def _run_in_subagent(session: Session, called: CommandCall) -> SubagentRun
 
 
 def _of(recipe: SkillDefinition, problem: TeamwrightError) -> TeamwrightError:
-    """The error with the file of the command that asks for what is not there."""
+    """Return the error with the file of the command that names the missing thing."""
     looked_at = [*problem.looked_at, ("asked by", f"/{recipe.name}, {recipe.file}")]
     unknown = any(label == "types" for label, _ in problem.looked_at)
     do = ["correct `agent` there, or leave it out"] if unknown else problem.do
@@ -168,9 +168,9 @@ def _of(recipe: SkillDefinition, problem: TeamwrightError) -> TeamwrightError:
 
 
 def _end_of(session: Session, called: CommandCall, run: SubagentRun) -> TurnEnd:
-    """What the sub-agent answered; the lead is told along with its next words, whatever is killed meanwhile.
+    """Return the sub-agent's answer, and store it for the lead's next turn, safe against a kill.
 
-    Raises what ended it before it said anything.
+    Raises the error that ended it before an answer.
     """
     if run.error is not None and not run.text:
         session.agents.mark_reported([run.id])
@@ -184,7 +184,7 @@ def _end_of(session: Session, called: CommandCall, run: SubagentRun) -> TurnEnd:
 
 
 async def _contexts(session: Session, words: Sequence[Block]) -> list[str]:
-    """What hooks that see every prompt add to these words. Raises TeamRefused when one refuses them."""
+    """Return the contexts that hooks add to this prompt. Raises TeamRefused when a hook refuses it."""
     hooks = session.lead.agent.hooks
     if not hooks.hooks.wants(USER_PROMPT):
         return []

@@ -1,6 +1,6 @@
-"""What a command changes for the turn that takes it: calls that it allows, a model that it names; both undone after it.
+"""Grants of a command for one turn: allowed calls and a model, both removed after the turn.
 
-From the moment of the call until the lead is idle again, or for a lead that was at work until the turn after. Knows a
+They apply from the call until the lead is idle again; with a working lead, until the end of its next turn. Depends on a
 session and its log.
 """
 
@@ -20,7 +20,7 @@ from teamwright.session.session import Session
 
 @dataclass(slots=True)
 class TurnGrants:
-    """Rules, and a model, that hold for a turn of the lead, or the rules alone for a block. `end` may come twice."""
+    """Rules, and a model, for a turn of the lead, or the rules alone for a block. `end` may be called twice."""
 
     session: Session
     rules: tuple[Rule, ...] = ()
@@ -30,7 +30,7 @@ class TurnGrants:
     _unsubscribe: Callable[[], None] | None = None
 
     def __enter__(self) -> TurnGrants:
-        """What is allowed holds inside the block: the lead is told nothing meanwhile."""
+        """Apply the rules inside the block, in which no prompt is sent to the lead."""
         self._allow()
         return self
 
@@ -38,7 +38,7 @@ class TurnGrants:
         self.end()
 
     def begin(self) -> None:
-        """From now on, and until that turn is over; the lead's words follow at once."""
+        """Apply rules and model until the end of the turn with the following prompt."""
         lead = self.session.lead
         self._allow()
         self._turns = 2 if lead.busy else 1
@@ -56,7 +56,7 @@ class TurnGrants:
             policy.granted = (*policy.granted, *self.rules)
 
     def end(self) -> None:
-        """No longer."""
+        """Remove rules and model."""
         unsubscribe, self._unsubscribe = self._unsubscribe, None
         if unsubscribe is not None:
             unsubscribe()
@@ -76,7 +76,7 @@ class TurnGrants:
 
     def _happened(self, event: TeamEvent) -> None:
         if isinstance(event, ModelChanged) and event.member == LEAD:
-            self._before = None  # somebody chose another one meanwhile
+            self._before = None  # another model was chosen since
         if isinstance(event, MemberChanged) and event.member == LEAD and event.state == "idle":
             self._turns -= 1
         if self._turns == 0 or self.session.lead.refusal_reason:

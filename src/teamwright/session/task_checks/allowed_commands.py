@@ -1,6 +1,6 @@
-"""The commands that were allowed as checks in a session: kept in a file, for a resume and for all its processes.
+"""The commands that were allowed as checks in a session, in a file, for a resume and for all its processes.
 
-Whatever else stands in a task's file was written by somebody that nobody asked. Format: docs/formats/tasks.md.
+Other commands in a task's file are not trusted. Format: docs/formats/tasks.md.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from teamwright.storage.atomic import storage_error, write_atomic
 
 VERSION = 1
 MOST = 1000
-"""Commands that are kept; of more the oldest are forgotten, and are allowed anew when they are set again."""
+"""Maximum number of stored commands; the oldest are dropped, and are allowed again when they are set again."""
 
 
 class AllowedCommands:
-    """The allowed commands of the session whose file this is. Reads it when it is another one; writes each at once."""
+    """The allowed commands in a session's file, which is read again after a change and written at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,12 +29,12 @@ class AllowedCommands:
         self._seen: tuple[int, int, int] | None = None
 
     def decision_directory(self, command: str) -> Path | None:
-        """The directory that the command was decided on in, the last time; None: nobody allowed it."""
+        """Return the directory of the last decision on the command; None: it was never allowed."""
         found = self._known().get(command)
         return None if found is None else Path(found)
 
     def add(self, command: str, seen_from: Path) -> None:
-        """From now on, decided on in that directory. Raises StorageError; then it is not allowed."""
+        """Allow a command, with the directory of the decision. Raises StorageError; then it is not allowed."""
         if self._known().get(command) == str(seen_from):
             return
         with self._alone():
@@ -45,7 +45,7 @@ class AllowedCommands:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """No other process adds one meanwhile."""
+        """Hold the lock of the file, so that no other process changes it."""
         try:
             fd = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
@@ -66,7 +66,7 @@ class AllowedCommands:
         return self._commands
 
     def _read(self) -> dict[str, str]:
-        """What the file holds; one that cannot be read allows nothing."""
+        """Return the content of the file; an unreadable file allows nothing."""
         try:
             found = cast("dict[str, Any]", json.loads(self._path.read_bytes().decode("utf-8", "surrogateescape")))
             commands, places = cast("list[Any]", found["allowed"]), cast("list[Any]", found["seen_from"])

@@ -1,7 +1,7 @@
-"""Checks are run here: as a process group in the owner's directory, bounded in time and output, under no lock.
+"""Execution of task checks: a process group in the owner's directory, with limits of time and output, under no lock.
 
-Only what somebody allowed is run: whoever set the check, the user who set it for all tasks, or the rules of the member
-that completes the task. Knows teams and processes; does not know what follows from how a check went.
+Only allowed commands run: by the agent that set the check, by the user for all tasks, or by the rules of the member
+that completes the task. Depends on teams and processes.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from teamwright.protocol.task import Task
 
 OUTPUT_CHARS = 4_000
-"""Characters of a check's output that go back; of a longer one its end."""
+"""Maximum characters of a check's output in the result, from its end."""
 
 COMMAND_CHARS = 120
-"""Characters of a check that a refusal repeats."""
+"""Maximum characters of a check in a refusal."""
 
 
 @dataclass(slots=True)
 class TaskChecks:
-    """The checks of one session (port of `tasks`). `environment` is what commands of agents get.
+    """The checks of one session (port of `tasks`). `environment` is that of agents' commands.
 
-    `policy` is the lead's, for who has none of its own; `shown` masks what of a command nobody may read.
+    `policy` is the lead's, for agents without their own; `shown` masks secrets in commands.
     """
 
     team: SessionTeam
@@ -58,15 +58,15 @@ class TaskChecks:
     shown: Callable[[str], str]
 
     def commands(self, task: Task) -> tuple[str, ...]:
-        """See `tasks.check.Check`."""
+        """Implement `tasks.task_check.CheckRunner.commands`."""
         return tuple(dict.fromkeys(one for one in (task.check, self.settings.command) if one))
 
     def allow(self, command: str, seen_from: Path | None) -> None:
-        """See `tasks.check.Check`."""
+        """Implement `tasks.task_check.CheckRunner.allow`."""
         self.allowed.add(command, seen_from or self.team.cwd)
 
     async def run(self, task: Task, commands: tuple[str, ...], by: str) -> TaskCheckResult:
-        """See `tasks.check.Check`."""
+        """Implement `tasks.task_check.CheckRunner.run`."""
         cwd = self._cwd(task, by)
         if not all(self._may(command, cwd, by) for command in commands):
             return TaskCheckResult(passed=False, was_run=False)
@@ -78,9 +78,11 @@ class TaskChecks:
         return TaskCheckResult(passed=True)
 
     def _may(self, command: str, cwd: Path, by: str) -> bool:
-        """Whether anybody allowed it. That a mode lets everything pass says nothing of what a stranger wrote.
+        """Return True when the command is allowed. A mode that allows every call does not allow another program's
+        check.
 
-        What was allowed in one directory may reach further from another: there it must be as free of doubt.
+        A command that was allowed in one directory may reach further from another. Its verdict there must
+        not be stricter.
         """
         seen_from = self.allowed.decision_directory(command)
         if command == self.settings.command or seen_from == cwd:
@@ -98,7 +100,7 @@ class TaskChecks:
         purpose = ProcessPurpose(by, "check")
         environment = {**self.environment(), "PWD": str(cwd)}
         timeout_s = self.settings.timeout_s
-        await self.jobs.wait_for_orphan_cleanup()  # no check meets what an earlier life of the session left running
+        await self.jobs.wait_for_orphan_cleanup()  # no check runs beside processes that an earlier process left
         try:
             made = ProcessCommand((default_shell(), "-c", command), cwd, environment, self.jobs.records, purpose)
             outcome = await run_command(made, output, timeout_s=timeout_s, grace_s=self.settings.grace_s)
@@ -112,7 +114,7 @@ class TaskChecks:
         return TaskCheckResult(passed=False, reason=f"its check {how}: {_begin(command)}", output=_tail(outcome.output))
 
     def _cwd(self, task: Task, by: str) -> Path:
-        """Where the owner works, else whoever completes the task, else the session."""
+        """Return the working directory of the owner, else of the completing agent, else of the session."""
         for name in (task.owner or "", by):
             mate = self.team.find_in_process(name) if name else None
             if mate is not None and (cwd := mate.agent.toolbox.workplace.cwd).is_dir():
@@ -121,7 +123,7 @@ class TaskChecks:
 
     @contextmanager
     def _notify_slow(self, task: Task, by: str, command: str) -> Generator[None]:
-        """A check that lasts is seen by whoever looks at the team."""
+        """Emit an event for a long check, so that it is visible in the team's status."""
         mate = self.team.find_in_process(by)
         member = mate.name if mate is not None else LEAD
         since = round(time.time(), 3)

@@ -145,7 +145,7 @@ async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: Async
     maker = make_agent_factory(ground, models, purse, log, kit, numbers)
     require_person_for_mode(ground.home, maker.policy.mode)
     maker.plans.configure(ground.settings, ask_timeout(ground))
-    maker.plans.who = LEAD_ALIAS  # the lead of the external team approves plans, whatever the settings say
+    maker.plans.who = LEAD_ALIAS  # the lead of the external team approves plans, not the approver in the settings
     make_hooks(ground, log, kit, requests, maker.resolver.hooks_of)
     warnings += [*found.warnings, *ground.settings.warnings, *start_services(ground, log, maker, stack)]
     await jobs.wait_for_orphan_cleanup()

@@ -57,7 +57,7 @@ class TeammateLauncher(Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BackendTeammate(Teammate):
-    """A member in another process. `who` is its name, `said_mode` the mode that it was given or reported."""
+    """A member in another process. `reported_mode` is the mode that it was given or reported."""
 
     member_name: str
     transcript: Path

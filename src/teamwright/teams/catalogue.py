@@ -114,8 +114,8 @@ def _suggest_names(name: str, teams: Sequence[TeamOnDisk]) -> list[str]:
 class Teams:
     """All teams of a home.
 
-    `lives` returns True for a live lead; `alive` returns True when a member outlived its lead in a separate process (by
-    default none does).
+    `is_alive` returns True for a live lead; `is_member_alive` returns True when a member outlived its lead in a
+    separate process (by default none does).
     """
 
     def __init__(

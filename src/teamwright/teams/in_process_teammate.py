@@ -78,11 +78,11 @@ IDLE_KEY = "idle"
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class InProcessTeammate(Teammate):
-    """One member that runs in this process. `live` runs for the whole incarnation; `task` is its coroutine's task.
+    """One member that runs in this process. `run_task` is its coroutine's task, for the whole incarnation.
 
-    `paused` says that its last turn failed or was interrupted: then only mail wakes it, and it claims no task.
-    `limited` handles a rate limit of its model's service. `resumed`: an earlier process began this incarnation, and may
-    have been killed at any point.
+    `is_paused` says that its last turn failed or was interrupted: then only mail wakes it, and it claims no task.
+    `rate_limit_pause` handles a rate limit of its model's service. `resumed`: an earlier process began this
+    incarnation, and may have been killed at any point.
     """
 
     agent: Agent

@@ -54,8 +54,8 @@ _OPEN_WORK_TEXT = (
 class Lead:
     """The lead of one session. It takes prompts with `add_prompt`; `run_turn` handles the waiting ones.
 
-    `owing`: the session's last process ended before an answer was complete; the next turn gives it. `refused`: why a
-    hook rejected the newest prompt.
+    `owes_answer`: the session's last process ended before an answer was complete; the next turn gives it.
+    `refusal_reason`: why a hook rejected the newest prompt.
     """
 
     agent: Agent

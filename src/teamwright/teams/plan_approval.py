@@ -119,7 +119,7 @@ async def _notify_approver(team: SessionTeam, teammate: InProcessTeammate, reque
 class PlanAnswer:
     """An answer to a plan. `by` is the lead, `user`, `policy`, or `deadline`; `mode` follows plan mode.
 
-    `call` names the answering call; `again`: a kill interrupted it before.
+    `call` names the answering call; `is_rerun`: a kill interrupted it before.
     """
 
     approve: bool

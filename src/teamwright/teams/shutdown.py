@@ -1,7 +1,7 @@
-"""Ending: killing, leaving, suspending, deleting; what is handed back and what the lead is told.
+"""The end of members and teams: kill, leave, suspend and delete, with tasks handed back and the lead notified.
 
-Ending belongs to the runtime, and what it began is seen through by whoever goes on with the team. Knows the team;
-does not know how a member is asked (`stopping`), nor a tool.
+The process that resumes the team completes an interrupted end. Depends on the team. Shutdown requests are in
+`shutdown_requests`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from teamwright.teams.teammate import Teammate
 T = TypeVar("T")
 
 USER_CAUSE = "stopped by the user"
-"""How the cause begins of an end that a person wanted, in whichever terminal."""
+"""The start of the cause when a person wanted the end, in any terminal."""
 
 
 async def kill(team: SessionTeam, teammate: Teammate, cause: str) -> None:
-    """End a member at once: its model call and its tools are cancelled, its tasks go back, the lead is told once.
+    """End a member at once: its model call and its tools are cancelled, its tasks go back, the lead is notified once.
 
-    Once begun it is seen through, also when the caller is cancelled meanwhile.
+    Once begun it is completed, also when the caller is cancelled.
     """
     if teammate.state in ENDED_STATES:
         return
@@ -53,7 +53,9 @@ async def kill(team: SessionTeam, teammate: Teammate, cause: str) -> None:
 
 
 async def end_silently(team: SessionTeam, teammate: Teammate, cause: str) -> None:
-    """End a member at the end of a run: nobody has to be told. One at work was cut off, and its state says so."""
+    """End a member at the end of a run, without a notice. The state of a working member says that it
+    was interrupted.
+    """
     if teammate.state in ENDED_STATES:
         return
     teammate.end_cause = cause
@@ -76,11 +78,11 @@ async def _terminate(team: SessionTeam, teammate: Teammate) -> None:
 
 
 async def process_end(team: SessionTeam, name: str, cause: str, agreed_to: str | None, *, notify: bool = True) -> None:
-    """A member is over: tasks handed back, off the roster, then the lead is told, once.
+    """Process the end of a member: hand back its tasks, remove it from the roster, then notify the lead once.
 
-    One that failed or crashed stays on the roster with its mail and its conversation, unless it was asked to stop.
-    Noted in team.json first: after a kill whoever goes on with the team sees it through. A step that fails is told as
-    a notice, and the next one is tried: nothing keeps the rest from being done.
+    A member that failed or crashed stays on the roster with its mail and its conversation, unless it was asked to stop.
+    team.json records the end first: the process that resumes the team after a kill completes it. A failed step becomes
+    a notice, and the next one is tried.
     """
     mate = team.members.get(name)
     incarnation = mate.incarnation if mate is not None else 0
@@ -104,9 +106,9 @@ async def process_end(team: SessionTeam, name: str, cause: str, agreed_to: str |
 
 
 async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bool = False) -> None:
-    """What is left to do for a member that is over. `again`: some of it may have been done before a kill."""
+    """Complete the steps after the end of a member. `is_rerun`: some of them may have been done before a kill."""
     name, roster, tasks = pending_end.name, team.roster, team.tasks
-    remove_team_locks(team.home, team.directory)  # its process may have been killed while it held one
+    remove_team_locks(team.home, team.directory)  # its process may have been killed while it had a lock
     handed = await _try_step(team, name, "its tasks could not be handed back", tasks.release(name), [])
     if not pending_end.keeps:
         await _try_step(team, name, "it could not be taken off the roster", roster.remove(name), None)
@@ -131,7 +133,7 @@ def _without_member(file: TeamFile, pending_end: PendingEnd) -> TeamFile:
 
 
 def _keeps_place(team: SessionTeam, teammate: Teammate) -> bool:
-    """Whether the member failed or crashed, and nobody had asked it to stop. Another program's member never does."""
+    """Return True when the member failed or crashed without a request to stop. Never for another program's member."""
     if teammate.state not in FAILED_STATES or teammate.is_external or team.external.files_removed:
         return False
     return not any(
@@ -140,14 +142,14 @@ def _keeps_place(team: SessionTeam, teammate: Teammate) -> bool:
 
 
 def find_crashed(team: SessionTeam, name: str) -> Incarnation | None:
-    """The life of a member of that name that failed or crashed, and has its place still. Raises StorageError."""
+    """Return the incarnation of a failed or crashed member that still has its place. Raises StorageError."""
     file = read_team_file(team.home.team_file(team.directory)) if team.exists and team.find(name) is None else None
     life = file.incarnation_records.get(name.lower()) if file is not None else None
     return life if life is not None and life.crashed else None
 
 
 async def remove_crashed(team: SessionTeam, name: str, cause: str) -> bool:
-    """End a member for good that failed or crashed before. False when there is none of that name."""
+    """End a failed or crashed member for good. False when there is none of that name."""
     if (life := find_crashed(team, name)) is None:
         return False
     member = await team.roster.find(name)
@@ -160,7 +162,7 @@ async def remove_crashed(team: SessionTeam, name: str, cause: str) -> bool:
 
 
 def _transcript_path(team: SessionTeam, name: str) -> Path | None:
-    """The transcript of a member that is over."""
+    """Return the transcript of a member that has ended."""
     mate = team.members.get(name)
     if mate is not None:
         return mate.transcript_path
@@ -184,7 +186,7 @@ async def _try_step(team: SessionTeam, name: str, failing: str, step: Awaitable[
 
 
 def is_shutdown_request(request: Mapping[str, Any], name: str, incarnation: int) -> bool:
-    """Whether this is a shutdown request to that life of the member."""
+    """Return True for a shutdown request to that incarnation of the member."""
     return (
         request.get("kind") == "shutdown"
         and str(request.get("target", "")).lower() == name.lower()
@@ -193,12 +195,12 @@ def is_shutdown_request(request: Mapping[str, Any], name: str, incarnation: int)
 
 
 def shutdown_answer(approve: bool, reason: str, by: str = "system") -> dict[str, Any]:
-    """The answer to a shutdown request, as its file has it."""
+    """Return the answer to a shutdown request for its file."""
     return {"approve": approve, "reason": reason, "by": by, "at": now_ms()}
 
 
 async def _close_requests(team: SessionTeam, pending_end: PendingEnd) -> None:
-    """No request stays without an answer: who has ended has agreed, or was ended."""
+    """Close the open requests of an ended member: it has agreed, or was ended."""
     name = pending_end.name
     mate = team.members.get(name)
     if mate is not None:
@@ -212,7 +214,9 @@ async def _close_requests(team: SessionTeam, pending_end: PendingEnd) -> None:
 async def notify_lead_of_end(
     team: SessionTeam, pending_end: PendingEnd, returned_tasks: list[str], *, is_rerun: bool
 ) -> None:
-    """Tell the lead who is over, why, and which tasks went back; `again`: it may have been told before a kill."""
+    """Notify the lead of an end, its cause and the returned tasks. `is_rerun`: the notice may exist
+    from before a kill.
+    """
     name = pending_end.name
     inbox = team.inbox(LEAD)
     if pending_end.agreed_to and not (is_rerun and await inbox.contains(f"{pending_end.told}-agreed")):
@@ -241,9 +245,9 @@ def _terminated_message(pending_end: PendingEnd, returned_tasks: list[str]) -> T
 
 
 async def end_all(team: SessionTeam, cause: str) -> list[str]:
-    """End everybody, and wait for those that are ending already; returns the names of those cut off at work.
+    """End all members, and wait for those that are ending already; returns the names of those interrupted at work.
 
-    Nobody starts from now on.
+    No member starts from now on.
     """
     team.closing = True
     cut = [m.name for m in team.running_members if m.state is not MemberState.IDLE or m.owes_turn]
@@ -256,9 +260,9 @@ async def end_all(team: SessionTeam, cause: str) -> list[str]:
 
 
 async def suspend_all(team: SessionTeam, cause: str) -> list[str]:
-    """Let everybody go and keep their places: files stay as a kill would leave them, a resume goes on with them.
+    """Suspend all members with their places: files stay as after a kill, and a resume continues with them.
 
-    Returns the names of those cut off at work. Nobody starts from now on.
+    Returns the names of those interrupted at work. No member starts from now on.
     """
     team.closing = True
     live = team.running_members
@@ -288,7 +292,7 @@ async def _suspend(team: SessionTeam, teammate: Teammate) -> None:
 
 
 async def _wait_for_ends(team: SessionTeam) -> None:
-    """Those that are gone may still be handing back what they had."""
+    """Wait for ended members that are still handing back their tasks."""
     going = {
         task
         for m in team.members.values()
@@ -300,7 +304,7 @@ async def _wait_for_ends(team: SessionTeam) -> None:
 
 
 async def delete_team(team: SessionTeam, *, force: bool = False) -> None:
-    """Remove the team; requests, mail and tasks go to the archive, and the lead keeps what it had not seen.
+    """Remove the team; requests, mail and tasks go to the archive, and the lead keeps its unread mail.
 
     Raises TeamRefused while a member is alive (probed) or starting, or a task is open (not with `force`).
     """
@@ -313,7 +317,7 @@ async def delete_team(team: SessionTeam, *, force: bool = False) -> None:
             await refuse_with_open_tasks(team)
         await _return_late_mail(team)
         name, unseen = team.name, list[InboxEntry]()
-        if not team.external.files_removed:  # by another program: then nothing is left to keep
+        if not team.external.files_removed:  # another program removed them: nothing is left to keep
             unseen = _unread_lead_mail(team, await team.teams.delete(team.directory))
         team.forget()
         if team.on_unread_mail is not None:
@@ -322,7 +326,8 @@ async def delete_team(team: SessionTeam, *, force: bool = False) -> None:
 
 
 async def finish_delete(team: SessionTeam) -> str:
-    """See through the deletion that a kill cut off: files, and what the lead had not seen. The team's name, or empty.
+    """Complete a deletion that a kill interrupted: files, and the lead's unread mail. Returns the team's name, or an
+    empty text.
 
     Raises StorageError, LockTimeout.
     """
@@ -335,7 +340,7 @@ async def finish_delete(team: SessionTeam) -> str:
 
 
 def _unread_lead_mail(team: SessionTeam, entry: Path) -> list[InboxEntry]:
-    """What waited for the lead in the inbox of a team that is in the archive now, to its last letter."""
+    """Return the lead's unread mail in the inbox of a team that is in the archive now."""
     waiting = [one for one in read_entries(entry / "inboxes" / f"{LEAD}.json") if not one.read and starts_turn(one)]
     held = find_delivered_ids(team.home.transcript(team.cwd, team.session), [f"mail:{one.msg_id}" for one in waiting])
     return [replace(one, msg_id=one.msg_id or message_id()) for one in waiting if f"mail:{one.msg_id}" not in held]
@@ -362,7 +367,7 @@ async def refuse_with_open_tasks(team: SessionTeam) -> None:
     """Raise TeamRefused while a task of the team is open, or damaged and possibly open."""
     still_open = [task.id for task in await team.tasks.all() if task.status != "completed"]
     damaged = [task for task in team.tasks.store.damaged_tasks() if task.is_open]
-    if not (still_open or damaged) or team.external.shared_list:  # a list that others share goes on without us
+    if not (still_open or damaged) or team.external.shared_list:  # a shared list continues without this team
         return
     if damaged:
         raise TeamRefused(

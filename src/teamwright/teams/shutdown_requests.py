@@ -1,7 +1,7 @@
-"""Shutdown requests: a member is asked to stop, may object within the deadline, and is ended when it does not answer.
+"""Shutdown requests: a member may object within the deadline, and is ended when it does not answer.
 
-A request is a file, bound to requester, target and incarnation; no model's silence keeps a member alive. Knows the
-team and how a member is ended; knows no tool.
+A request is a file, bound to requester, target and incarnation; silence of a model keeps no member alive. Depends on
+the team and on the end of members.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ async def ask_to_stop(
     *,
     call: str = "",
 ) -> str:
-    """The lead asks a member to stop; returns the request's id. The deadline runs from now.
+    """Send a member the lead's request to stop; returns the request's id. The deadline starts now.
 
-    `call` names the call that asks: made again after a kill, it gives the request that is there. Raises UnknownMember,
-    and TeamRefused when it was asked already.
+    `call` names the requesting call: repeated after a kill, it returns the existing request. Raises UnknownMember, and
+    TeamRefused when the member was asked already.
     """
     if call and (before := _find_request_by_call(team, call)):
         return before
@@ -71,7 +71,9 @@ async def ask_to_stop(
 
 @dataclass(frozen=True, slots=True)
 class StopTarget:
-    """Who is asked to stop. `mate` is None, and `life` 0, for a member that another program put on the roster."""
+    """The target of a request to stop. `teammate` is None, and `incarnation` 0, for a member that another program put
+    on the roster.
+    """
 
     name: str
     incarnation: int
@@ -79,12 +81,12 @@ class StopTarget:
 
     @classmethod
     def from_teammate(cls, teammate: Teammate) -> StopTarget:
-        """A member that this process runs, or has started."""
+        """Return the target for a member that this process runs, or has started."""
         return cls(teammate.name, teammate.incarnation, teammate)
 
 
 async def _find_stop_target(team: SessionTeam, to: str) -> StopTarget:
-    """The member of that name, which lives as far as anybody knows, and was not asked yet."""
+    """Return the member of that name, if it is alive as far as known, and was not asked yet."""
     member = await find_recipient(team, to)
     if member.name == LEAD:
         raise TeamRefused(
@@ -109,7 +111,7 @@ async def _find_stop_target(team: SessionTeam, to: str) -> StopTarget:
 
 
 def _find_open_request(team: SessionTeam, target: StopTarget) -> str:
-    """The id of the open request to stop of that life; empty when there is none."""
+    """Return the id of the open request to stop of that incarnation; empty when there is none."""
     made = team.requests.open_requests()
     return next(
         (str(request["id"]) for request in made if is_shutdown_request(request, target.name, target.incarnation)), ""
@@ -117,13 +119,13 @@ def _find_open_request(team: SessionTeam, target: StopTarget) -> str:
 
 
 def _find_request_by_call(team: SessionTeam, call: str) -> str:
-    """The request that this call made before a kill, whatever became of it since; empty when it made none."""
+    """Return the request that this call made before a kill, in any state; empty when it made none."""
     made = [*team.requests.open_requests(), *(request for request, _ in team.requests.answered_requests())]
     return next((str(request["id"]) for request in made if request.get("call") == call), "")
 
 
 async def send_stop_request(team: SessionTeam, name: str, body: Mapping[str, Any], *, is_rerun: bool = False) -> None:
-    """The notice of a shutdown request, in the member's inbox under an id of its own."""
+    """Put a shutdown request into the member's inbox as a message with a separate id."""
     id = str(body["id"])
     if is_rerun and await team.inbox(name).contains(id):
         return
@@ -133,7 +135,7 @@ async def send_stop_request(team: SessionTeam, name: str, body: Mapping[str, Any
 
 
 def start_deadline(team: SessionTeam, target: StopTarget, request_id: str, deadlines: set[asyncio.Task[None]]) -> None:
-    """From now on the member has so long to object; then the runtime ends it."""
+    """Start the deadline for an objection, after which the runtime ends the member."""
     timer = asyncio.create_task(_enforce_deadline(team, target, request_id), name=f"deadline of {request_id}")
     deadlines.add(timer)
     timer.add_done_callback(deadlines.discard)
@@ -141,7 +143,7 @@ def start_deadline(team: SessionTeam, target: StopTarget, request_id: str, deadl
 
 @dataclass(frozen=True, slots=True)
 class StopAnswer:
-    """What a member answers to a request to stop. `again`: a kill cut the answering off before."""
+    """A member's answer to a request to stop. `is_rerun`: a kill interrupted the answer before."""
 
     approve: bool
     reason: str = ""
@@ -149,7 +151,7 @@ class StopAnswer:
 
 
 async def answer_stop(team: SessionTeam, name: str, request_id: str, answer: StopAnswer) -> bool:
-    """A member's answer to its own open request: True when it leaves.
+    """Answer a member's own open request. Returns True when the member leaves.
 
     Raises UsageError for an objection without a reason, and TeamRefused for an id that is not open for it.
     """
@@ -184,19 +186,19 @@ async def answer_stop(team: SessionTeam, name: str, request_id: str, answer: Sto
 
 
 def is_stop_request_open(team: SessionTeam, name: str, request_id: str) -> bool:
-    """Whether that request is open and was made to this life of the member."""
+    """Return True when that request is open and was made to this incarnation of the member."""
     mate = team.find(name)
-    request = team.requests.get(str(request_id)) if mate is not None else None  # another program may write anything
+    request = team.requests.get(str(request_id)) if mate is not None else None  # other programs may write anything
     return mate is not None and request is not None and is_shutdown_request(request, name, mate.incarnation)
 
 
 def find_read_request(
     team: SessionTeam, name: str, incarnation: int, conversation: Conversation
 ) -> ShutdownRequest | None:
-    """The open request to stop that this life of the member had read before a kill, and had not answered."""
+    """Return the open request to stop that this incarnation had read before a kill, and had not answered."""
     for request in team.requests.open_requests():
         id = str(request["id"])
-        brought = str(request.get("message") or id)  # of a lead that another program is, under an id of its own
+        brought = str(request.get("message") or id)  # a lead that is another program uses a separate message id
         if is_shutdown_request(request, name, incarnation) and conversation.delivered_ids({f"mail:{brought}"}):
             reason = str(request.get("reason") or "") or None
             return ShutdownRequest(request_id=id, sender=LEAD, reason=reason, timestamp=iso_time())
@@ -204,7 +206,9 @@ def find_read_request(
 
 
 def apply_mailed_answer(team: SessionTeam, name: str, message: ShutdownApproved | ShutdownRejected) -> bool:
-    """What a member that another program runs wrote to a request to stop; False for one that is not open for it."""
+    """Apply the mailed answer of an external member to a request to stop; False for a request that is
+    not open for it.
+    """
     life = bound_incarnation(team, name)
     try:
         request = team.requests.get(message.request_id)
@@ -214,7 +218,7 @@ def apply_mailed_answer(team: SessionTeam, name: str, message: ShutdownApproved 
         reason = "" if isinstance(message, ShutdownApproved) else str(message.reason or "")
         if not team.requests.answer(message.request_id, shutdown_answer(approve, reason, name)):
             return False
-    except (TeamwrightError, TypeError, AttributeError):  # what another program writes may be anything
+    except (TeamwrightError, TypeError, AttributeError):  # other programs may write anything
         return False
     if (followed := team.external.listeners.get(name.lower())) is not None:
         (followed.note_agreement if approve else followed.note_objection)()
@@ -222,7 +226,7 @@ def apply_mailed_answer(team: SessionTeam, name: str, message: ShutdownApproved 
 
 
 async def _enforce_deadline(team: SessionTeam, target: StopTarget, request_id: str) -> None:
-    """Nobody answered in time: the runtime ends the member. Over as soon as the member is."""
+    """End the member when the deadline passes without an answer. Stops as soon as the member has ended."""
     limit_s, mate = team.settings.shutdown_objection_s, target.teammate
     if mate is None:
         await asyncio.sleep(limit_s)

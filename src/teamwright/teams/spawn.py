@@ -1,8 +1,8 @@
-"""Starting a teammate: name, life, first prompt, coroutine, announcement; a failure undoes them in reverse.
+"""The start of a teammate: name, incarnation, first prompt, coroutine, announcement; a failure undoes them in reverse.
 
-Order: reserve the name in the roster, note the life in team.json, put the first prompt into the inbox, start, wait
-until it runs, announce. A kill in between leaves what `resuming` completes or takes back. Knows the team and its
-builder; does not know a tool.
+Order: reserve the name in the roster, record the incarnation in team.json, put the first prompt into the inbox, start,
+wait until it runs, announce. After a kill in between, `resume` completes or undoes the start. Depends on the team and
+its agent builder.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from teamwright.teams.team_file import begin_incarnation, change_team_file, read
 from teamwright.teams.teammate import Teammate
 
 START_S = 30.0
-"""How long a member may take to be ready."""
+"""Seconds until a member must be ready."""
 
 PROGRAM_DEFAULT_MODEL = "default"
-"""What the roster says of the model of a member that another program runs, where nobody named one."""
+"""The model on the roster of an external member for which no model was named."""
 
-MAX_ENDED_KEPT = 64  # members that are over and still remembered
+MAX_ENDED_KEPT = 64  # ended members that are still remembered
 
 
 class LocalTeamAccess:
-    """What a teammate needs of its team, filled by the team."""
+    """The team operations of a teammate in this process."""
 
     def __init__(self, team: SessionTeam) -> None:
         self._team = team
 
     async def claim_next_task(self, name: str, tools: frozenset[str]) -> Task | None:
-        """The lowest free task for this member; it is woken when a task that is still a draft becomes free."""
+        """Claim the lowest free task for this member; it is woken when a draft task becomes free."""
         tasks, settle_ms = self._team.tasks, self._team.external.settle_ms
         task = await tasks.claim_next(name, tools, settle_ms)
         if task is None and (moment := tasks.next_claim_at(settle_ms)):
@@ -65,23 +65,23 @@ class LocalTeamAccess:
         return task
 
     async def roster_note(self, name: str, known_roster: KnownRoster) -> str:
-        """What changed in the roster; nothing while it cannot be read."""
+        """Return the roster changes; empty while the roster cannot be read."""
         try:
             return await known_roster.describe_changes(self._team.roster, name)
         except TeamwrightError:
             return ""
 
     async def finish_turn(self, name: str) -> None:
-        """What the member added to the task list may be claimed now."""
+        """Make the tasks that the member added claimable."""
         await self._team.tasks.finish_drafts(name)
 
     async def tasks_in_progress(self, name: str) -> list[Task]:
-        """The tasks that are this member's and in progress."""
+        """Return the tasks that this member has in progress."""
         tasks = await self._team.tasks.all()
         return [t for t in tasks if t.status is TaskStatus.IN_PROGRESS and (t.owner or "").lower() == name.lower()]
 
     async def notify_lead(self, name: str, notice: IdleNotification, id: str, *, is_rerun: bool = False) -> None:
-        """Put the idle notice into the lead's inbox. A notice that cannot be put there never ends its sender."""
+        """Put the idle notice into the lead's inbox. A failure never ends the member."""
         try:
             if not (is_rerun and await self._team.inbox(LEAD).contains(id)):
                 await send_protocol(self._team, name, LEAD, notice, id=id)
@@ -90,20 +90,20 @@ class LocalTeamAccess:
             self._team.emit(Notice(member=name, text=text, level="warning"))
 
     def is_stop_request_open(self, name: str, request_id: str) -> bool:
-        """Whether that request is open and meant for this life of the member."""
+        """Return True when that request is open and meant for this incarnation of the member."""
         return is_stop_request_open(self._team, name, request_id)
 
     async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
-        """The member is over."""
+        """Process the end of the member."""
         over = self._team.report_end
         await (process_end(self._team, name, cause, agreed_to) if over is None else over(name, cause, agreed_to))
 
 
 async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
-    """Start a teammate; makes the implicit team when there is none.
+    """Start a teammate; creates the implicit team when there is none.
 
-    Raises InvalidName, TeamRefused (a live name, a requester that is not the lead), LimitExceeded, CannotStart;
-    then nothing is left behind.
+    Raises InvalidName, TeamRefused (a live name, a requester that is not the lead), LimitExceeded, CannotStart; then
+    the start is undone.
     """
     _refuse_teammate(requester)
     if not spec.prompt.strip():
@@ -111,7 +111,7 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
     name = member_name(spec.name)
     spec = team.builder.resolve(spec)
     if before := next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None):
-        return before  # this very call started it, perhaps as `name-2`, and was cut off by a kill; it may be over
+        return before  # this call started it before a kill, perhaps as `name-2`; it may have ended
     if spec.call and team.exists and (over := _earlier_end(team, spec.call)):
         raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])
     model = (spec.model or PROGRAM_DEFAULT_MODEL) if spec.command else await team.builder.wire_model(spec)
@@ -167,7 +167,7 @@ async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation
 
 
 async def restart(team: SessionTeam, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-    """Start a member that a process before this one began, where it lived or can live now. Raises TeamwrightError."""
+    """Start a member of an earlier process again, in its former backend or an available one. Raises TeamwrightError."""
     if team.launcher is not None and (incarnation.command or member.backend_type != IN_PROCESS):
         return await team.launcher.resume(member, incarnation, undo)
     return await start_in_process(team, member, incarnation, undo, resumed=True)
@@ -184,13 +184,13 @@ def _refuse_teammate(requester: str) -> None:
 
 
 def _earlier_end(team: SessionTeam, call: str) -> str:
-    """What became of the member that this call started before a kill cut it off, if that one is over."""
+    """Return the end of the member that this call started before a kill, if that member has ended."""
     file = read_team_file(team.home.team_file(team.directory))
     return file.describe_end(call) if file is not None else ""
 
 
 async def _begin_incarnation(team: SessionTeam, member: RosterMember, spec: SpawnSpec) -> Incarnation:
-    """Note that the member lives from now on, and by which transcript: a file of its own for each life."""
+    """Record a new incarnation of the member, with a separate transcript for each."""
 
     def make(incarnation: int) -> Incarnation:
         number = incarnation
@@ -210,14 +210,14 @@ async def _begin_incarnation(team: SessionTeam, member: RosterMember, spec: Spaw
 
 
 async def end_incarnation(team: SessionTeam, name: str, incarnation: int) -> None:
-    """That life of the member is over, or never was; so is its parting."""
+    """Remove that incarnation of the member, and its pending end."""
     await change_team_file(team.home, team.directory, lambda file: file.without_incarnation(name, incarnation))
 
 
 async def send_first_prompt(
     team: SessionTeam, member: RosterMember, incarnation: Incarnation, summary: str = ""
 ) -> None:
-    """The member's first prompt: the first entry of its inbox."""
+    """Put the member's first prompt into its inbox as the first entry."""
     prompt, id = member.prompt or "", incarnation.first
     first = InboxEntry(sender=LEAD, text=prompt, summary=summary or None, timestamp=iso_time(), msg_id=id)
     await team.inbox(member.name).send(first, runtime=True)
@@ -239,13 +239,15 @@ def _refuse_while_closing(team: SessionTeam) -> None:
 
 
 async def _drop_stale(inbox: Inbox) -> None:
-    """Requests and assignments to an earlier life of the name are not for this one; words of people are kept."""
+    """Remove requests and assignments to an earlier incarnation of the name; texts of people are kept."""
     unread = await inbox.unread()
     await inbox.mark_read({e.msg_id for e in unread if e.msg_id and parse_protocol(e.text) is not None})
 
 
 async def _set_backend(team: SessionTeam, member: RosterMember, backend: str) -> RosterMember:
-    """Where it will live stands in the roster once its life is noted: until then a kill leaves what is surely ours."""
+    """Write the backend into the roster, after the incarnation is recorded: until then a kill leaves an entry that is
+    surely ours.
+    """
     if backend == IN_PROCESS:
         return member
     member = replace(member, backend_type=backend, pane_id="")
@@ -279,11 +281,11 @@ async def start_in_process(
     *,
     resumed: bool = False,
 ) -> InProcessTeammate:
-    """Make the member's agent and let it live; returns when it runs. `undo` takes it back when that fails later.
+    """Build the member's agent and start it; returns when it runs. `undo` reverts the start when a later step fails.
 
-    `spec` is what was asked for, resolved; None for a member that goes on: it is made of what is on disk.
-    `resumed`: a process before this one began the life; who is ended already while it comes back is seen out by whoever
-    ended it. Raises TeamwrightError.
+    `spec` is the resolved spec; None for a resumed member, whose spec is on disk. `resumed`: an earlier process began
+    the incarnation; a member that is ended during its resume is handled by the code that ended it. Raises
+    TeamwrightError.
     """
     agent = await team.builder.build_teammate(spec or _resumed_spec(member, incarnation), team, incarnation)
     undo.callback(agent.conversation.close)
@@ -317,7 +319,7 @@ def _make_teammate(
     incoming: IncomingMail,
     resumed: bool,
 ) -> InProcessTeammate:
-    """The member itself, which does not run yet."""
+    """Create the member's object, which does not run yet."""
     name = member.name
     return InProcessTeammate(
         agent=agent,
@@ -338,7 +340,7 @@ def _make_teammate(
 
 
 def _forget_ended(team: SessionTeam) -> None:
-    """Of those that are over only the last are remembered: results count from events, files have the rest."""
+    """Forget all but the last ended members: results count from events, files have the rest."""
     over = [mate.name for mate in team.members.values() if mate.state in ENDED_STATES and mate.end_processed]
     for name in over[: max(0, len(over) - MAX_ENDED_KEPT)]:
         del team.members[name]
@@ -346,7 +348,7 @@ def _forget_ended(team: SessionTeam) -> None:
 
 
 def _resumed_spec(member: RosterMember, incarnation: Incarnation) -> SpawnSpec:
-    """What a member that goes on is made of, from what is on disk."""
+    """Return the spec of a resumed member, from its files on disk."""
     return SpawnSpec(
         prompt=member.prompt or "",
         name=member.name,
@@ -364,7 +366,7 @@ def _resumed_spec(member: RosterMember, incarnation: Incarnation) -> SpawnSpec:
 
 
 def incarnation_mode(member: RosterMember, incarnation: Incarnation) -> str | None:
-    """The mode that its life has; not what others wrote on the roster since, which everybody may change."""
+    """Return the incarnation's mode, and not the roster's, which any program may change."""
     if incarnation.mode is not None:
         return incarnation.mode or None
     return member.mode if member.mode is None or member.mode in list(Mode) else str(Mode.DEFAULT)
@@ -373,10 +375,10 @@ def incarnation_mode(member: RosterMember, incarnation: Incarnation) -> str | No
 def _on_run_end(
     team: SessionTeam, teammate: InProcessTeammate, unfollow: Callable[[], None], task: asyncio.Task[None]
 ) -> None:
-    """Runs however a life ends, also one that was cancelled before its first step: what it held goes."""
+    """Release the member's resources at any end of its task, also a cancellation before its first step."""
     unfollow()
     if teammate.state not in ENDED_STATES and not teammate.end_cause and not team.closing:
-        # Cancelled by nobody of ours: it is no more, and that is seen to and told like any other end.
+        # An unknown cause cancelled it: it has ended, and its end is processed like any other.
         teammate.end_cause = "its task was cancelled"
         teammate.transition(LifecycleEvent.FAILED, teammate.end_cause)
         over = teammate.team_access.process_end(teammate.name, f"failed: {teammate.end_cause}", None)
@@ -390,7 +392,7 @@ def _on_run_end(
     teammate.agent = teammate.agent.without_history()
     teammate.incoming = IncomingMail(teammate.name, teammate.incoming.inbox, teammate.agent.conversation, team.emit)
     if teammate.state in ENDED_STATES:
-        teammate.run_task = None  # a task that was cancelled keeps its frames, and they the conversation
+        teammate.run_task = None  # a cancelled task keeps its frames, and they keep the conversation
         entry = team.external.own_entries.get(teammate.name)
         if entry is not None and team.members.get(teammate.name) is teammate:
             team.external.own_entries[teammate.name] = replace(entry, prompt="")
@@ -402,7 +404,7 @@ def _on_run_end(
 
 
 async def _remove_member(team: SessionTeam, teammate: InProcessTeammate) -> None:
-    """A member whose start failed never was."""
+    """Remove a member whose start failed."""
     teammate.end_cause = "it could not be started"
     if teammate.run_task is not None:
         teammate.run_task.cancel()

@@ -1,7 +1,4 @@
-"""What a spawn asks for: one spec for teammates and sub-agents, resolved in one place.
-
-The route decides nothing here. A value; knows nothing of the room.
-"""
+"""The spec of a spawn: one value for teammates and sub-agents, resolved in one place."""
 
 from __future__ import annotations
 
@@ -29,19 +26,19 @@ class SpawnSpec:
     plan_mode_required: bool = False
     budget: Budget = NO_CAPS
     call: str = ""
-    """The name of the call that asks for it: run again after a kill, it starts nobody twice."""
+    """The name of the requesting call: repeated after a kill, it starts no second agent."""
     definition: AgentType | None = None
-    """Its kind, once the spec is resolved: what that says stands in the other fields then."""
+    """Its agent type, once the spec is resolved: the type's values are then in the other fields."""
     backend: str = ""
-    """Where it lives: in-process, tmux, or a recipe's name; empty: as the settings say."""
+    """Its backend: in-process, tmux, or a terminal adapter's name; empty: that of the settings."""
     fork: bool = False
-    """It goes on from its caller's conversation, as it is: what a kind would say is its caller's."""
+    """It continues its caller's conversation, and has the caller's values instead of an agent type's."""
     command: str = ""
-    """The command of the settings by which another program runs it; empty: it is one of ours."""
+    """The command of the settings by which another program runs it; empty: our own program."""
     bounds: AgentBounds | None = None
-    """What an agent that goes on was held to when it was born; None for a new one."""
+    """The limits of a resumed agent at its start; None for a new one."""
 
     @property
     def starts_in_plan_mode(self) -> bool:
-        """Whether it begins in plan mode, and needs an approval to leave it."""
+        """Return True when it begins in plan mode, and needs an approval to leave it."""
         return self.plan_mode_required or self.mode == "plan"

@@ -1,7 +1,7 @@
-"""What an agent is told anew after its conversation was compacted: how things stand, by the files and by what is alive.
+"""The reminder for an agent after the compaction of its conversation: team state from files and live members.
 
-Team state never lives in a conversation alone. Fills the port of compaction. Knows the team, its desks, jobs and
-sub-agents; does not know what the conversation was about.
+Team state is never only in a conversation. Implements the port of compaction. Depends on the team, incoming mail, jobs
+and sub-agents.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 
 MAX_TASKS = 40
-"""Open tasks that are listed, of its own and of others; the rest is counted."""
+"""Open tasks that are listed, the agent's own and others; the rest is counted."""
 
 MAX_LINES = 20
-"""Jobs, sub-agents and requests that are listed of each kind."""
+"""Jobs, sub-agents and requests that are listed of each."""
 
 _ANSWERS = {"plan_approval": "plan_approval_response", "permission": "permission_response"}
-"""What answers a request of a member, by its kind."""
+"""The answering message for each kind of a member's request."""
 
 _MAX_LINE = 200
-"""Characters of what others wrote, in one line."""
+"""Characters of other authors' text in one line."""
 
 
 @dataclass(slots=True)
 class StateReminder:
-    """The port of compaction for one agent. `team` is None for a sub-agent, which is part of none.
+    """The port of compaction for one agent. `team` is None for a sub-agent, which belongs to no team.
 
-    `told` is what a fork was told when it began: it is told it once more.
+    `extra_text` returns the text that a fork received at its start, which is repeated.
     """
 
     agent: Agent
@@ -48,13 +48,13 @@ class StateReminder:
     extra_text: Callable[[], str] | None = None
 
     async def wait_until_marked_read(self) -> None:
-        """See Beside.flagged."""
+        """See `CompactionContext`."""
         desk = self._incoming()
         if desk is not None:
             await desk.mark_delivered_read()
 
     async def status_text(self) -> str:
-        """See Beside.restated."""
+        """See `CompactionContext`."""
         lines = [f"How things stand now ({iso_time()}); this is from the files, not from memory."]
         lines += self._identity()
         if self.team is not None:
@@ -99,7 +99,7 @@ class StateReminder:
             yield f"- {mate.name} ({escape_tags(mate.agent_type)}): {mate.state}{waits}"
 
     async def _remote_members(self, team: SessionTeam) -> list[str]:
-        """Those that live in other processes, where this is a member's own."""
+        """Return the members in other processes, when this is a member's own process."""
         others = await remote_members(team)
         return (["Members:"] if others else []) + [
             f"- {one.entry.name} ({escape_tags(one.entry.agent_type)}): {one.activity.state}" for one in others
@@ -145,7 +145,7 @@ class StateReminder:
 
 
 def _tasks(tasks: list[Task], name: str) -> Iterator[str]:
-    """The agent's own open tasks first, then the others'."""
+    """Yield the agent's own open tasks first, then the others'."""
     statuses = {task.id: task.status for task in tasks}
     still_open = [task for task in tasks if task.status != "completed"]
     own = [task for task in still_open if task.owner == name]
@@ -168,7 +168,7 @@ def _task(task: Task, statuses: Mapping[str, Any]) -> str:
 
 
 def _request(body: Mapping[str, Any], *, own: bool) -> str:
-    """One request: whose it is, what it is about, and how it is answered by whoever may."""
+    """Return one line for a request: its owner, its subject, and how to answer it."""
     kind, id, asker = str(body.get("kind", "request")), body.get("id"), escape_tags(str(_requester(body)))
     what = str(body.get("tool") or body.get("plan_file") or body.get("reason") or "")
     line = f"- {escape_tags(kind)} {id}, {'yours' if own else f'of {asker}'}" + (f": {_shorten(what)}" if what else "")
@@ -187,6 +187,6 @@ def _remainder(found: Sequence[object]) -> list[str]:
 
 
 def _shorten(text: str) -> str:
-    """One line of what others wrote."""
+    """Shorten other authors' text to one line."""
     line = " ".join(text.split())
     return escape_tags(line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…")

@@ -1,7 +1,7 @@
-"""The team of one session: nobody but the lead at first, members as they are spawned.
+"""The team of one session: only the lead at first, then the spawned members.
 
-Holds what is alive; the files are the truth of everything else. Sending is in `post`, starting in `spawning`,
-ending in `ending`: each is handed this object. Knows rosters, task lists, desks; knows no tool and no screen.
+It contains the live objects; the files are the truth of everything else. Sending is in `mailbox`, starting in `spawn`,
+ending in `shutdown`: their functions receive this object. Depends on rosters, task lists and incoming mail.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from teamwright.teams.teammate import Teammate, Teammates
 
 
 class AgentBuilder(Protocol):
-    """The port that makes agents: filled in `app`, which knows tools, models and settings."""
+    """The port that builds agents, implemented in `session`, from tools, models and settings."""
 
     async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
-        """An agent with the transcript of this life: a new one, or the one that is there, to go on with.
+        """Return an agent with the transcript of this incarnation: new, or existing and resumed.
 
-        Raises TeamwrightError when it cannot be made.
+        Raises TeamwrightError when it cannot be built.
         """
         ...
 
     async def wire_model(self, spec: SpawnSpec) -> str:
-        """The model that the agent will really use, as the roster shows it. Raises TeamwrightError."""
+        """Return the model that the agent will really use, as shown on the roster. Raises TeamwrightError."""
         ...
 
     def resolve(self, spec: SpawnSpec) -> SpawnSpec:
-        """The spec with everything that its role says. Raises UsageError for a kind of agent that nobody knows."""
+        """Return the spec with the values of its role. Raises UsageError for an unknown agent type."""
         ...
 
 
 @dataclass(slots=True)
 class SessionTeam:
-    """One session's team. `directory` is empty until there is one; the session's own task list is there at once."""
+    """One session's team. `directory` is empty until there is one; the session's own task list exists at once."""
 
     home: Home
     session: SessionId
@@ -76,9 +76,9 @@ class SessionTeam:
     lead_model: str = ""
     lead_effort: str = ""
     lead_policy: Policy = field(default_factory=Policy)
-    """What the lead's members may not exceed; whether it only coordinates is no matter of theirs."""
+    """The policy that no member may exceed; the lead's restriction to coordination does not concern members."""
     lease: str = ""
-    """The lease file that the lead's process holds, and the session's event log: both go into team.json."""
+    """The lease file of the lead's process, and the session's event log: both go into team.json."""
     log: str = ""
     name: str = ""
     directory: str = ""
@@ -90,38 +90,38 @@ class SessionTeam:
     on_left: Callable[[str], Awaitable[None]] | None = None
     """Called when a member has ended: its background jobs end with it."""
     watch_file: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
-    """Calls back when a file changes: how strangers' mail is noticed. Returns how to stop."""
+    """Calls back when a file changes, to notice mail of other programs. Returns a function that stops this."""
     open_doorbell: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
-    """Hangs up a member's bell, which other processes of ours ring after they wrote. Returns how to take it down."""
+    """Opens a member's doorbell, which our other processes ring after they wrote. Returns a function that closes it."""
     message_counts: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     status: TeamStatus = field(default_factory=TeamStatus)
-    """What the events of the session add up to."""
+    """The state folded from the session's events."""
     starting: list[str] = field(default_factory=list[str])
-    """Names whose start is under way: they count as alive for limits and for deleting."""
+    """Names of members that are starting: they count as alive for limits and for deleting."""
     resuming: set[str] = field(default_factory=set[str])
-    """Names, in lower case, of members that are being resumed and not there yet: they can be written to."""
+    """Names, in lower case, of members that are being resumed and not ready yet: they can receive messages."""
     closing: bool = False
-    """Whether everybody is being ended: nobody starts any more."""
+    """True while all members are being ended: no new one starts."""
     plan_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a message about a plan is looked for and sent: after a kill two may want to send the same."""
+    """A lock for finding and sending a message about a plan: after a kill two tasks may want to send the same."""
     forming_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the team is made or removed."""
+    """A lock for creating and removing the team."""
     on_plan: Callable[[Mapping[str, Any]], None] | None = None
-    """Called with each plan that waits for an answer, again after a resume: it sees that there is one in time."""
+    """Called with each plan that waits for an answer, again after a resume: it ensures an answer in time."""
     on_late_answer: Callable[[str], None] | None = None
-    """Tells the lead of a yes that came when its request was over."""
+    """Notifies the lead of an approval that came after its request had ended."""
     on_unread_mail: Callable[[Sequence[InboxEntry]], None] | None = None
-    """Takes what the lead had not seen yet when its team was removed."""
+    """Receives the lead's unread mail when its team was removed."""
     external: ExternalParticipants = field(default_factory=ExternalParticipants)
     launcher: TeammateLauncher | None = None
-    """Has members in processes of their own; None: everybody lives in this one."""
+    """Starts members in separate processes; None: all members run in this one."""
     report_end: Callable[[str, str, str | None], Awaitable[None]] | None = None
-    """In a member's own process: tells the lead's that it is over, which sees to all that follows from it."""
+    """In a member's own process: reports its end to the lead's process, which handles all effects."""
     wake_remote: Callable[[str], None] | None = None
-    """In a member's own process: rings whoever lives in another one."""
+    """In a member's own process: wakes a member of another one."""
     remote_state: Callable[[str], MemberState | None] | None = None
-    """In a member's own process: how a member that lives in another one stands; None: it is no more."""
+    """In a member's own process: returns the state of a member of another one; None when it has ended."""
     make_inbox: Callable[[Path, Path, Path], Inbox] = inbox_for
     """Opens an inbox by its file, guard and archive."""
     check: CheckRunner | None = None
@@ -129,7 +129,7 @@ class SessionTeam:
     secrets: frozenset[str] = frozenset()
     """Values that are masked in messages."""
     subagents: Subagents | None = None
-    """The sub-agents of everybody."""
+    """The sub-agents of all members."""
     _tasks: TaskList | None = None
     _tasks_directory: str = ""
     _roster: Roster | None = None
@@ -137,21 +137,21 @@ class SessionTeam:
     _claim_timer: asyncio.TimerHandle | None = None
     """Wakes idle members when the next task becomes claimable."""
 
-    # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── properties ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def exists(self) -> bool:
-        """Whether there is a team on disk."""
+        """Return True when there is a team on disk."""
         return bool(self.directory)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What may stand behind the `@` of a member's id in this team."""
+        """The names that may follow the `@` of a member's id in this team."""
         return tuple(name for name in (self.name, self.directory, self.session_list_name) if name)
 
     @property
     def session_list_name(self) -> str:
-        """Directory of the session's own task list, and of the implicit team."""
+        """The directory of the session's own task list, and of the implicit team."""
         return f"session-{self.session[:8]}"
 
     @property
@@ -177,7 +177,7 @@ class SessionTeam:
     def tasks(self) -> TaskList:
         """The list that all members share: the team's, or the session's own without a team.
 
-        A list that several sessions share stands for both; there the session tells its members from others'.
+        A list that several sessions share replaces both; there the session tells its members from others'.
         """
         shared = self.external.shared_list
         directory = shared or ("" if self.external.task_list_removed else self.directory) or self.session_list_name
@@ -190,7 +190,7 @@ class SessionTeam:
         return self._tasks
 
     def require_team(self) -> None:
-        """Raises TeamRefused when there is no team."""
+        """Raise TeamRefused when there is no team."""
         if not self.directory:
             raise TeamRefused(
                 "team-refused",
@@ -200,7 +200,7 @@ class SessionTeam:
             )
 
     def inbox(self, name: str) -> Inbox:
-        """The inbox of a member."""
+        """Return the inbox of a member."""
         if name not in self._inboxes:
             path = self.home.inbox(self.directory, name)
             archive = self.home.inbox_archive(self.directory, name)
@@ -214,20 +214,20 @@ class SessionTeam:
 
     @property
     def starting_names(self) -> list[str]:
-        """Names whose start has not made a member yet."""
+        """Names of starting members that have no object yet."""
         alive = {m.name for m in self.running_members}
         return [name for name in self.starting if name not in alive]
 
     def find(self, name: str) -> Teammate | None:
-        """The live member of that name, without regard to case."""
+        """Return the live member of that name, without regard to case."""
         found = self.members.get(name)
         if name == LEAD or (found is not None and found.state not in ENDED_STATES):
-            return found  # as nearly everybody writes it: nobody else is looked at
+            return found  # the usual spelling: the other names are not searched
         found = self.members.find_any_case(name)
         return None if found is None or found.state in ENDED_STATES else found
 
     def find_in_process(self, name: str) -> InProcessTeammate | None:
-        """The live member of that name, if it runs in this process."""
+        """Return the live member of that name, if it runs in this process."""
         mate = self.find(name)
         return mate if isinstance(mate, InProcessTeammate) else None
 
@@ -237,8 +237,9 @@ class SessionTeam:
         return [mate for mate in self.running_members if isinstance(mate, InProcessTeammate)]
 
     def is_quiet(self) -> bool:
-        """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at, no
-        task is about to become claimable, and no sub-agent runs in the background."""
+        """Return True when no agent works or is about to: every live member rests with mail and tasks handled, no task
+        is about to become claimable, and no sub-agent runs in the background.
+        """
         rests = all(
             m.is_resting and not m.wake_target.wake_pending and not m.pending_plan.needs_user
             for m in self.running_members
@@ -250,19 +251,19 @@ class SessionTeam:
 
     @property
     def has_pending_end(self) -> bool:
-        """Whether somebody is gone of whom the lead has not been told yet."""
+        """True while the lead has not been notified of a member's end."""
         return any(m.state in ENDED_STATES and not m.end_processed for m in self.members.values())
 
     def busy_members(self) -> list[Teammate]:
-        """Members that are at work or on their way to it."""
+        """Return the members that are working or about to."""
         return [
             m for m in self.running_members if m.state in BUSY_STATES or not m.is_resting or m.wake_target.wake_pending
         ]
 
-    # ── being one ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── creation and removal ──────────────────────────────────────────────────────────────────────────────────────────
 
     def adopt(self, name: str, directory: str, *, implicit: bool, change: str = "created") -> None:
-        """The team in that directory is this session's from now on; `forming` makes or finds it."""
+        """Adopt the team in that directory as this session's; `creation` creates or finds it."""
         self.name, self.directory, self.implicit = name, directory, implicit
         self._forget_files()
         self.external.reset()
@@ -273,7 +274,7 @@ class SessionTeam:
         self.emit(MemberChanged(member=LEAD, state="working", detail=detail, model=self.lead_model, effort=effort))
 
     def forget(self) -> None:
-        """The team is no more: the session goes on without one."""
+        """Forget the removed team: the session continues without one."""
         if self.directory:
             self.emit(TeamChanged(member=LEAD, team=self.name, directory=self.directory, change="deleted"))
         if self.stop_lead_watch is not None:
@@ -288,11 +289,11 @@ class SessionTeam:
         self.external.reset()
 
     def _forget_files(self) -> None:
-        """Another directory is the team's from now on, or none."""
+        """Forget the cached files, because the team's directory changes."""
         self._tasks = self._roster = None
         self._inboxes.clear()
 
-    # ── what others must notice ───────────────────────────────────────────────────────────────────────────────
+    # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def wake(self, name: str) -> None:
         """Wake the named member, or the lead: something may be new for it."""
@@ -308,7 +309,7 @@ class SessionTeam:
         self.changed.set()
 
     def deliver_late_answer(self, owner: str, text: str) -> None:
-        """A yes came when the owner's request was over: it is told, and nothing runs because of it."""
+        """Deliver an approval that came after the owner's request had ended: a notice only, nothing runs."""
         if owner == LEAD:
             if self.on_late_answer is not None:
                 self.on_late_answer(text)
@@ -316,9 +317,9 @@ class SessionTeam:
             member.deliver_late_answer(text)
 
     def watch_inbox(self, name: str, incoming: IncomingMail) -> Callable[[], None]:
-        """Notice what others write into this inbox: processes of ours ring, the watcher tells of strangers.
+        """Watch this inbox for other writers: our processes ring the doorbell, the watcher reports other programs.
 
-        Returns how to stop.
+        Returns a function that stops this.
         """
         ways: list[Callable[[], None]] = []
 
@@ -338,9 +339,9 @@ class SessionTeam:
         return stop
 
     def wake_idle(self) -> None:
-        """Wake everybody who is idle: a task may have become free.
+        """Wake all idle members: a task may have become free.
 
-        How a member of another process stands is heard late: it is rung in any state, and says when it has looked.
+        The state of a member in another process arrives late: it is woken in any state, and reports when it has looked.
         """
         for member in self.running_members:
             if member.state is MemberState.IDLE or isinstance(member, ProcessTeammateBase):
@@ -348,7 +349,7 @@ class SessionTeam:
         self.changed.set()
 
     def wake_idle_at(self, moment: int) -> None:
-        """Wake everybody who is idle at that moment (ms since 1970)."""
+        """Wake all idle members at that moment (ms since 1970)."""
         if self._claim_timer is not None:
             self._claim_timer.cancel()
         delay = max(0, moment - now_ms()) / 1000
@@ -359,7 +360,7 @@ class SessionTeam:
         self.wake_idle()
 
     def emit_task(self, task: Task, change: str, by: str) -> None:
-        """A task was changed, by one of ours or by somebody outside."""
+        """Emit an event for a task that one of our members or another program changed."""
         info = task_info(task, deleted=change == "deleted")
         file = file_mark(self.home, f"{self.tasks.directory}/{task.id}.json")
         self.emit(TaskChanged(member=by, task=info, change=change, file=file))
@@ -367,7 +368,7 @@ class SessionTeam:
     def _on_task_changed(self, task: Task, change: str, by: str) -> None:
         if self.message_counts:
             self.message_counts.clear()
-            self.wake_idle()  # mail that was held may wake again
+            self.wake_idle()  # held mail may wake its reader again
         self.emit_task(task, change, by)
         member = self.find(by)
         if member is not None:
@@ -379,7 +380,7 @@ class SessionTeam:
 
 
 def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
-    """A task as events tell of it."""
+    """Return a task in the form of events."""
     status = "deleted" if deleted else str(task.status)
     return TaskInfo(
         id=task.id,
@@ -392,7 +393,7 @@ def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
 
 
 def blocked_callback(team: SessionTeam, member: str) -> Callable[[str | None], None]:
-    """A member that waits for an answer is blocked, and everybody can see on what."""
+    """Return the callback that marks a member as blocked on an answer."""
 
     def waiting(on: str | None) -> None:
         mate = team.find_in_process(member)

@@ -1,8 +1,8 @@
-"""team.json: what of a team is only ours.
+"""team.json: the facts of a team that only our program records.
 
-Its uuid, who leads it and by which lease, how many lives each name has had, who lives now and by which transcript,
-who is on the way out, where the event log lies. Below it: `storage`. Format: JSON, `version` 1; an older version is
-always readable, unknown keys are kept, and a file of a newer version is never written.
+It contains the team's uuid, its lead and lease, the number of incarnations of each name, the present incarnations with
+their transcripts, pending ends, and the path of the event log. Depends on `storage`. Format: JSON, `version` 1; an
+older version is always readable, unknown keys are kept, and a file of a newer version is never written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from teamwright.teams.incarnation import EndedIncarnation, Incarnation, PendingE
 VERSION = 1
 
 _TASK_LIST = "task_list"
-"""Stands only in the file of a team that uses a shared list."""
+"""A key that only the file of a team with a shared list has."""
 
 _ROSTER = "roster"
 """The roster without members: config.json is restored from it."""
@@ -41,7 +41,7 @@ _KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings", 
 
 @dataclass(frozen=True, slots=True)
 class LeadLease:
-    """Who leads: the session, the process, and the lease file that it holds for life (empty: none yet)."""
+    """The lead: its session, its process, and the lease file that the process holds (empty: none yet)."""
 
     session: str
     pid: int
@@ -50,7 +50,7 @@ class LeadLease:
 
 @dataclass(frozen=True, slots=True)
 class TeamFile:
-    """The whole file; members by name in lower case. `incarnations`: how many lives a name has begun."""
+    """The whole file; members by name in lower case. `incarnations` counts those of each name."""
 
     uuid: str
     lead: LeadLease
@@ -64,17 +64,17 @@ class TeamFile:
 
     @classmethod
     def new(cls, lead: LeadLease, log: str = "") -> TeamFile:
-        """The file of a team that begins now."""
+        """Return the file of a new team."""
         return cls(str(uuid.uuid4()), lead, log=log)
 
     @property
     def task_list(self) -> str:
-        """The shared list that the team uses; empty: its own."""
+        """The shared list that the team uses; empty: its own list."""
         name = self.extra.get(_TASK_LIST)
         return name if isinstance(name, str) else ""
 
     def with_task_list(self, name: str) -> TeamFile:
-        """With this shared list; with an empty name as it is."""
+        """Return the file with this shared list; unchanged for an empty name."""
         return replace(self, extra={**self.extra, _TASK_LIST: name}) if name else self
 
     @property
@@ -84,13 +84,13 @@ class TeamFile:
         return cast("Mapping[str, Any]", kept) if isinstance(kept, dict) else {}
 
     def with_roster(self, config: TeamConfig) -> TeamFile:
-        """With what this roster says of the team itself."""
+        """Return the file with this roster's facts of the team itself."""
         lead = tuple(member for member in config.members if member.name == LEAD)
         kept = json.loads(replace(config, members=lead).encode())
         return replace(self, extra={**self.extra, _ROSTER: kept})
 
     def with_incarnation(self, name: str, incarnation: Incarnation) -> TeamFile:
-        """With this life of that name."""
+        """Return the file with this incarnation of that name."""
         key = name.lower()
         incarnations = {**self.incarnations, key: incarnation.incarnation}
         return replace(
@@ -98,15 +98,17 @@ class TeamFile:
         )
 
     def next_incarnation(self, name: str) -> int:
-        """The number of the name's next life, from 1: never the same twice."""
+        """Return the number of the name's next incarnation, from 1: never used twice."""
         return self.incarnations.get(name.lower(), 0) + 1
 
     def with_pending_end(self, pending_end: PendingEnd) -> TeamFile:
-        """With this member on the way out."""
+        """Return the file with this pending end."""
         return replace(self, pending_ends={**self.pending_ends, pending_end.name.lower(): pending_end})
 
     def without_incarnation(self, name: str, incarnation: int) -> TeamFile:
-        """Without that life of the name, and without its parting: what both said is kept of the last one."""
+        """Return the file without that incarnation of the name and its pending end; the facts of the
+        last one are kept.
+        """
         key, ended, lives, left = name.lower(), self.ended, dict(self.incarnation_records), dict(self.pending_ends)
         if key in lives and lives[key].incarnation == incarnation:
             del lives[key]
@@ -122,7 +124,7 @@ class TeamFile:
         return replace(self, incarnation_records=lives, pending_ends=left, ended=ended)
 
     def with_crash(self, pending_end: PendingEnd) -> TeamFile:
-        """With that life of the name kept for a resume, and without its parting."""
+        """Return the file with that incarnation kept for a resume, and without its pending end."""
         key = pending_end.name.lower()
         life, left = self.incarnation_records.get(key), {n: one for n, one in self.pending_ends.items() if n != key}
         if life is None or life.incarnation != pending_end.incarnation:
@@ -134,7 +136,9 @@ class TeamFile:
         )
 
     def with_resumed(self, name: str, incarnation: Incarnation) -> TeamFile:
-        """Where that life of the name is the present one: it goes on, from this call, and is no longer crashed."""
+        """Return the file with that incarnation resumed, if it is the present one: from this call, and no longer
+        crashed.
+        """
         now = self.incarnation_records.get(name.lower())
         if now is None or now.incarnation != incarnation.incarnation:
             return self
@@ -142,14 +146,18 @@ class TeamFile:
         return replace(self, incarnation_records={**self.incarnation_records, name.lower(): again})
 
     def describe_end(self, call: str) -> str:
-        """What became of the member that this call started, in a sentence; empty when it started none, or it lives."""
+        """Return the end of the member that this call started, in a sentence; empty when it started
+        none, or it lives.
+        """
         found = (
             f"{name} was started, and has ended: {one.cause}" for name, one in self.ended.items() if one.call == call
         )
         return next(found, "")
 
     def encode(self, encoder: IndentedJson | None = None) -> bytes:
-        """The file's bytes: 2-space JSON. A kept `encoder` encodes only the lives that are others than last time."""
+        """Return the file's bytes: 2-space JSON. A kept `encoder` encodes only the incarnations changed since last
+        time.
+        """
         data: dict[str, Any] = {
             "version": self.version,
             "uuid": self.uuid,
@@ -164,7 +172,7 @@ class TeamFile:
 
 
 def is_lead_alive(lead: LeadLease) -> bool:
-    """Whether that lead is there: its lease is held; of one without a lease, its process exists."""
+    """Return True when that lead is alive: its lease is held; without a lease, its process exists."""
     if lead.lease:
         return lease_held(Path(lead.lease))
     if lead.pid <= 0:
@@ -174,12 +182,12 @@ def is_lead_alive(lead: LeadLease) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # it is another user's
+        return True  # the process belongs to another user
     return True
 
 
 def parse_team_file(raw: bytes) -> TeamFile:
-    """The file in these bytes.
+    """Return the file in these bytes.
 
     Raises StorageError: `damaged-file`, or `newer-version` for one of a version that cannot be read here.
     """
@@ -218,7 +226,7 @@ def _newer_version_error(version: int) -> StorageError:
 
 
 def read_team_file(path: Path) -> TeamFile | None:
-    """The file there, None when there is none: then the team is another product's. Raises StorageError."""
+    """Return the file at this path, None without one: then the team is another product's. Raises StorageError."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -274,7 +282,7 @@ async def change_team_file(home: Home, directory: str, change: Callable[[TeamFil
 
 
 async def restore_team_file(home: Home, directory: str) -> Path | None:
-    """Write the file as this process knows it where it is missing or damaged. Returns the copy of damaged bytes.
+    """Write the file from this process's memory when it is missing or damaged. Returns the copy of damaged bytes.
 
     Raises StorageError (`damaged-file`) when this process never read it whole, LockTimeout, LockLost.
     """
@@ -296,9 +304,9 @@ async def restore_team_file(home: Home, directory: str) -> Path | None:
 
 
 async def take_lead(home: Home, directory: str, lead: LeadLease, log: str = "") -> TeamFile:
-    """This process leads from now on; `log` is where its session's events go, empty: as before.
+    """Make this process the lead; `log` is the path of its session's events, empty: unchanged.
 
-    Raises TeamRefused when somebody else leads it, asked under the lock: of two that take it one is refused.
+    Raises TeamRefused when another process leads, checked under the lock: of two attempts one is refused.
     """
 
     def taken(file: TeamFile) -> TeamFile:
@@ -316,7 +324,7 @@ async def take_lead(home: Home, directory: str, lead: LeadLease, log: str = "") 
 
 
 async def begin_incarnation(home: Home, directory: str, name: str, make: Callable[[int], Incarnation]) -> Incarnation:
-    """One more life of a member; `make` is given its number, from 1, never the same twice for a name."""
+    """Record one more incarnation of a member; `make` receives its number, from 1, never used twice for a name."""
     made: Incarnation | None = None
 
     def begun(file: TeamFile) -> TeamFile:
@@ -330,22 +338,22 @@ async def begin_incarnation(home: Home, directory: str, name: str, make: Callabl
 
 
 async def save_budget(home: Home, directory: str, name: str, budget: Budget) -> None:
-    """The member's life has these caps from now on, also when it is resumed."""
+    """Record the caps of the member's incarnation, also for a resume."""
     await _change_incarnation(home, directory, name, lambda life: replace(life, budget=budget))
 
 
 async def save_location(home: Home, directory: str, name: str, location: Mapping[str, Any] | None) -> None:
-    """The member's own process was started there; None: it lives in the lead's from now on."""
+    """Record the location of the member's separate process; None: it runs in the lead's from now on."""
     await _change_incarnation(home, directory, name, lambda life: replace(life, place=location))
 
 
 async def save_model(home: Home, directory: str, name: str, model: str) -> None:
-    """The member's life has this model from now on, also when it is resumed."""
+    """Record the model of the member's incarnation, also for a resume."""
     await _change_incarnation(home, directory, name, lambda life: replace(life, model=model))
 
 
 async def save_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
-    """The member's life has this permission mode from now on, also when it is resumed; `bubble`: its lead's."""
+    """Record the permission mode of the member's incarnation, also for a resume; `bubble`: its lead's."""
     await _change_incarnation(
         home, directory, name, lambda life: replace(life, mode="" if mode is Mode.BUBBLE else str(mode))
     )
@@ -354,7 +362,7 @@ async def save_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
 async def _change_incarnation(
     home: Home, directory: str, name: str, change: Callable[[Incarnation], Incarnation]
 ) -> None:
-    """Change the present life of that name; nothing where there is none. Raises StorageError, LockTimeout."""
+    """Change the present incarnation of that name; does nothing without one. Raises StorageError, LockTimeout."""
 
     def changed(file: TeamFile) -> TeamFile:
         life = file.incarnation_records.get(name.lower())

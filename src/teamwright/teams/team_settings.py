@@ -1,4 +1,4 @@
-"""How a team behaves: its settings, frozen. Refuses to know where they were written."""
+"""The settings of a team, frozen."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TeamSettings:
-    """How a team behaves; all are settings."""
+    """The settings of a team."""
 
     shutdown_objection_s: float = 60.0
-    """How long a member may take to answer a shutdown request before the runtime ends it."""
+    """Seconds that a member may take to answer a shutdown request before the runtime ends it."""
 
     cancel_grace_s: float = 5.0
-    """How long a cancelled turn may take to wind up."""
+    """Seconds that a cancelled turn may take to end."""
 
     shutdown_timeout_s: float = 10.0
-    """How long leaving a team waits for members that are winding up."""
+    """Seconds that leaving a team waits for ending members."""
 
     dedupe_names: bool = False
     """A live name becomes `name-2` instead of being refused."""

@@ -1,7 +1,6 @@
-"""A member as its team sees it, wherever it runs: in this process, in one of its own, or as another program.
+"""A member as its team sees it, in any process: in this one, in a separate one, or as another program.
 
-Holds what everybody may ask of a member, and moves it along the lifecycle table. Whoever runs it says how it is rung,
-interrupted and wound up. Knows no agent and no process.
+The base class moves a member along the lifecycle table; its subclasses wake, interrupt and end it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
 
 
 class Teammates(dict[str, "Teammate"]):
-    """Members by name, which are also found without regard to case."""
+    """Members by name; lookups without regard to case are possible too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,13 +44,13 @@ class Teammates(dict[str, "Teammate"]):
         super().clear()
 
     def find_any_case(self, name: str) -> Teammate | None:
-        """The member that joined last under that name, in any case."""
+        """Return the member that joined last under that name, in any case."""
         return self.get(self._names.get(name.lower(), name))
 
 
 @dataclass(slots=True)
 class TurnNotes:
-    """What happened in the turn that is running, for the idle notice."""
+    """The facts of the running turn for the idle notice."""
 
     wrote_lead: bool = False
     peer_mail: str = ""
@@ -59,19 +58,19 @@ class TurnNotes:
 
 
 class Wakeable(Protocol):
-    """Where a member is told that something may be new for it."""
+    """The wake-up target of a member."""
 
     def wake(self) -> None:
-        """Something may be new: it looks at its mail, and at the list."""
+        """Wake the member, so that it checks its mail and the task list."""
         ...
 
     def is_held(self, sender: str, /) -> bool:
-        """Whether mail of that sender may not wake it for now."""
+        """Return True when mail of that sender may not wake it now."""
         ...
 
     @property
     def wake_pending(self) -> bool:
-        """Whether somebody rang and it has not looked since."""
+        """Return True when a wake-up came after its last check."""
         ...
 
 
@@ -79,9 +78,9 @@ class Wakeable(Protocol):
 class Teammate(ABC):
     """One member that is not the lead.
 
-    `asked` is the id of its open shutdown request; `ending` the task that sees it out once it was killed; `task` lasts
-    as long as its life; `resting` says that it looked, and there is nothing to do. `parted`: everything that follows
-    from its end is done. `call` names the call that started it. `owes`: its last turn was given up, and may work later.
+    `stop_request_id` is the id of its open shutdown request; `end_task` processes its end after a kill; `run_task`
+    lasts as long as the member; `is_resting` says that it checked and has no work. `end_processed`: all effects of its
+    end are done. `call` names the call that started it.
     """
 
     emit: Emit
@@ -104,25 +103,25 @@ class Teammate(ABC):
     pending_plan: PendingPlan = NO_PENDING_PLAN
     end_processed: bool = False
     keeps_place: bool = False
-    """Whether it failed or crashed, and keeps its place on the roster."""
+    """True when it failed or crashed, and keeps its place on the roster."""
     crash_cause: str = ""
-    """Why its last process ended, where this one resumes a member that had crashed."""
+    """Why its last process ended, when this one resumes a crashed member."""
     call: str = ""
     team_changed: asyncio.Event = field(default_factory=asyncio.Event)
     effort: str = ""
     location: Location | None = None
-    """Where its process was started; None: it lives in its lead's."""
+    """The location of its process; None: it runs in its lead's."""
     location_reason: str = ""
-    """Why it lives there, where nobody said so."""
+    """The reason for its backend, when none was named."""
     edits_accepted_by: str = ""
-    """The person who accepted all further edits of this life (`terminal`); empty while edits are asked about."""
+    """The person who accepted all further edits of this incarnation (`terminal`); empty while edits need an answer."""
 
     @property
     def shown_location(self) -> ShownLocation:
-        """Where it lives, as people are told."""
+        """Its location as shown to people."""
         return ShownLocation.from_location(self.location, self.location_reason)
 
-    # ── who it is ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── identity ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     @abstractmethod
@@ -132,17 +131,17 @@ class Teammate(ABC):
     @property
     @abstractmethod
     def mode(self) -> str:
-        """The permission mode that people are shown."""
+        """The permission mode as shown to people."""
 
     @property
     def own_mode(self) -> Mode:
-        """Its own mode; `bubble` while it follows its lead's, and for one that no process of ours runs."""
+        """Its own mode; `bubble` while it follows its lead's, and for an external member."""
         return Mode.BUBBLE
 
     @property
     @abstractmethod
     def wake_target(self) -> Wakeable:
-        """Where it is rung."""
+        """Its wake-up target."""
 
     @property
     @abstractmethod
@@ -152,7 +151,9 @@ class Teammate(ABC):
     @property
     @abstractmethod
     def owes_turn(self) -> bool:
-        """Whether a limit of its model's service cut its last turn, which it goes on with by itself."""
+        """Return True when a limit of its model's service interrupted its last turn, which it will continue
+        automatically.
+        """
 
     @property
     @abstractmethod
@@ -161,40 +162,40 @@ class Teammate(ABC):
 
     @property
     def is_external(self) -> bool:
-        """Whether another program runs it."""
+        """Return True when another program runs it."""
         return False
 
-    # ── what is done to it ────────────────────────────────────────────────────────────────────────────────────
+    # ── operations ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     def deliver_late_answer(self, text: str) -> None:
-        """An answer came to a request of its that is gone: it is told."""
+        """Deliver an answer to one of its requests that is gone: as a notice."""
 
     @abstractmethod
     def notify(self, text: str, key: str = "") -> None:
-        """A note of the runtime for it alone: told like mail, and it wakes."""
+        """Send it a note of the runtime, which is delivered like mail, and wakes it."""
 
     @abstractmethod
     def note_raised_budget(self) -> None:
-        """A larger budget came: a turn that waits for it goes on."""
+        """Record a larger budget: a turn that waits for it continues."""
 
     @abstractmethod
     def interrupt(self) -> bool:
-        """Cut the turn that runs short; False when none runs that could be cut."""
+        """Interrupt the running turn; False when none runs that could be interrupted."""
 
     @abstractmethod
     async def terminate(self, grace_s: float) -> str:
-        """End it, with all that it runs. Empty, or what did not end within `grace_s` seconds."""
+        """End it with all its processes. Returns an empty text, or what did not end within `grace_s` seconds."""
 
     def transition(self, event: LifecycleEvent, detail: str = "") -> None:
-        """Take one step of the lifecycle table and say so."""
+        """Take one step of the lifecycle table and emit the state."""
         self.state = advance(self.state, event)
         self.waiting_on = detail if self.state in {MemberState.BLOCKED, MemberState.AWAITING} else ""
         self.last_active_ms = now_ms()
         self._emit_state(detail)
 
     def _emit_state(self, detail: str) -> None:
-        """Say how it stands."""
+        """Emit its state."""
         self.emit(
             MemberChanged(
                 member=self.name,

@@ -1,6 +1,7 @@
-"""How a member stands with its budget: what refused its last call, that the lead hears of it once, and how it goes on.
+"""The end of a member's turn: idle hooks, rate limits and budget caps, with the notice to the lead and the
+continuation.
 
-Knows how a turn ended and who wrote to the member; counts nothing itself.
+Depends on turn ends and mail of the member; usage is counted elsewhere.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from teamwright.protocol.values import dataclass
 
 
 class TaskHolder(Protocol):
-    """Who knows which tasks a member has."""
+    """The port for a member's tasks."""
 
     async def tasks_in_progress(self, name: str) -> list[Task]:
-        """The tasks that this member has in progress."""
+        """Return the tasks that this member has in progress."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class IdleHookResult:
-    """`why` it goes on, empty when it may rest; `ends`: a hook would have it end for good, and why."""
+    """The result of idle hooks: `continue_reason`, empty when it may rest; `end_cause`: a hook wants its end."""
 
     continue_reason: str = ""
     end_cause: str = ""
@@ -42,7 +43,7 @@ class IdleHookResult:
 async def run_idle_hooks(
     hooks: AgentHooks, name: str, holding: TaskHolder, end: TurnEnd, *, asked_before: bool
 ) -> IdleHookResult:
-    """What `TeammateIdle` hooks say, then `TaskCompleted` hooks of each task that is still in progress."""
+    """Run `TeammateIdle` hooks, then `TaskCompleted` hooks of each task that is still in progress."""
     kept = _parse_outcome(await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before))
     if kept.continue_reason or kept.end_cause or not hooks.hooks.wants(TASK_COMPLETED):
         return kept
@@ -61,13 +62,13 @@ def _parse_outcome(outcome: HookOutcome, subject: str = "") -> IdleHookResult:
 
 
 MAX_TRIES = 3
-"""How often a member tries again by itself before only words wake it: each try is a whole series of the model's own."""
+"""Automatic retries of a member before only messages wake it: each retry is a whole series of the model's own."""
 
 
 class RateLimitPause:
-    """The waiting of one member. `due` is when it tries again (of `time.monotonic`), None when it does not.
+    """The rate-limit wait of one member, with the time of its next retry.
 
-    `owes` says that its last turn was given up though the same request may work later: it is not done.
+    The turn is owed when the last one was given up though the same request may work later.
     """
 
     __slots__ = ("due", "owes_turn", "tries")
@@ -78,7 +79,7 @@ class RateLimitPause:
         self.tries = 0
 
     def record_turn(self, end: TurnEnd) -> None:
-        """A turn ended."""
+        """Record the end of a turn."""
         again_s = end.failure.retry_after_s if end.failure is not None else None
         self.owes_turn = end.failure is not None and (end.failure.retriable or again_s is not None)
         if again_s is None:
@@ -87,16 +88,16 @@ class RateLimitPause:
             self.due = None
         else:
             self.tries += 1
-            # A little apart: the others of the team were refused at the same moment.
+            # A random delay: the other members of the team were refused at the same moment.
             self.due = time.monotonic() + again_s * (1 + random.random() * 0.1)
 
     @property
     def already_notified(self) -> bool:
-        """Whether the lead knows already that this member waits, and nothing but another try has changed."""
+        """Return True when the lead knows that this member waits, and only a retry has happened since."""
         return self.due is not None and self.tries > 1
 
     def describe(self, end: TurnEnd) -> str:
-        """Why it waits, as the lead is told."""
+        """Return why it waits, for the lead."""
         if self.due is not None:
             wait_s = max(1, round(self.due - time.monotonic()))
             return (
@@ -110,7 +111,7 @@ class RateLimitPause:
         return end.explanation
 
     async def wait_until_due(self, wait_for_wake: Callable[[], Awaitable[None]]) -> bool:
-        """Wait until it is due or somebody rings. Whether it is due: then the turn that is owed is to be run."""
+        """Wait until it is due or a wake-up comes. Returns True when it is due: then the owed turn must run."""
         left_s = None if self.due is None else max(0.0, self.due - time.monotonic())
         try:
             async with asyncio.timeout(left_s):
@@ -125,14 +126,14 @@ LEAD_ADVICE = (
     "It keeps its open task and takes no other. Stop it to give the task back to the list, "
     "or give the rest to another teammate."
 )
-"""What the lead may do about it."""
+"""The options of the lead."""
 
 SENDER_NOTE = "It reads this when it gets a larger budget. Do without it until then."
-"""What another member is told that writes to it."""
+"""The note to another member that writes to it."""
 
 
 class BudgetPause:
-    """The budget of one member, as its life sees it. `why` is empty unless its last turn ended at a cap."""
+    """The budget pause of one member, set when its last turn ended at a cap."""
 
     __slots__ = ("_raised", "_used", "reason")
 
@@ -141,27 +142,29 @@ class BudgetPause:
         self._raised = self._used = False
 
     def record_turn(self, end: TurnEnd) -> str:
-        """A turn ended; what kept it from going on, if a cap did."""
+        """Record the end of a turn; returns the cap that ended it, if any."""
         self.reason = end.explanation if end.is_capped else ""
         self._raised, self._used = False, end.model_calls > 0
         return self.reason
 
     def describe(self, tail: str) -> str:
-        """Why it rests, as the lead is told; `tail` when no cap is in its way."""
+        """Return why it rests, for the lead; `tail` when no cap is the reason."""
         return f"{self.reason}. {LEAD_ADVICE}" if self.reason else tail
 
     def notice_id(self, conversation: Conversation, entries: Sequence[InboxEntry]) -> str:
-        """The id of the notice: the same while nothing was used and no cap was raised, unless the lead wrote to it."""
+        """Return the id of the notice: unchanged while nothing was used and no cap was raised, unless the lead wrote to
+        it.
+        """
         if not self.reason or (not self._used and any(entry.sender == LEAD for entry in entries)):
             return message_id()
         return keyed_id(conversation.header.get("session"), conversation.path.stem, self.reason)
 
     def note_raised_budget(self) -> bool:
-        """A larger budget came: whether a turn waits for it."""
+        """Record a larger budget. Returns True when a turn waits for it."""
         self._raised = bool(self.reason)
         return self._raised
 
     def may_continue(self) -> bool:
-        """Whether the turn that a cap cut short may go on now; asked once for each larger budget."""
+        """Return True when the turn that a cap interrupted may continue now; asked once for each larger budget."""
         raised, self._raised = self._raised, False
         return raised

@@ -61,7 +61,7 @@ def unusable_reason(adapter: TerminalAdapter, environ: Mapping[str, str]) -> str
 
 
 class AdapterBackend:
-    """A `Backend`. Parameters: `recipe`, the terminal adapter; `environ`, the lead's environment, of which commands
+    """A `Backend`. Parameters: `adapter`, the terminal adapter; `environ`, the lead's environment, of which commands
     receive only non-secret variables.
     """
 

@@ -20,7 +20,7 @@ IN_PROCESS, TMUX, AUTO = "in-process", "tmux", "auto"
 class BackendEnvironment:
     """The environment of the choice. `environ`: the lead's environment; `at_terminal`: a person sits at our terminal;
 
-    `no_tmux`: why tmux cannot be used, empty when it can; `recipes`: the same for each terminal adapter.
+    `tmux_problem`: why tmux cannot be used, empty when it can; `adapter_problems`: the same for each terminal adapter.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -36,8 +36,8 @@ class BackendEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class SelectedBackend:
-    """The choice. `place` is `in-process`, `tmux` or the name of a terminal adapter; `why` is a clause for people and
-    models.
+    """The choice. `backend` is `in-process`, `tmux` or the name of a terminal adapter; `reason` is a clause for people
+    and models.
     """
 
     backend: str

@@ -43,7 +43,7 @@ _END_EVENTS = {SUSPENDED: LifecycleEvent.CRASHED, FAILED: LifecycleEvent.FAILED,
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """The last message of a process that ends in order. `how` is left, failed or suspended."""
+    """The last message of a process that ends in order. `kind` is left, failed or suspended."""
 
     kind: str
     cause: str
@@ -52,10 +52,9 @@ class ProcessEnd:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ProcessTeammate(ProcessTeammateBase):
-    """One member in a separate process. The task `live` runs as long as the process.
+    """One member in a separate process. `run_task` lasts as long as the process.
 
-    `left` handles the effects of its end; `held_senders` are those whose mail may not wake it now; `bell` is its
-    doorbell.
+    `report_end` handles the effects of its end; `held_senders` returns those whose mail may not wake it now.
     """
 
     token: str

@@ -64,7 +64,7 @@ _LAST_LINE = "last-line"
 
 
 class InvalidAdapter(Exception):
-    """An unusable adapter: `key`, with dots, is the wrong entry; the text says why; `do` what to change."""
+    """An unusable adapter: `key`, with dots, is the wrong entry; `what` says why; `do` what to change."""
 
     def __init__(self, key: str, what: str, do: str = "") -> None:
         super().__init__(what)

@@ -86,10 +86,11 @@ def _unsorted(entries: list[InboxEntry]) -> Awaitable[list[InboxEntry]]:
 
 @dataclass(slots=True)
 class InboxContext:
-    """The shared state of all inboxes of one member process. `say` shows a message to people, by level; `sent` knows
-    ids of earlier processes.
+    """The shared state of all inboxes of one member process. `report` shows a message to people, by level; `was_sent`
+    knows ids of earlier processes.
 
-    `sort` removes from our own mail the entries that are not for the model; `look` has that mail checked again.
+    `filter_entries` removes from our own mail the entries that are not for the model; `notify_change` has that mail
+    checked again.
     """
 
     dialect: ExternalMailFormat

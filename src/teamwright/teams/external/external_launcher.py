@@ -39,7 +39,7 @@ from teamwright.teams.teammate import Teammate
 
 @dataclass(frozen=True, slots=True)
 class ExternalStart:
-    """The start of a program. `within_s`: seconds until it must have read its first prompt.
+    """The start of a program. `timeout_s`: seconds until it must have read its first prompt.
 
     `mode` is its permission mode, as shown to people.
     """

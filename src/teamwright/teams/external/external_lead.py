@@ -41,8 +41,8 @@ _SECOND_ANSWER_NOTE = "(This plan was answered before, and the first answer coun
 class LeadMail:
     """The lead's mail to the member of this name. `since_ms`: earlier mail is not for this incarnation.
 
-    `permitted` passes on a permission answer, and returns True when such a request existed; `in_mode` receives the
-    permission mode that the lead gave when it approved a plan.
+    `apply_permission` passes on a permission answer, and returns True when such a request existed; `set_mode` receives
+    the permission mode that the lead gave when it approved a plan.
     """
 
     team: SessionTeam
@@ -180,7 +180,8 @@ def _lead_pid(config: TeamConfig) -> int:
 
 
 class LeadPresence:
-    """The presence of one lead. `gone` is called once, with the reason. `life` is its process, if the start names one.
+    """The presence of one lead. `gone` is called once, with the reason. `process` is its process, if the start names
+    one.
 
     `grace_s`: seconds to wait after its process ended; another process may resume the team.
     """

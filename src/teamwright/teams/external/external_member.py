@@ -80,10 +80,10 @@ _STOPPABLE_STATES = frozenset({MemberState.IDLE, MemberState.AWAITING, MemberSta
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ExternalMember(BackendTeammate):
-    """One member that another program runs. From `start` on, the task `live` runs until the program has ended.
+    """One member that another program runs. From `start` on, `run_task` lasts until the program has ended.
 
-    `first` is the id of its first prompt; `left` handles the effects of its end, `hear` first reads the lead's mail,
-    which may contain its last message; `tell` writes it a note.
+    `first_message_id` is the id of its first prompt; `report_end` handles the effects of its end, after
+    `read_lead_mail` has read the lead's mail, which may contain its last message; `send_note` writes it a note.
     """
 
     inbox_signs: InboxSigns

@@ -40,8 +40,8 @@ class DepartingMember:
     """A member that leaves: its incarnation, its roster entry, and the pane in which its lead started it, if that is
     certain.
 
-    `known`: its lead's program had put it on the roster; `is_unattended`: the lead is gone. `tasks_changed` is set with
-    each change of the list.
+    `known_to_lead`: its lead's program had put it on the roster; `lead_gone`: the lead has ended. `tasks_changed` is
+    set with each change of the list.
     """
 
     name: str
@@ -229,7 +229,7 @@ _MINUTE_S = 60.0
 
 
 class OwnRosterEntry:
-    """The roster entry of the member of this name. `say` shows a message to people, by level.
+    """The roster entry of the member of this name. `report` shows a message to people, by level.
 
     `on_roster` is called with each roster that was read, with None once the team's files are gone.
     """

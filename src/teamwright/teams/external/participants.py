@@ -74,9 +74,9 @@ class ExternalParticipants:
     """The external members and shared files of a team. `shared_list`: the task list that it uses instead of a private
     one; several sessions may.
 
-    `strangers` are external members, in lower case, and `followed` those of them that this process started; `entries`
-    are the entries of our own members as we wrote them; `removed` says that another program removed the team's files,
-    `listless` that its task list was removed too, so that the session's own is used.
+    `external_names` are external members, in lower case, and `listeners` those of them that this process started;
+    `own_entries` are the entries of our own members as we wrote them; `files_removed` says that another program removed
+    the team's files, `task_list_removed` that its task list was removed too, so that the session's own is used.
     """
 
     shared_list: str = ""

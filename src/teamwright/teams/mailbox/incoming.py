@@ -84,9 +84,9 @@ def select_for_turn(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
 
 @dataclass(slots=True)
 class IncomingMail:
-    """One member's incoming mail. `held` returns True for a sender whose mail does not wake the member now.
+    """One member's incoming mail. `is_held` returns True for a sender whose mail does not wake the member now.
 
-    `words` returns the plain text of a protocol message, None when it has none.
+    `render` returns the plain text of a protocol message, None when it has none.
     """
 
     name: str

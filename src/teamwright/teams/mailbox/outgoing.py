@@ -52,7 +52,8 @@ def default_summary(text: str) -> str:
 class SendCall:
     """The call that sends: its messages have their own ids and are sent once.
 
-    `again`: a kill interrupted it before. `no_reply`: its messages wake no member, and are read with the next message.
+    `is_rerun`: a kill interrupted it before. `no_reply`: its messages wake no member, and are read with the next
+    message.
     """
 
     key: str

@@ -1,6 +1,6 @@
 """The ping-pong guard: two members that only write to each other are stopped, and the lead is notified once.
 
-Depends on the team and its inboxes. The delivery itself is left to `desk`: it asks which senders' mail waits.
+Depends on the team and its inboxes. The delivery itself is left to `incoming`: it asks which senders' mail waits.
 """
 
 from __future__ import annotations

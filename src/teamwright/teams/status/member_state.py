@@ -1,7 +1,7 @@
-"""Honest health: one table says in which state a member is for people and for the lead, and what it waits for.
+"""The state of a member for people and for the lead, and what it waits for, from one table.
 
-The same rows for the process that runs the team and for a command that reads files. Knows what was seen of a member;
-probes nothing itself.
+The process that runs the team and commands that read files use the same rows. Depends on observed facts; probes nothing
+itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from teamwright.teams.team import SessionTeam
 
 @dataclass(frozen=True, slots=True)
 class RemoteMember:
-    """One of them: its entry on the roster, and how it stands."""
+    """A member in another process: its roster entry and its state."""
 
     entry: RosterMember
     activity: MemberActivity
 
 
 async def remote_members(team: SessionTeam) -> list[RemoteMember]:
-    """Those that are alive, in the order of the roster. Raises StorageError."""
+    """Return the live members in other processes, in the order of the roster. Raises StorageError."""
     if team.remote_state is None or not team.exists:
         return []
     here = {name.lower() for name in team.members}
@@ -42,11 +42,11 @@ async def remote_members(team: SessionTeam) -> list[RemoteMember]:
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """What is known of a member. `alive`: it was probed, and its process or coroutine is there.
+    """The known facts of a member. `alive`: it was probed, and its process or coroutine exists.
 
-    `failed` says why its last turn failed. `asks` is the open request that it waits for; `blockers` are the open
-    tasks, with their owners in words, that all of its own open tasks wait for; `answer_of` are those it wrote to and
-    who have not answered.
+    `failed` says why its last turn failed. `pending_request` is the open request that it waits for; `blockers` are the
+    open tasks, with their owners in words, that block all its own open tasks; `awaited_answer` are recipients of its
+    messages that have not answered.
     """
 
     state: str
@@ -62,7 +62,7 @@ class MemberFacts:
 
 
 class ShownState(NamedTuple):
-    """The state in one word, and on what it waits or what it does; empty when there is nothing to say."""
+    """The state in one word, and the reason: what it waits for or does; empty without one."""
 
     state: str
     reason: str = ""
@@ -70,7 +70,7 @@ class ShownState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StateRow:
-    """One state: when it holds, and what is said beside it."""
+    """One row of the table: the state, its condition and its reason."""
 
     state: str
     applies: Callable[[MemberFacts], object]
@@ -104,17 +104,17 @@ STATE_TABLE: tuple[StateRow, ...] = (
     StateRow("idle", lambda s: s.state == MemberState.IDLE, lambda s: ""),
     StateRow("unknown", lambda s: True, lambda s: s.detail),
 )
-"""The first row that holds is the member's state."""
+"""The state table: the first matching row is the member's state."""
 
 SHOWN_STATES = tuple(dict.fromkeys(row.state for row in STATE_TABLE))
-"""Every state that there is."""
+"""Every possible state."""
 
 WAITING_STATES = frozenset({"waiting", "awaiting", "blocked", "stopping"})
-"""States in which what stands beside is what the member waits for."""
+"""States whose reason is what the member waits for."""
 
 
 def shown_state(facts: MemberFacts) -> ShownState:
-    """The member's state, by the table."""
+    """Return the member's state by the table."""
     row = next(row for row in STATE_TABLE if row.applies(facts))
     return ShownState(row.state, row.reason(facts))
 
@@ -129,7 +129,7 @@ def _describe_stall(facts: MemberFacts) -> str:
     return "nothing comes of the model" if facts.doing == "model" else "nothing happens, though it is at work"
 
 
-# ── what is seen ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── observed facts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class OpenTask(NamedTuple):
@@ -142,7 +142,7 @@ class OpenTask(NamedTuple):
 def member_facts(
     member: MemberActivity, status: TeamStatus, tasks: Mapping[str, OpenTask], *, alive: bool = True, why: str = ""
 ) -> MemberFacts:
-    """What the fold of the events and the open tasks by number tell of a member. `why` it is dead, if it is."""
+    """Return the facts of a member from the folded events and the open tasks by number. `why` it is dead, if it is."""
     asks = [one for one in status.requests.values() if one.blocks(member.name)]
     idle = member.state == MemberState.IDLE
     return MemberFacts(
@@ -160,7 +160,9 @@ def member_facts(
 
 
 def describe_blockers(name: str, tasks: Mapping[str, OpenTask]) -> str:
-    """What all open tasks of this member wait for, in words: `#3 (historian)`; empty when one of them could go on."""
+    """Return what blocks all open tasks of this member, in words: `#3 (historian)`; empty when one of them is not
+    blocked.
+    """
     own = [task for task in tasks.values() if task.owner == name]
     if not own or not all(task.waits_for for task in own):
         return ""
@@ -171,9 +173,9 @@ def describe_blockers(name: str, tasks: Mapping[str, OpenTask]) -> str:
 
 
 def _awaited_answer(member: MemberActivity, status: TeamStatus, tasks: Mapping[str, OpenTask]) -> str:
-    """Whose answer it waits for: it went to rest after writing to them, and they have not written since.
+    """Return whose answer it waits for: it went to rest after a message to them, and they have not written since.
 
-    A word to the lead, or to one who is gone, is a question only of somebody who still has a task in hand.
+    A message to the lead, or to an ended member, counts as a question only from a member that still has a task.
     """
     has_task = any(task.owner == member.name for task in tasks.values())
     return _join_names(

@@ -1,7 +1,8 @@
-"""What the events add up to: who is in the team, what each member does, what is open. One fold for all surfaces.
+"""The state of a team folded from its events: members, their activity, open tasks and requests. One fold for all
+displays.
 
-The process that runs the team folds events as they come, others read the newest snapshot of the log and fold what
-came behind it: both see the same. Knows events; knows neither files nor processes, and probes nothing.
+The process that runs the team folds live events; other processes read the newest snapshot of the log and fold later
+events, with the same result. Depends on events only; probes nothing.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from teamwright.storage.event_log_reader import RecentEvents
 from teamwright.teams.lifecycle import ENDED_STATES, MemberState
 
 VERSION = 1
-"""Of the state in a snapshot; one of a newer version is not read."""
+"""The version of the state in a snapshot; a newer version is not read."""
 
 MAX_OPEN_TASKS = 1_000
 """Open tasks that a snapshot lists: the files have them all."""
 
 MAX_ENDED_MEMBERS = 64
-"""Members that are gone and still remembered."""
+"""Ended members that are still remembered."""
 
 SUSPENDED_STATE = "suspended"
-"""The state of a member whose session ended in order: the life goes on when the session does."""
+"""The state of a member whose session ended in order: its incarnation resumes with the session."""
 
 _ENDED_STATES = frozenset(str(state) for state in ENDED_STATES) - {SUSPENDED_STATE}
 
@@ -56,9 +57,9 @@ _ENDED_STATES = frozenset(str(state) for state in ENDED_STATES) - {SUSPENDED_STA
 class MemberActivity:
     """One member. Times in seconds since 1970.
 
-    `state` is the lifecycle's word; `lost` says that the process it lived in was followed by another one, which has not
-    told of it yet. `doing` and `what` are what Progress said last; `wrote_to` are those whose answer it may wait for.
-    `failed` says why its last turn failed; the end of a later turn clears it.
+    `state` is the lifecycle's name; `lost` says that another process replaced the member's process and has not reported
+    the member yet. `doing` and `what` come from the last Progress event; `wrote_to` are members whose answer it may
+    wait for. `failed` says why its last turn failed; the end of a later turn clears it.
     """
 
     name: str
@@ -85,24 +86,24 @@ class MemberActivity:
 
     @property
     def has_ended(self) -> bool:
-        """Whether this life is over."""
+        """Return True when this incarnation has ended."""
         return self.state in _ENDED_STATES
 
     def clear_activity(self) -> None:
-        """Whatever it was busy with is over."""
+        """Clear the member's activity."""
         self.doing = self.what = ""
         self.doing_since = 0.0
         self.stalled = False
 
     def as_json(self) -> dict[str, Any]:
-        """Its line in a snapshot."""
+        """Return its line in a snapshot."""
         out: dict[str, Any] = {name: getattr(self, name) for name in _ACTIVITY_FIELDS}
         out["usage"] = usage_to_json(self.usage)
         return out
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MemberActivity:
-        """What `as_json` wrote; keys of a newer version are passed over. Raises TypeError, KeyError."""
+        """Return the member from its snapshot line; keys of a newer version are ignored. Raises TypeError, KeyError."""
         known = {key: value for key, value in data.items() if key in _ACTIVITY_FIELDS}
         known["usage"] = usage_from_json(data.get("usage") or {})
         known["wrote_to"] = tuple(data.get("wrote_to") or ())
@@ -114,9 +115,9 @@ _ACTIVITY_FIELDS = tuple(item.name for item in fields(MemberActivity))
 
 @dataclass(frozen=True, slots=True)
 class RequestSummary:
-    """An open request: who asks, for what kind of answer, since when and until when (seconds since 1970; 0: for ever).
+    """An open request: the requester, the kind, since when and until when (seconds since 1970; 0: for ever).
 
-    `owner` is the member that is held up by it; a sub-agent asks in its name.
+    `owner` is the member that it blocks; a sub-agent asks in its name.
     """
 
     member: str
@@ -128,15 +129,17 @@ class RequestSummary:
     deadline: float = 0.0
 
     def blocks(self, name: str) -> bool:
-        """Whether the member of this name waits for it."""
+        """Return True when the member of this name waits for it."""
         return (self.owner or self.member) == name
 
 
 @dataclass(slots=True)
 class TeamStatus:
-    """The state after event number `n`. `team` is None while no event said which team is led, empty after a delete.
+    """The state after event number `event_number`. `team` is None before the first event about a team, empty after a
+    delete.
 
-    `open` holds open tasks with status and owner, `completed` counts the others; `others` is what sub-agents used.
+    `open_tasks` contains open tasks with status and owner, `completed` counts the others; `other_usage` is that of
+    sub-agents.
     """
 
     event_number: int = 0
@@ -153,7 +156,7 @@ class TeamStatus:
     other_usage: Usage = field(default_factory=Usage)
 
     def apply(self, number: int, event: TeamEvent) -> None:
-        """Take a logged event in. What is of an older life or turn of a member came late and changes nothing."""
+        """Apply a logged event. A late event of an earlier incarnation or turn of a member changes nothing."""
         self.event_number = number
         match event:
             case ToolCalled() | ModelCallEnded() | TurnEnded() | Progress() | Compacted():
@@ -185,17 +188,17 @@ class TeamStatus:
 
     @property
     def tokens(self) -> int:
-        """All tokens of all agents so far."""
+        """The tokens of all agents so far."""
         return self.usage.tokens
 
     @property
     def usage(self) -> Usage:
-        """What all agents used so far, members that are gone and sub-agents included."""
+        """The usage of all agents so far, ended members and sub-agents included."""
         return sum((member.usage for member in self.members.values()), self.other_usage)
 
     @classmethod
     def from_log(cls, recent: RecentEvents) -> TeamStatus:
-        """The state at the end of a log: the newest snapshot, and what came behind it."""
+        """Return the state at the end of a log: the newest snapshot, and the later events."""
         snapshot = recent.snapshot
         made = cls.from_json(snapshot.number, snapshot.state) if snapshot is not None else None
         made = made or cls()
@@ -203,7 +206,7 @@ class TeamStatus:
             made.apply(number, event)
         return made
 
-    # ── one event ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── one event ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _touch(self, event: TeamEvent) -> MemberActivity | None:
         member = self.members.get(event.member)
@@ -268,7 +271,7 @@ class TeamStatus:
                 member.mode = event.mode
 
     def _is_outdated(self, member: MemberActivity, event: MemberChanged) -> bool:
-        """Whether the event tells of a turn before the newest, or of a life that has ended."""
+        """Return True when the event is from a turn before the newest, or from an incarnation that has ended."""
         return event.turn < member.turn or (member.has_ended and event.life > 0 and event.state not in _ENDED_STATES)
 
     def _apply_message(self, event: MessageSent) -> None:
@@ -310,7 +313,7 @@ class TeamStatus:
             self.team = event.team
 
     def _change_team(self, team: str, directory: str) -> None:
-        """Another team, or none: only the lead goes along."""
+        """Switch to another team, or none: only the lead stays."""
         for name in [name for name in self.members if name != LEAD]:
             self.other_usage += self.members.pop(name).usage
         self.team, self.directory = team, directory
@@ -325,7 +328,7 @@ class TeamStatus:
     # ── snapshots ────────────────────────────────────────────────────────────────────────────────────────────
 
     def as_json(self) -> dict[str, Any]:
-        """The state, as a snapshot of the log holds it."""
+        """Return the state as a snapshot of the log."""
         tasks = list(self.open_tasks.items())
         statuses = [status for status, _ in self.open_tasks.values()]
         return {
@@ -351,7 +354,7 @@ class TeamStatus:
 
     @classmethod
     def from_json(cls, n: int, data: Mapping[str, Any]) -> TeamStatus | None:
-        """The state of a snapshot; None for one of a newer version, and for one that is damaged."""
+        """Return the state of a snapshot; None for a newer version or a damaged one."""
         try:
             if int(data["standing"]) > VERSION:
                 return None

@@ -1,7 +1,7 @@
-"""What faces may ask of the disk: teams, members, tasks and mail as frozen views; nothing is locked or changed.
+"""Frozen views of teams, members, tasks and mail on disk; no file is locked or changed.
 
-A file that cannot be read is shown as damaged, never raised. Knows the rooms that own the formats. Refuses to
-know how a view is printed; what a session and its log show is in `sessions` and `receipts`.
+An unreadable file is shown as damaged, never raised. Depends on the packages that own the formats. Sessions and their
+logs are shown by `views`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from teamwright.teams.incarnation import LEASE, Incarnation, process_directory
 from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
 
 LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
-"""States of a team: its lead runs; its lead is gone and something is open; nothing is; another product's; deleted."""
+"""States of a team: its lead runs; its lead is gone and work is open; no work is open; another product's; deleted."""
 
 
 CRASHED = "crashed"
 """The state of a member that failed or whose process crashed: it keeps its place until it is resumed or removed."""
 
 WAITS = "waits for its lead"
-"""The state of a member whose own process outlived its lead's."""
+"""The state of a member whose separate process outlived its lead's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ class MemberView:
     messages: int = 0
     mode: str = ""
     place: str = ""
-    """Where it runs, as the roster has it: `in-process`, or a backend and its id there (`tmux %3`); empty of a lead."""
+    """Its backend on the roster: `in-process`, or a backend and its id there (`tmux %3`); empty for a lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """One task. `waits_for` are its open blockers; `damaged` says what is wrong with its file.
+    """One task. `waits_for` are its open blockers; `damaged` is the problem of its file.
 
-    `unverified`: it is completed, and nobody of ours saw its own check succeed.
+    `unverified`: it is completed, and no check of it succeeded in our processes.
     """
 
     id: str
@@ -70,7 +70,7 @@ class TaskView:
 
     @property
     def open(self) -> bool:
-        """Whether it is still to be done; a damaged file may be."""
+        """Return True when it is not completed; a damaged file may be."""
         return self.status != TaskStatus.COMPLETED
 
 
@@ -89,7 +89,9 @@ class MailView:
 
 @dataclass(frozen=True, slots=True)
 class TeamView:
-    """One team. Times in milliseconds since 1970; `damaged` says which file is and why, all else is then a guess."""
+    """One team. Times in milliseconds since 1970; `damaged` names the damaged file and the reason; other values are
+    then guesses.
+    """
 
     name: str
     directory: str
@@ -106,19 +108,19 @@ class TeamView:
 
     @property
     def open_tasks(self) -> int:
-        """How many tasks are not completed."""
+        """The number of tasks that are not completed."""
         return sum(task.open for task in self.tasks)
 
     @property
     def unread(self) -> int:
-        """How many messages wait, over all members."""
+        """The number of unread messages of all members."""
         return sum(max(member.unread, 0) for member in self.members)
 
 
 def resolve_home(root: str | None, *, unreadable: bool = False) -> Home:
-    """The home that was named, else the one of the environment, else the user's own. Nothing is made there.
+    """Return the named home, else that of the environment, else the user's. Creates nothing.
 
-    Raises CannotStart (`read-only-home`) when it cannot be read, unless an `unreadable` one is wanted too.
+    Raises CannotStart (`read-only-home`) when it cannot be read, unless `unreadable` allows that.
     """
     home = find_home(root)
     return home if unreadable else home.require_readable()
@@ -128,20 +130,20 @@ def resolve_home(root: str | None, *, unreadable: bool = False) -> Home:
 
 
 def team_views(home: Home) -> list[TeamView]:
-    """All teams that are on disk now, the newest first."""
+    """Return all teams on disk, the newest first."""
     found = [team_view(home, directory) for directory in _directories(home.shared / "teams")]
     return sorted(found, key=lambda team: (-team.created_at, team.directory))
 
 
 def archived_teams(home: Home) -> list[TeamView]:
-    """Deleted teams that the archive still has, the newest first."""
+    """Return the deleted teams in the archive, the newest first."""
     entries = [name for name in _directories(home.archive) if (home.archive / name / "config.json").exists()]
     found = [_view(home, home.archive / name, name, archived=True) for name in entries]
     return sorted(found, key=lambda team: -_modified(team.path))
 
 
 def find_team(home: Home, name: str, *, archived: bool = False) -> TeamView:
-    """The team of that name or directory; with `archived` also the newest deleted one.
+    """Return the team of that name or directory; with `archived` also the newest deleted one.
 
     Raises TeamwrightError (`unknown-team`) naming the nearest.
     """
@@ -161,7 +163,7 @@ def find_team(home: Home, name: str, *, archived: bool = False) -> TeamView:
 
 
 def team_view(home: Home, directory: str, known: dict[str, TaskFile] | None = None) -> TeamView:
-    """The team in one directory under `teams/`. `known` are readings of its tasks, kept from one view to the next."""
+    """Return the team in one directory under `teams/`. `known` are read task files, kept from one view to the next."""
     return _view(home, home.shared / "teams" / directory, directory, known=known)
 
 
@@ -196,7 +198,7 @@ def _view(
 
 
 def _shared_list(home: Home, ours: TeamFile | None) -> Path | None:
-    """The list that a team uses in the place of its own."""
+    """Return the shared list that a team uses, if any."""
     with suppress(InvalidName):
         return home.tasks(ours.task_list) if ours is not None and ours.task_list else None
     return None
@@ -236,7 +238,9 @@ def _place_of(member: RosterMember) -> str:
 
 
 def _member_state(member: RosterMember, life: Incarnation | None, *, live: bool) -> str:
-    """What the files alone tell: a member in the lead's process lives as long as that does, another by its lease."""
+    """Return the state from files alone: a member in the lead's process lives with that process,
+    another by its lease.
+    """
     if life is not None and life.crashed:
         return CRASHED
     if live:
@@ -268,9 +272,9 @@ def _team_file(path: Path) -> tuple[TeamFile | None, str]:
 
 
 def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tuple[TaskView, ...]:
-    """The tasks in a directory, in numeric order; other products' book-keeping is left out.
+    """Return the tasks in a directory, in numeric order, without other products' bookkeeping files.
 
-    A file that is as in `known` is not read again; new readings are added there.
+    A file that is unchanged since `known` is not read again; new readings are added there.
     """
     known = {} if known is None else known
     try:
@@ -291,7 +295,7 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
 
 
 def _read_task(directory: Path, id: str, known: dict[str, TaskFile]) -> Task | str | None:
-    """The task, what is wrong with its file, or None for a file that is gone."""
+    """Return the task, the problem of its file, or None for a file that is gone."""
     path = f"{directory}/{id}.json"
     last = known.get(path)
     try:
@@ -309,7 +313,9 @@ def _read_task(directory: Path, id: str, known: dict[str, TaskFile]) -> Task | s
 
 
 def find_tasks(home: Home, name: str) -> tuple[TaskView, ...]:
-    """The list of a team, or of a session that has none (`session-<8>`). Raises TeamwrightError (`unknown-team`)."""
+    """Return the list of a team, or of a session without one (`session-<8>`). Raises TeamwrightError
+    (`unknown-team`).
+    """
     shared = home.shared / "tasks" / name
     known = "/" not in name and name not in {".", ".."} and os.path.isdir(shared)  # False also for a name too long
     directory = shared if known else home.shared / "tasks" / team_dir(name)
@@ -325,7 +331,7 @@ def find_tasks(home: Home, name: str) -> tuple[TaskView, ...]:
 
 
 def mail_views(team: TeamView, name: str) -> list[MailView]:
-    """The mail of a member, the oldest first; nothing is marked as read.
+    """Return the mail of a member, the oldest first, without marking it as read.
 
     Raises UnknownMember naming the nearest, StorageError (`damaged-file`).
     """
@@ -358,7 +364,7 @@ def _mail(entry: InboxEntry) -> MailView:
     )
 
 
-# ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _directories(parent: Path) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Who hears that a job or a sub-agent of theirs has ended: the lead, a member, or a sub-agent, each by its own queue.
+"""Notices to the owner of an ended job or sub-agent: the lead, a member, or a sub-agent, each through its own queue.
 
-Told live, and after a kill by `unreported_jobs`. Knows the lead, the team and the sub-agents; words are made elsewhere.
+Delivered live, and after a kill from `unreported`. Depends on the lead, the team and the sub-agents.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from teamwright.teams.subagents.run_reports import job_end_notice, subagent_even
 from teamwright.teams.team import SessionTeam
 
 Notify: TypeAlias = Callable[[str, str], None]
-"""Takes the text and the key under which the transcript will hold it."""
+"""Receives the text and the key under which the transcript will store it."""
 
 
 class EndedJob(Protocol):
-    """What a job and a run of a sub-agent have."""
+    """The common fields of a job and a sub-agent's run."""
 
     @property
     def id(self) -> str:
@@ -35,12 +35,12 @@ class EndedJob(Protocol):
 
     @property
     def owner(self) -> str:
-        """Who is told."""
+        """The agent that is notified."""
         ...
 
     @property
     def started_ms(self) -> int:
-        """When it began."""
+        """The start time in milliseconds since 1970."""
         ...
 
 
@@ -52,19 +52,19 @@ def _job_key(job: Any) -> str:
 
 
 def _was_stopped(job: Any) -> bool:
-    # One that the session itself ended, when somebody left it, is no reason to speak up at the next start.
+    # A job that the session itself ended when it was left causes no notice at the next start.
     return job.state == "stopped"
 
 
 class UnreportedJobs(Protocol[Job_co]):
-    """What is noted of earlier lives: `BackgroundJobs` and `Subagents` of our session, `JobJournal` of another's."""
+    """The records of earlier processes: `BackgroundJobs` and `Subagents` of our session, `JobJournal` of another's."""
 
     def unreported(self) -> list[Job_co]:
-        """Jobs that are over and not settled, oldest first."""
+        """Return ended jobs without a delivered notice, oldest first."""
         ...
 
     def mark_reported(self, ids: Iterable[str]) -> None:
-        """Nobody needs to be told of these any more."""
+        """Mark the ends of these jobs as reported."""
         ...
 
 
@@ -76,11 +76,11 @@ def notify_lost(
     key: Callable[[Job_co], str] = _job_key,
     quiet: Callable[[Job_co], bool] = _was_stopped,
 ) -> list[Job_co]:
-    """Tell each owner of the jobs that it lost; returns the jobs that are told. Call it when the members are there.
+    """Notify each owner of its lost jobs; returns the jobs of these notices. Call it when the members are there.
 
-    A job whose owner's transcript has its end, or whose owner is no more, is settled instead and never told again.
-    `key` names a notice, `quiet` says which wake nobody. `lead` is None for jobs of a session that was another lead's:
-    its own jobs are nobody's then. Raises OSError when a transcript cannot be read.
+    A job whose owner's transcript has its end, or whose owner has ended, is only marked as reported. `key` names a
+    notice, `quiet` returns True for one that wakes no agent. `lead` is None for jobs of a session that another lead
+    had: that lead's jobs then have no owner. Raises OSError when a transcript cannot be read.
     """
     by_owner: dict[str, list[Job_co]] = {}
     for job in jobs.unreported():
@@ -88,13 +88,13 @@ def notify_lost(
     told: list[Job_co] = []
     for owner, its in by_owner.items():
         if team.subagents is not None and owner in team.subagents.runs:
-            continue  # a sub-agent hears of it when it goes on
+            continue  # a sub-agent is notified when it is resumed
         found = _find_owner(owner, team, lead)
         if found is None:
             jobs.mark_reported(job.id for job in its)
             continue
         conversation, notice, aside = found
-        # A member of the same name whose life began after the job's was not the one who waits.
+        # A member of the same name that started after the job is not its owner.
         born = str(conversation.header.get("at", ""))
         own = {job.id: job for job in its if iso_time(job.started_ms) >= born}
         held = conversation.delivered_ids({f"notice:{key(job)}" for job in own.values()}) | conversation.queued.keys()
@@ -107,7 +107,7 @@ def notify_lost(
 
 
 def _find_owner(owner: str, team: SessionTeam, lead: Lead | None) -> tuple[Conversation, Notify, Notify] | None:
-    """Who is told: its conversation, what wakes it, and what waits until something else does (a lead has that)."""
+    """Return the owner's conversation, its waking notice and its quiet notice (which only a lead has)."""
     if owner == LEAD:
         if lead is None:
             return None
@@ -118,14 +118,14 @@ def _find_owner(owner: str, team: SessionTeam, lead: Lead | None) -> tuple[Conve
 
 @dataclass(slots=True)
 class OwnerNotices:
-    """The owners of a session's jobs and sub-agents (the port of `Subagents`)."""
+    """The owners of a session's jobs and sub-agents (an `OwnerNotifier`)."""
 
     lead: Lead | None
     team: SessionTeam
     agents: Subagents
 
     def notify(self, owner: str, text: str, key: str) -> bool:
-        """See Teller.tell."""
+        """See `OwnerNotifier`."""
         if owner == LEAD:
             if self.lead is not None:
                 self.lead.notify(text, key)
@@ -136,7 +136,7 @@ class OwnerNotices:
         return self.agents.notify_run(owner, text, key)
 
     def withdraw(self, owner: str, key: str) -> bool:
-        """See Teller.withdraw."""
+        """See `OwnerNotifier`."""
         id = f"notice:{key}"
         if owner == LEAD:
             return self.lead is not None and self.lead.queue.withdraw(id)
@@ -146,12 +146,12 @@ class OwnerNotices:
         return run is not None and run.queue.withdraw(id)
 
     def notify_change(self) -> None:
-        """See Teller.moved."""
+        """See `OwnerNotifier`."""
         self.team.changed.set()
 
 
 def connect_owners(lead: Lead | None, team: SessionTeam, jobs: BackgroundJobs) -> None:
-    """From now on owners hear of their jobs and sub-agents, and these end with their owner.
+    """Connect owners with their jobs and sub-agents: they are notified, and their jobs end with them.
 
     `lead` is None in a member's own process.
     """
@@ -172,7 +172,7 @@ def connect_owners(lead: Lead | None, team: SessionTeam, jobs: BackgroundJobs) -
 
 
 def notify_lost_subagents(subagents: Subagents, team: SessionTeam, lead: Lead | None) -> None:
-    """Owners hear of sub-agents that ended with an earlier life of the session, or may not have heard of their end."""
+    """Notify owners of sub-agents that ended with an earlier process of the session, or whose end may be unreported."""
     told = notify_lost(
         subagents,
         team,

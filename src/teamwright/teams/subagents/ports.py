@@ -1,6 +1,6 @@
-"""What the sub-agents of a session need from above, and what they are told: settings, ports, and the call that asks.
+"""The settings and ports of a session's sub-agents, and the reference to a call.
 
-Values and protocols; nothing is done here.
+Values and protocols only.
 """
 
 from __future__ import annotations
@@ -16,33 +16,35 @@ from teamwright.teams.subagents.run import SubagentRun
 
 @dataclass(frozen=True, slots=True)
 class SubagentSettings:
-    """How sub-agents are run; all are settings."""
+    """The settings of sub-agents."""
 
     background: bool = True
-    """Whether they may run in the background at all."""
+    """True when they may run in the background."""
 
     background_after_s: float | None = None
-    """After so long in the foreground one goes on in the background; None: never by itself."""
+    """Seconds in the foreground after which one moves to the background; None: never automatically."""
 
     jobs_wait_s: float = 600.0
-    """How long one that has answered waits for its own background commands; then they are stopped."""
+    """Seconds that one with an answer waits for its own background commands; then they are stopped."""
 
     coordinator: bool = False
     """Every sub-agent runs in the background, with its own or its caller's model: a call cannot name one."""
 
     assistant: bool = False
-    """Every sub-agent runs in the background, so that whoever talks to the lead never waits for one."""
+    """Every sub-agent runs in the background, so that a person at the lead never waits for one."""
 
     fork: bool = False
-    """A call that names no kind makes a fork of its caller; every agent that a call starts runs in the background."""
+    """A call without an agent type makes a fork of its caller; every agent that a call starts runs in
+    the background.
+    """
 
     @property
     def always_background(self) -> bool:
-        """Whether every sub-agent runs in the background."""
+        """Return True when every sub-agent runs in the background."""
         return self.background and (self.coordinator or self.assistant)
 
     def fork_refusal(self) -> str:
-        """Why other settings exclude forks, which are wanted; empty when they do not, or forks are not wanted."""
+        """Return why other settings exclude the enabled forks; empty when they do not, or forks are disabled."""
         if not self.fork:
             return ""
         if self.coordinator:
@@ -65,43 +67,43 @@ class SubagentSettings:
 
 
 class SubagentBuilder(Protocol):
-    """The port that makes a sub-agent ready to run: filled in `app`."""
+    """The port that builds a sub-agent, implemented in `session`."""
 
     def resolve(self, spec: SpawnSpec) -> SpawnSpec:
-        """The spec with what its kind says. Raises UsageError for a kind that nobody knows."""
+        """Return the spec with the values of its agent type. Raises UsageError for an unknown type."""
         ...
 
     async def build_subagent(self, spec: SpawnSpec, caller: str, run: SubagentRun, *, resumed: bool = False) -> Agent:
-        """One that is ready for its first turn, or with all of its conversation.
+        """Return an agent that is ready for its first turn, or has its whole conversation.
 
-        Raises TeamwrightError when it cannot be made or a limit forbids it.
+        Raises TeamwrightError when it cannot be built or a limit forbids it.
         """
         ...
 
     def transcript_path(self, id: str) -> Path:
-        """Where the transcript of a sub-agent of this session lies."""
+        """Return the path of a sub-agent's transcript in this session."""
         ...
 
 
 class OwnerNotifier(Protocol):
-    """The port through which owners hear of ends."""
+    """The port that notifies owners of ends."""
 
     def notify(self, owner: str, text: str, key: str) -> bool:
-        """Put a notice into the owner's queue and wake it; False when there is no such owner any more."""
+        """Put a notice into the owner's queue and wake it; False when that owner has ended."""
         ...
 
     def withdraw(self, owner: str, key: str) -> bool:
-        """Take back a notice that the owner was not told yet; whether it was there."""
+        """Withdraw an undelivered notice. Returns True when there was one."""
         ...
 
     def notify_change(self) -> None:
-        """Something has ended: whoever waits for quiet looks again."""
+        """Signal an end, so that waits for a quiet team check again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CallRef:
-    """The call that asks: the model's own id of it, and its name for good. `again`: a kill cut it off before."""
+    """A reference to a call: the model's own id, and its permanent name. `is_rerun`: a kill interrupted it before."""
 
     tool_use_id: str = ""
     key: str = ""

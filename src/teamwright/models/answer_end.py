@@ -23,7 +23,7 @@ _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
 class AnswerEnd(StrEnum):
-    """How an answer ended."""
+    """The end of an answer."""
 
     DONE = "done"
     """The answer is complete."""

@@ -101,7 +101,7 @@ class MessagesApi:
 
     @property
     def card(self) -> ModelCard:
-        """What is known of the model."""
+        """The facts about the model."""
         return self._card
 
     @property

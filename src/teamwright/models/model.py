@@ -124,7 +124,7 @@ class Reply:
 
     @property
     def end(self) -> AnswerEnd:
-        """How the answer ended."""
+        """The end of the answer, computed from its stop reason and blocks."""
         return answer_end(self.stop_reason, self.content)
 
 

@@ -112,7 +112,7 @@ class CustomProvider:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """How models are chosen and called."""
+    """Settings for the choice of models and for calls."""
 
     model: str | None = None
     """The default name: an alias, a vendor's id, or `provider/model`."""

@@ -85,18 +85,18 @@ class Task:
 
     @property
     def reserved_for(self) -> tuple[str, ...]:
-        """The names in `metadata.for`: only they may claim it (a convention of ours)."""
+        """The names in `metadata.for`: only they may claim it (a key of Teamwright)."""
         return _names(self.metadata, "for")
 
     @property
     def budget(self) -> Mapping[str, Any] | None:
-        """The caps in `metadata.budget`, unparsed (a convention of ours)."""
+        """The caps in `metadata.budget`, unparsed (a key of Teamwright)."""
         value: Any = (self.metadata or {}).get("budget")
         return cast("Mapping[str, Any]", value) if isinstance(value, dict) and value else None
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Tool names in `metadata.needs`: a claimer must have them (a convention of ours)."""
+        """The tool names in `metadata.needs`: a claimer must have them (a key of Teamwright)."""
         return _names(self.metadata, "needs")
 
     @property

@@ -170,7 +170,7 @@ def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
 
 
 def _lead(ground: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs) -> Lead:
-    """Create the lead of the team; the end of a background command is reported to its owner, and ends with it."""
+    """Create the lead of the team. Background commands end with their owners, which are notified of each end."""
     team.lead_model, team.lead_effort = agent.model.card.name, agent.effort_text
     known = team.status.members.get(LEAD)
     if (mode := str(agent.policy.display_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):

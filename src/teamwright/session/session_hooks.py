@@ -217,7 +217,7 @@ class SessionHooks:
             await self.with_own(self.own_of(who.agent_type)).fire(SUBAGENT_STOP, told, (who.agent_type,))
 
     async def fire_end(self, reason: str, mode: str) -> None:
-        """Fire the end of the session, and wait for hooks in the background. May be called twice."""
+        """Fire the end of the session, then close the hooks that run in the background. May be called twice."""
         if self._open:
             self._open = False
             if self.starts is not None:

@@ -28,7 +28,7 @@ LEAD_GONE = "its lead was gone"
 
 
 class LeadConnection:
-    """The connection to the lead. `heed` handles the lead's notes, `on_call` its calls, and `on_hello` its welcome."""
+    """The connection to the lead. `on_call` handles the lead's calls, `on_hello` its welcome."""
 
     def __init__(self, spawn: SpawnFile) -> None:
         self.spawn = spawn

@@ -1,6 +1,6 @@
-"""The rule that "always" would store: the narrowest one that answers the same call again and is worth having.
+"""The rule that "always" would store: the narrowest useful one that allows the same call again.
 
-Depends on the tables of programs. Leaves the bounds of what an answer may grant at all to `bounds`.
+Depends on the tables of programs. The bounds of grants are in `grant_bounds`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NARROW_PREFIXES = (
 )
 """Commands whose further words do no more than the command itself, as far as a prefix rule covers them.
 
-A star stands for a plain name, which is offered too: the script that npm runs, the target of make.
+A star means a plain name, which the offered rule includes: the script that npm runs, the target of make.
 """
 
 _NEVER = word_set(
@@ -51,7 +51,7 @@ _NEVER = word_set(
     " mongo mongosh aws gcloud az heroku fly flyctl vercel netlify pulumi ansible ansible-playbook vagrant twine npx"
     " bunx uvx pipx xargs parallel env watch"
 )
-"""Programs that destroy, run anything, or reach other machines: nothing is offered for any call of them."""
+"""Programs that destroy data, run any code, or reach other machines. No rule is offered for them."""
 
 _ALLOWED_SUBCOMMANDS = {
     "docker": word_set("ps images logs build version info inspect"),
@@ -74,7 +74,7 @@ _DESTRUCTIVE_OPTIONS = {
     "curl": word_set("-X --request -d --data --data-raw --data-binary --data-urlencode --json -F --form -u --user -H"),
     "find": word_set("-delete -exec -execdir -ok -okdir"),
 }
-"""Words with which such a call is not one to repeat unasked."""
+"""Options and words of destructive calls, which should not be repeated without a question."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9][\w:.-]*")
 
@@ -115,12 +115,12 @@ def _for_command(access: Access, ground: DecisionContext) -> str:
 
 
 def _may_be_repeated(words: list[str]) -> bool:
-    """Return whether the very same command may run again unasked: it destroys nothing and runs nothing else."""
+    """Return True when the same command may run again unasked: it destroys nothing and runs no other code."""
     name = base_name(words[0]) or ""
     if name in _NEVER or find_side_effect(tuple(words), ()):
         return False
     if name in INTERPRETERS and (len(words) == 1 or (words[1].startswith("-") and words[1] != "-m")):
-        return False  # it gets its code in a word or from somewhere else, not from a file
+        return False  # its code comes in a word or from another place, not from a file
     git = split_git_command(tuple(words))
     rest = [word or "" for word in git[1:]] if git is not None else words[1:]
     subcommand = next((word for word in rest if not word.startswith("-")), "")
@@ -154,5 +154,5 @@ def _for_path(tool: str, path: Path, scope: PermissionScope) -> str:
         first, slash, _ = below.partition("/")
         return f"{tool}({first}/**)" if slash else f"{tool}(/{first})" if first != "." else ""
     if len(real.parts) < 4:
-        return ""  # so near the root a rule would reach too far
+        return ""  # so near the root a rule would cover too much
     return f"Edit(/{real})" if tool == "Edit" else f"{tool}(/{real.parent}/**)"

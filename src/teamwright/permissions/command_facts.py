@@ -29,17 +29,17 @@ _CHANGERS = word_set(
     " csplit unzip touch mkdir mkfifo mknod gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd rename sponge vi vim nvim"
     " nano emacs"
 )
-"""Programs that change what they are given, whatever their options."""
+"""Programs that change their operands, whatever their options."""
 
 _MOVERS = word_set("cp mv")
-"""Programs that change the last thing they are given, where they do more than the table of edits explains."""
+"""Programs that change their last operand, in forms that the table of edits does not cover."""
 
 _RECURSIVE = re.compile(r"-[A-Za-z]*R|--recursive")
 _ALL_BELOW = {
     **dict.fromkeys(("rm", "mv"), re.compile("")),
     **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl"), _RECURSIVE),
 }
-"""Programs that change everything below what they are given, once one of their words begins so."""
+"""Programs that change everything below their operands when one of their words begins with this text."""
 
 _INTO_LAST = word_set("cp mv rsync")
 _CONTENTS = re.compile(r"(?:.*/)?\.{0,2}/?", re.DOTALL)
@@ -53,7 +53,7 @@ _IN_PLACE = {
     "awk": re.compile(r"(-i|--include=)?inplace$"),
     "gawk": re.compile(r"(-i|--include=)?inplace$"),
 }
-"""Programs that change what they are given, once one of their words begins so."""
+"""Programs that change their operands when one of their words begins with this text."""
 
 _TARGET_OPTIONS = {
     "cp": ("-t", "--target-directory"),
@@ -73,7 +73,7 @@ _TARGET_OPTIONS = {
 """Options whose value is where a program writes."""
 
 _GIT_CHANGERS = word_set("checkout restore rm mv clean")
-"""What git does to the files that stand behind it."""
+"""Subcommands of git that change the files they name."""
 
 _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace")
 _WILD = re.compile(r"[*?\[{]")
@@ -81,10 +81,10 @@ _WILD = re.compile(r"[*?\[{]")
 
 @dataclass(frozen=True, slots=True)
 class ChangedFiles:
-    """Files that are about to be changed.
+    """Files that a command would change.
 
-    `below`: directories among them of which everything is changed whose name matches the pattern that goes with them.
-    `unknown` are names of which only the shell will know the rest; one that is `certain` is certainly changed.
+    `below`: directories with a pattern; everything in them whose name matches it is changed. `unknown` are names of
+    which only the shell knows a part; one that is `certain` is certainly changed.
     """
 
     paths: tuple[Path, ...] = ()
@@ -93,7 +93,7 @@ class ChangedFiles:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether a file is changed whose name only the shell will know."""
+        """True when a file is changed whose name only the shell knows."""
         return any(operand.is_certain for operand in self.unknown)
 
 
@@ -103,11 +103,11 @@ _SED_WRITES = re.compile(
 )
 _AWK_WRITES = re.compile(r'>\s*"(?P<file>[^"]+)"')
 _WRITTEN_BY_SCRIPTS = {"sed": _SED_WRITES, **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK_WRITES)}
-"""Files that a script of these programs names to write to, where the script is written in the line."""
+"""Files that a script of these programs writes, when the script is in the line."""
 
 
 def find_changed_files(command: ShellCommand) -> ChangedFiles:
-    """Return what the command is about to change, as far as its words and the names for its patterns show."""
+    """Return the files that the command would change, according to its words and the file names for its patterns."""
     understood = find_changes(command) is not None
     written = _changed_as_written(command, understood)
     names = expand_arguments(command) if command.globs else None
@@ -138,7 +138,7 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
 
 
 def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Operand]:
-    """Yield the words that name what the command changes. `understood`: `changes` already says it of this command."""
+    """Yield the words that name changed files. `understood`: `file_changes` already covers this command."""
     given = [at for at, word in enumerate(command.words) if at and word != "" and not (word or "").startswith("-")]
     if name == "dd":
         for shape in map(command.shape, given):
@@ -172,12 +172,12 @@ def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Ope
 
 
 def _merges(words: Sequence[str | None]) -> bool:
-    """Return whether the contents of a directory are put among those of the target, or the others are removed there."""
+    """Return True when the contents of a directory are merged into the target, or other files there are removed."""
     return any(word and (_CONTENTS.fullmatch(word) or word.startswith("--del")) for word in words)
 
 
 def _first_test(command: ShellCommand) -> int:
-    """Return where the starts of a find end."""
+    """Return the end of the starting points of a find."""
     tests = (
         at for at, word in enumerate(command.words) if at and word and re.match(r"-(?![PHLEXdsxDO]+$)|[()!,]", word)
     )
@@ -185,7 +185,7 @@ def _first_test(command: ShellCommand) -> int:
 
 
 def _deleted_names(command: ShellCommand) -> str:
-    """Return the pattern that every name has which `find -delete` deletes."""
+    """Return the pattern that all names have which `find -delete` deletes."""
     words = command.words
     names = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-name"]
     plain = "-delete" in words[-1:] and not MAY_DIFFER & set(map(str, words))
@@ -193,7 +193,7 @@ def _deleted_names(command: ShellCommand) -> str:
 
 
 def _changes_all(name: str, command: ShellCommand) -> bool:
-    """Return whether it changes every file that it is given."""
+    """Return True when it changes every file among its operands."""
     begins = _IN_PLACE.get(name)
     return name in _CHANGERS or (begins is not None and any(word and begins.match(word) for word in command.words[1:]))
 
@@ -215,7 +215,7 @@ def _git_targets(command: ShellCommand) -> Iterator[Operand]:
 
 
 def _option_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
-    """Yield what options name that say where to write: in the next word, joined, or behind `=`."""
+    """Yield the output files that options name: in the next word, joined, or after `=`."""
     for option in _TARGET_OPTIONS.get(name, ()):
         for at, word in enumerate(command.words):
             begin = command.shape(at)[0] or ""
@@ -231,9 +231,9 @@ def _option_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
 class CommandFacts:
     """One command of the line, with the verdicts on the files that it touches.
 
-    `touched` are the verdicts on files that a program of the tables reads or changes. `named` are those on the words of
-    any other program that may be files. `below` asks because git shows a whole work tree and rules forbid something in
-    it; the user's own rule about the command answers that.
+    `touched` are the verdicts on files that a program of the tables reads or changes, `named` those on words of other
+    programs that may be files. `below` asks because git shows a whole work tree and rules forbid files in it; the
+    user's rule for the command answers that question.
     """
 
     command: ShellCommand
@@ -246,7 +246,7 @@ class CommandFacts:
 
 
 def collect_facts(ground: DecisionContext, command: ShellCommand) -> CommandFacts:
-    """Return what is known of the command."""
+    """Return the facts about the command."""
     facts = CommandFacts(command)
     if command.role == "wrap":
         return facts
@@ -279,12 +279,15 @@ def collect_facts(ground: DecisionContext, command: ShellCommand) -> CommandFact
 
 
 def find_denials(facts: CommandFacts) -> Iterator[Decision]:
-    """Yield what forbids the command because of a file that it names."""
+    """Yield the denials of the command because of files that it names."""
     yield from (decision for decision in (*facts.touched, *facts.named) if decision.verdict is Verdict.DENY)
 
 
 def find_questions(facts: CommandFacts) -> Iterator[Decision]:
-    """Yield what a rule asks about a file that the command names, although another rule may allow the command."""
+    """Yield the questions of rules about files that the command names.
+
+    They hold even if another rule allows the command.
+    """
     yield from (decision for decision in (*facts.touched, *facts.named) if _is_by_rule(decision))
 
 
@@ -294,7 +297,7 @@ def _is_by_rule(decision: Decision) -> bool:
 
 
 def _judge_operands(ground: DecisionContext, command: ShellCommand) -> Iterator[Decision]:
-    """Yield the verdicts on all words that may be files which the program reads."""
+    """Yield the verdicts on all words that may be files that the program reads."""
     directories = list(base_directories(command))
     forbids_all = any(rule.is_whole_tool for rule in ground.rules.rules_for("Read").deny)
     for operand in find_operands(command):
@@ -316,7 +319,7 @@ def _join_directory(directory: str | None, shape: Shape) -> Shape:
 
 
 def _judge_changed(ground: DecisionContext, changed: ChangedFiles) -> Iterator[Decision]:
-    """Yield the verdicts on what the command changes, which forbid and never allow."""
+    """Yield the verdicts on changed files. They forbid and never allow."""
     for path in changed.paths:
         yield judge_path(ground, "Write", path, writes=True)
     for path, name in changed.below:

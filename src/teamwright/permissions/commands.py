@@ -1,7 +1,7 @@
-"""Whether a shell command may run: every command in it must be allowed, one that is denied denies the line.
+"""Verdicts on shell commands: each command in a line must be allowed, and one denied command denies the line.
 
-Takes the line apart with `shell`, then asks the rules, git policy, the table of reading commands and, where the
-mode accepts edits, the table of changing ones. Runs nothing.
+Parses the line with `shell`, then applies the rules, the git policy, the table of read-only commands and, in modes that
+accept edits, the table of changing ones. Runs no program.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _MAX_MEANING = 120
 
 
 def judge_command(ground: DecisionContext, access: Access) -> Decision:
-    """The verdict on a command line; the strictest of all that it would run and touch."""
+    """Return the verdict on a command line: the strictest for all commands that it would run and files that it would
+    touch."""
     parsed = parse_command(access.command or "", access.cwd or ground.scope.base)
     rules = ground.rules.rules_for("Bash")
     facts = [collect_facts(ground, command) for command in parsed.commands]
@@ -58,7 +59,7 @@ def judge_command(ground: DecisionContext, access: Access) -> Decision:
 
 
 def judge_with_aliases(ground: DecisionContext, access: Access) -> Decision:
-    """The verdict on a command line whose aliases are known: what forbids either form forbids it.
+    """Return the verdict on a command line with known aliases: a denial of either form denies it.
 
     A rule that allows the written form still allows it, unless a rule or the git policy decides on the expanded form.
     """
@@ -79,7 +80,8 @@ def judge_with_aliases(ground: DecisionContext, access: Access) -> Decision:
 
 
 def explain(ground: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
-    """Each command and redirection of a line as it was judged, in the order of the line; the line as a whole last."""
+    """Return each command and redirection of a line with its verdict, in the order of the line; the whole line comes
+    last."""
     parsed = parse_command(access.command or "", access.cwd or ground.scope.base)
     rules = ground.rules.rules_for("Bash")
     facts = [collect_facts(ground, command) for command in parsed.commands]
@@ -124,7 +126,10 @@ def _explain_redirect(ground: DecisionContext, redirect: FileRedirect) -> Decisi
 
 
 def is_proven_read_only(command: str, cwd: Path) -> bool:
-    """Whether the line certainly changes nothing, not even where the shell is: such calls may run side by side."""
+    """Return True when the line certainly changes nothing, not even the working directory.
+
+    Such calls may run together.
+    """
     parsed = parse_command(command, cwd)
     if (
         not parsed.is_valid
@@ -138,7 +143,7 @@ def is_proven_read_only(command: str, cwd: Path) -> bool:
 
 
 def _changes_nothing(parsed: ParsedLine, facts: list[CommandFacts]) -> bool:
-    """Whether every command is proven to read only, whatever a rule says of it, and where a shell may end up."""
+    """Return True when every command is proven to be read-only and the final directory is certain, without rules."""
     if not parsed.is_valid or parsed.doubt or any(_writes(redirect) for redirect in parsed.redirects):
         return False
     run = [fact for fact in facts if fact.command.role in {"run", "unsure"}]
@@ -146,9 +151,9 @@ def _changes_nothing(parsed: ParsedLine, facts: list[CommandFacts]) -> bool:
 
 
 def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path], bool] | None:
-    """The directories that a line uses which only reads and changes files, and whether it changes some.
+    """Return the directories used by a line that only reads and changes files, and whether it changes any.
 
-    None for every other line, also for one that writes by redirection: no mode and no directory lets it pass.
+    Return None for every other line, also for one with output redirections: no mode and no directory allows those.
     """
     parsed = parse_command(access.command or "", access.cwd or scope.base)
     if not parsed.is_valid or parsed.doubt or any(_writes(one) for one in parsed.redirects) or _prints_secret(parsed):
@@ -162,7 +167,7 @@ def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path]
         found += [containing_directory(path) for path in reads.paths] if reads is not None else []
         if change is not None:
             edits = True
-            made = command.name == "mkdir"  # what it makes is no directory yet
+            made = command.name == "mkdir"  # a directory that it creates does not exist yet
             found += [containing_directory(path) for path in change.reads]
             found += [Path(os.path.realpath(path)) if made else containing_directory(path) for path in change.writes]
     for redirect in parsed.redirects:
@@ -180,7 +185,10 @@ def _writes(redirect: FileRedirect) -> bool:
 def _denials(
     ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, facts: list[CommandFacts]
 ) -> Iterator[Decision]:
-    """What forbids the line in every mode. Where a deny rule cannot be excluded, the line must be written plainer."""
+    """Yield the denials that apply in every mode.
+
+    A line in which a deny rule may apply must be written more plainly.
+    """
     for fact in facts:
         denied = _matching(rules.deny, fact.command)
         if denied is not None:
@@ -196,13 +204,13 @@ def _denials(
 
 
 def _judge_unreadable(ground: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:
-    """What rules about files say of a line that cannot be read in full: it may name any file."""
+    """Yield what file rules decide for a line that cannot be read in full: it may name any file."""
     for tool in () if parsed.is_valid else ("Read", "Write"):
         yield from judge_unknown_path(ground, tool, ANY_SHAPE, certain=True)
 
 
 def _judge_ownership(ground: DecisionContext, parsed: ParsedLine, facts: list[CommandFacts]) -> Iterator[Decision]:
-    """What is about to change a file of somebody else, or may be."""
+    """Yield the denials for files that another member owns, or may own."""
     fence = ground.scope.ownership
     if fence is None:
         return
@@ -235,12 +243,12 @@ def _judge_all(
 
 
 def _last_command(facts: list[CommandFacts], access: Access) -> CommandFacts | None:
-    """The command that certainly runs after all others, once; None where the line does not say."""
+    """Return the command that certainly runs after all others, once; None when that is not certain."""
     return facts[-1] if facts and runs_in_order(access.command or "") else None
 
 
 def _path_questions(rules: ToolRules, fact: CommandFacts) -> Iterator[Decision]:
-    """What is asked about the command's paths although a rule may allow the command."""
+    """Yield the questions about the command's paths. They hold even if a rule allows the command."""
     yield from find_questions(fact)
     own = any(rule.by_user and rule.matches_words(fact.command.words) for rule in rules.allow)
     if not (own and shows_changes_plainly(fact.command)):
@@ -250,7 +258,7 @@ def _path_questions(rules: ToolRules, fact: CommandFacts) -> Iterator[Decision]:
 def _judge(
     ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, fact: CommandFacts, *, last: bool
 ) -> Decision:
-    """One simple command: ask rules, manners, allow rules, then what is proven."""
+    """Return the verdict on one simple command: ask rules, git policy, allow rules, then proofs."""
     command = fact.command
     asked = _matching(rules.ask, command)
     if asked is not None:
@@ -284,7 +292,7 @@ def _judge(
 
 
 def _too_wide(rules: list[Rule]) -> str:
-    """Why a trusted repository's rule does not answer for git: it does not name the command."""
+    """Return the reason why a trusted repository's rule does not answer for git: it does not name the command."""
     wide = next((rule for rule in rules if rule.trusted), None)
     return f" The rule {wide} of the repository does not name this git command." if wide is not None else ""
 
@@ -325,7 +333,7 @@ def _judge_redirect(ground: DecisionContext, redirect: FileRedirect) -> Decision
 
 
 def _unknown_target(redirect: FileRedirect) -> Shape:
-    """Return what is known of the name of a file that only the shell will know."""
+    """Return the known parts of a file name that only the shell knows in full."""
     if redirect.target is None:
         return redirect.shape
     if redirect.glob:
@@ -334,7 +342,7 @@ def _unknown_target(redirect: FileRedirect) -> Shape:
 
 
 def _judge_unclear(rules: ToolRules, parsed: ParsedLine) -> Decision | None:
-    """What keeps a line from being proven; only a rule about every command answers it."""
+    """Return the question about a line that cannot be proven. Only a rule for every command answers it."""
     if any(rule.is_whole_tool for rule in rules.allow):
         return None
     if not parsed.is_valid or parsed.doubt:
@@ -346,7 +354,7 @@ def _judge_unclear(rules: ToolRules, parsed: ParsedLine) -> Decision | None:
 
 
 def _prints_secret(parsed: ParsedLine) -> bool:
-    """Whether it would print a variable that may hold a secret."""
+    """Return True when the line would print a variable that may have a secret."""
     return any(name not in _READABLE_VARIABLES and name != "_" for name in parsed.variables_read)
 
 
@@ -355,13 +363,13 @@ def _matching(rules: tuple[Rule, ...], command: ShellCommand) -> Rule | None:
 
 
 def _rule_for_hidden(rules: tuple[Rule, ...], parsed: ParsedLine) -> Rule | None:
-    """A rule that may name a command of the line which cannot be read in full."""
+    """Return a rule that may name a command of the line which cannot be read in full."""
     if not rules:
         return None
     if not parsed.is_valid:
         return rules[0]
     for command in parsed.commands:
-        # a star may become any word, also a program's name: /usr/bin/g?t
+        # A star may become any word, also a program's name: /usr/bin/g?t.
         words = tuple(None if at in command.globs else word for at, word in enumerate(command.words))
         for form in deny_forms(words):
             found = next((rule for rule in rules if None in form and rule.could_match(form)), None)

@@ -1,7 +1,7 @@
-"""The decision: a tool and what its call would touch go in, a verdict with its reason comes out. Pure but for links.
+"""The permission decision: from a tool and its access to a verdict with its reason. Only links are read from disk.
 
-Deny before ask before allow, then the mode; the effective verdict of a narrowed policy is the stricter of its own
-and its parent's, asked anew at each call. Does not ask anybody, and does not know what a tool does.
+Deny rules come before ask rules and allow rules, then the mode. The verdict of a narrowed policy is the stricter of its
+own and its parents', computed at each call. Questions to approvers are in `agent`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
 _MAX_CACHED = 1_000
-"""Verdicts that are remembered: a subject may be any text."""
+"""The number of cached verdicts. A subject may be any text."""
 
 COORDINATION_TOOLS = word_set(
     "TeamCreate TeamDelete SendMessage TaskCreate TaskGet TaskList TaskUpdate TaskOutput TaskStop ListAgents"
     " AskUserQuestion EnterPlanMode ExitPlanMode"
 )
-"""The tools of a lead that only coordinates, beside an `Agent` that starts a member."""
+"""The tools of a lead that only coordinates, besides an `Agent` call that starts a member."""
 
 _PLANNERS_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "Read"})
-"""Tools for the file with one's own plan, which may be read at any time and changed while one plans; and for one's
-memory."""
+"""Tools for an agent's plan file, which it may always read and may change in plan mode; and for its memory."""
 
 _PLAN_REASON, _MEMORY_REASON = "It is the plan that this agent writes.", "It is what agents of this kind remember."
 
 
 def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
-    """A mode from its name. Raises UsageError for an unknown one."""
+    """Return the mode of this name. Raises UsageError for an unknown one."""
     try:
         return Mode(text)
     except ValueError:
@@ -60,9 +59,9 @@ def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
 
 
 class Policy:
-    """What an agent may do: a mode, rules and a scope, and the policies that it may not exceed.
+    """The permissions of an agent: a mode, rules and a scope, and the policies that it may not exceed.
 
-    Mode and rules may change during a run (`mode`, `add`); who was narrowed to this policy follows at once.
+    Mode and rules may change during a run (`mode`, `add_rules`); policies narrowed to this one follow at once.
     """
 
     def __init__(
@@ -77,44 +76,48 @@ class Policy:
         self._decided_by_name: dict[tuple[str, str | None, bool], Decision] = {}
         self._with_caller: tuple[DecisionContext, DecisionContext] | None = None
         self.is_delegating = False
-        """The agent of this policy only coordinates: other tools are denied to it, and to nobody below it."""
+        """True when the agent of this policy only coordinates: other tools are denied to it, but not to agents below
+        it."""
         self.granted: tuple[Rule, ...] = ()
-        """Allow rules of this agent alone, as with an approved plan: they lift what it would be asked, and hold for
-        nobody below it that was not granted them too."""
+        """Allow rules of this agent only, as with an approved plan.
+
+        They answer questions, and an agent below needs the same grant.
+        """
         self._memory = ""
         self.on_change: Callable[[], None] | None = None
-        """Called when mode, rules or scope of this policy itself are others."""
+        """Called when the mode, rules or scope of this policy have changed."""
 
     @property
     def mode(self) -> Mode:
-        """The mode of this policy itself; a parent may be stricter."""
+        """The mode of this policy. A parent may be stricter."""
         return self._context.mode
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
-        # who had no mode had its caller's rules: they are its own from now on, or it would be asked more than others
+        # A policy without a mode used its caller's rules. It keeps them from now on, or it would ask more often than
+        # others.
         self._set_context(
             replace(self._context if mode is Mode.BUBBLE else self._current_context(), mode=mode, plan_file=self._plan)
         )
 
     @property
     def effective_mode(self) -> Mode:
-        """The mode that decides, beside `delegating`: without one of its own, its caller's as it is now."""
+        """The mode that decides, without delegation: the caller's current mode when this policy has none."""
         return self._current_context().mode
 
     @property
     def display_mode(self) -> Mode:
-        """The mode as people read it: `delegate` for a lead that only coordinates, else the one that decides."""
+        """The mode for display: `delegate` for a lead that only coordinates, else the one that decides."""
         return Mode.DELEGATE if self.is_delegating else self.effective_mode
 
     @property
     def is_caller_planning(self) -> bool:
-        """Whether one of those above plans: then this agent changes nothing either, and cannot end that itself."""
+        """True when an agent above is in plan mode: this agent changes nothing either, and cannot leave that mode."""
         return any(policy.mode is Mode.PLAN or policy.is_caller_planning for policy in self._parents)
 
     @property
     def plan_file(self) -> Path | None:
-        """The file with this agent's plan, which Write and Edit may change in plan mode."""
+        """The path of this agent's plan, which Write and Edit may change in plan mode."""
         return Path(self._plan) if self._plan else None
 
     @property
@@ -128,7 +131,7 @@ class Policy:
 
     @property
     def memory_directory(self) -> Path | None:
-        """The directory of what this agent's kind remembers: its own to read and to change, but for rules about it."""
+        """The memory directory of this agent's type, which it may read and change unless a rule decides otherwise."""
         return Path(self._memory) if self._memory else None
 
     @memory_directory.setter
@@ -137,12 +140,12 @@ class Policy:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """This policy's own rules."""
+        """The rules of this policy, without its parents'."""
         return self._context.rules.rules
 
     @property
     def scope(self) -> PermissionScope:
-        """The directories and what is private in them: without a mode of its own, its caller's."""
+        """The directories and private paths: the caller's when this policy has no mode."""
         return self._current_context().scope
 
     @scope.setter
@@ -152,10 +155,10 @@ class Policy:
     def apply_update(
         self, update: PermissionUpdate, source: str = "granted with an answer", *, by_user: bool = False
     ) -> None:
-        """What was granted holds from the next call on, as far as the policies above allow it.
+        """Apply a grant from the next call on, as far as the parents allow it.
 
-        `source` names who granted it. `by_user`: a person did, so that its rules also answer git policy. Raises
-        UsageError, and changes nothing, when it reaches further than an answer may (`permissions.bounds`).
+        `source` names the person or program that granted it. `by_user`: a person did, so that its rules also answer the
+        git policy. Raises UsageError, and changes nothing, when it exceeds the bounds of `permissions.grant_bounds`.
         """
         from teamwright.permissions.grant_bounds import check_directories, check_mode, check_rules
 
@@ -169,34 +172,34 @@ class Policy:
             self.add_rules(*check_rules(update, self.scope, source, by_user))
 
     def add_rules(self, *rules: Rule) -> None:
-        """Rules from now on, as when somebody answers "always"."""
+        """Add rules, as after an "always" answer."""
         self._set_context(replace(self._context, rules=RuleIndex((*self.rules, *rules))))
 
     def replace_rules(self, former: Collection[Rule], rules: Iterable[Rule]) -> None:
-        """These rules in the place of those former ones, as when settings are read again; all others stay."""
+        """Replace the former rules by these, as when settings are read again. All others stay."""
         gone = set(map(id, former))
         kept = (rule for rule in self.rules if id(rule) not in gone)
         self._set_context(replace(self._context, rules=RuleIndex((*rules, *kept))))
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """The directories that may be used, by real path."""
+        """The allowed directories, by real path."""
         return self.scope.directories
 
     def with_mode(self, mode: Mode) -> Policy:
-        """The same rules and scope under another mode; narrow it to whoever gave it."""
+        """Return a policy with the same rules and scope and another mode. Narrow it to the policy that it came from."""
         ground = self._context if mode is Mode.BUBBLE else self._current_context()
         return Policy(mode, ground.rules.rules, ground.scope, self._parents)
 
     def narrow_to(self, parent: Policy) -> Policy:
-        """This policy under another one: the stricter of both decides each call, whatever becomes of the parent."""
+        """Return this policy with another parent: each call then has the stricter of both verdicts."""
         made = Policy(self.mode, self.rules, self.scope, (*self._parents, parent))
         if self._plan:
             made.plan_file = self.plan_file
         return made
 
     def hides(self, tool: str) -> bool:
-        """Whether the tool is forbidden as a whole, so that it need not be offered at all."""
+        """Return True when the tool is forbidden as a whole, so that it need not be offered."""
         for rule in self._context.rules.rules_for(tool).deny:
             if rule.is_whole_tool:
                 return True
@@ -204,13 +207,13 @@ class Policy:
 
     @property
     def hidden_tools(self) -> frozenset[str]:
-        """Names, and names that end in a star, which deny rules forbid as a whole. `hides` is the exact question."""
+        """Names, and names that end in a star, that deny rules forbid as a whole. `hides` is exact."""
         whole = [rule for rule in self.rules if rule.is_whole_tool and rule.verdict is Verdict.DENY]
         mine = frozenset[str]().union(*(rule.tools for rule in whole))
         return mine.union(*(policy.hidden_tools for policy in self._parents))
 
     def decide(self, tool: str, access: Access) -> Decision:
-        """The verdict on this call. The same call under the same rules has the same verdict everywhere."""
+        """Return the verdict on this call. Equal calls have equal verdicts under equal rules."""
         if self.is_delegating and not (tool in COORDINATION_TOOLS or (tool == "Agent" and access.starts_teammate)):
             reason = f"{tool} is not for you while you coordinate: {_DELEGATE_ADVICE}"
             return Decision(Verdict.DENY, f"mode {Mode.DELEGATE}", reason)
@@ -226,7 +229,7 @@ class Policy:
         return decision
 
     def _decide_by_grant(self, tool: str, access: Access) -> Decision | None:
-        """What was granted to this agent, where all those above would be allowed the call; never a denied one."""
+        """Allow a call by a grant to this agent if all parents would allow it. A denied call stays denied."""
         for policy in self._parents:
             plain = policy._decide_with_parents(tool, access, "").verdict is Verdict.ALLOW
             if not plain and (not policy.granted or policy._decide_by_grant(tool, access) is None):
@@ -236,7 +239,7 @@ class Policy:
         return decision if decision.verdict is Verdict.ALLOW else None
 
     def excluded_paths(self, tool: str, root: Path) -> ExcludedPaths:
-        """What this tool must leave out when it shows what is below a directory: what is denied here or above."""
+        """Return the paths that this tool leaves out of a listing of a directory: those denied here or by a parent."""
         found: dict[str, set[Segments]] = {}
         for ground in self._contexts():
             for said, patterns in denied_below(ground, tool, str(root)):
@@ -257,7 +260,7 @@ class Policy:
         return any(decision.verdict is Verdict.DENY for decision in judged)
 
     def explain_command(self, access: Access) -> list[tuple[str, Decision]]:
-        """How this policy itself judges each command of a shell line, in the line's order."""
+        """Return the verdicts of this policy, without parents, on each command of a shell line, in the line's order."""
         from teamwright.permissions.commands import explain
 
         return [
@@ -266,7 +269,7 @@ class Policy:
         ]
 
     def _decide_with_parents(self, tool: str, access: Access, own: str) -> Decision:
-        """The stricter of this policy's own verdict and of those above. `own`: why it is a file of whoever asks."""
+        """Return the stricter verdict of this policy and its parents. `own`: the reason why the file is the agent's."""
         if self.mode is Mode.BUBBLE and self._parents and not self.rules:
             return strictest(
                 (policy._decide_with_parents(tool, access, own) for policy in self._parents), _NOTHING_TO_DECIDE
@@ -289,7 +292,7 @@ class Policy:
         return self._decide_by_name_cached(ground, tool, access)
 
     def _is_own_plan(self, tool: str, access: Access) -> bool:
-        """Whether the call only reads this agent's plan, or changes it while it plans."""
+        """Return True when the call only reads this agent's plan, or changes it in plan mode."""
         mine = self._plan
         if not mine or tool not in _PLANNERS_TOOLS or access.command is not None:
             return False
@@ -299,7 +302,7 @@ class Policy:
         return bool(paths) and all(os.path.realpath(path) == mine for path in paths)
 
     def _is_memory(self, tool: str, access: Access) -> bool:
-        """Whether the call only touches what this agent's kind remembers; nobody changes that while planning."""
+        """Return True when the call only touches the memory of this agent's type. In plan mode changes do not count."""
         if not self._memory or tool not in _PLANNERS_TOOLS or access.command is not None:
             return False
         if access.writes and (self.effective_mode is Mode.PLAN or self.is_caller_planning):
@@ -308,7 +311,7 @@ class Policy:
         return bool(paths) and all(os.path.realpath(path).startswith(f"{self._memory}/") for path in paths)
 
     def _current_context(self) -> DecisionContext:
-        """The ground that is decided on. Without a mode of its own it is the caller's, with this policy's rules."""
+        """Return the context of decisions: the caller's with this policy's rules, when it has no mode."""
         ground = self._context
         if ground.mode is not Mode.BUBBLE:
             return ground
@@ -322,7 +325,7 @@ class Policy:
         return self._with_caller[1]
 
     def _decide_by_name_cached(self, ground: DecisionContext, tool: str, access: Access) -> Decision:
-        """A verdict that depends on names only holds until the rules change: it is made once."""
+        """Return a verdict that depends on names only. It is cached until the rules change."""
         key = (tool, access.subject, access.harmless)
         decision = self._decided_by_name.get(key)
         if decision is None:
@@ -340,7 +343,7 @@ class Policy:
 
     def _judge(self, ground: DecisionContext, tool: str, access: Access) -> Decision:
         if access.command is not None:
-            # The grammar of the shell is the dearest thing to load: only who decides on a command pays for it.
+            # The grammar of the shell is slow to load, so only a decision on a command pays for it.
             from teamwright.permissions.commands import judge_with_aliases
 
             return strictest(
@@ -413,5 +416,5 @@ def _names_call(rule: Rule, access: Access) -> bool:
     if rule.is_whole_tool:
         return True
     if access.command is not None:
-        return False  # command patterns are matched to the commands of the line
+        return False  # command patterns are matched against the commands of the line
     return rule.matches_url(access.url) if access.url is not None else rule.matches_subject(access.subject)

@@ -1,7 +1,7 @@
-"""What a search of a directory leaves out, because rules forbid to read it: patterns of paths below that directory.
+"""Paths that a search of a directory leaves out because rules forbid reading them, as patterns below that directory.
 
-Their only signs are `*` and `?` within a name and `**` for any directories; a pattern that names a directory names all
-in it, and case does not count. Knows neither rules nor modes: who decides makes these.
+The signs are `*` and `?` within a name and `**` for any directories; a pattern for a directory covers its contents, and
+case is ignored.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from teamwright.protocol.values import dataclass
 
 Segments = tuple[str, ...]
-"""A pattern by the names between its slashes; it begins at the directory that is searched."""
+"""A pattern as the names between its slashes, relative to the searched directory."""
 
 _MAX_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ExcludedPaths:
-    """What is not shown of a directory.
+    """The paths that are not shown of a directory.
 
-    `patterns` speak of paths below it; `rules` are the texts of what says so; `forbids` tells of any absolute path
-    whether it may not be read, by its name and by its real path.
+    `patterns` are relative to it; `rules` are the texts of the rules; `forbids` returns True for an absolute path that
+    may not be read, by its name and by its real path.
     """
 
     patterns: tuple[Segments, ...] = ()
@@ -31,7 +31,7 @@ class ExcludedPaths:
     forbids: Callable[[str], bool] = lambda _path: False
 
     def note(self, root: str) -> str:
-        """One line that says so, or an empty text where nothing below the directory is named for certain."""
+        """Return one line about them, or an empty text when nothing below the directory is certainly named."""
         if not any(_exists(root, segments) for segments in self.patterns):
             return ""
         more = f" and {len(self.rules) - _MAX_SHOWN} more" if len(self.rules) > _MAX_SHOWN else ""
@@ -42,7 +42,7 @@ NOTHING_EXCLUDED = ExcludedPaths()
 
 
 def patterns_below(pattern: Segments, directory: Sequence[str]) -> set[Segments]:
-    """What is left of a pattern that begins at the root for paths below a directory; empty: it names none of them."""
+    """Return the rest of a pattern from the root, for paths below a directory; empty when it names none of them."""
     at = {0}
     for part in directory:
         at = {after for begin in at for after in _next_positions(pattern, begin, part)}
@@ -50,12 +50,12 @@ def patterns_below(pattern: Segments, directory: Sequence[str]) -> set[Segments]
 
 
 def compile_patterns(patterns: Iterable[Segments]) -> re.Pattern[str]:
-    """One expression that matches, in full, the relative paths that one of the patterns names."""
+    """Return one expression that matches, in full, the relative paths that one of the patterns names."""
     return re.compile("|".join(map(_expression, patterns)) or r"(?!)", re.IGNORECASE | re.DOTALL)
 
 
 def segment_expression(name: str) -> str:
-    """The expression of one name with `*` and `?`."""
+    """Return the expression of one name with `*` and `?`."""
     return re.escape(name).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
 
 
@@ -66,16 +66,16 @@ def _expression(segments: Segments) -> str:
 
 
 def _next_positions(pattern: Segments, begin: int, part: str) -> set[int]:
-    """Where in the pattern one may stand after this name."""
+    """Return the positions in the pattern that are possible after this name."""
     if begin == len(pattern):
-        return {begin}  # what it names it names with all below
+        return {begin}  # a named directory includes everything below it
     if pattern[begin] == "**":
         return {begin, *_next_positions(pattern, begin + 1, part)}
     return {begin + 1} if re.fullmatch(segment_expression(pattern[begin]), part, re.IGNORECASE | re.DOTALL) else set()
 
 
 def _without_trailing_stars(segments: Segments) -> Segments:
-    """Without the stars at its end, which say what is said anyway; everything is `*`."""
+    """Return the pattern without its final stars, which add nothing."""
     end = len(segments)
     while end and segments[end - 1] == "**":
         end -= 1
@@ -83,7 +83,7 @@ def _without_trailing_stars(segments: Segments) -> Segments:
 
 
 def _exists(directory: str, segments: Segments) -> bool:
-    """Whether something is named. Where only a walk could tell it is taken to be there."""
+    """Return True when a named path exists. A pattern that would need a walk counts as existing."""
     if not segments:
         return True
     name, rest = segments[0], segments[1:]

@@ -1,7 +1,7 @@
-"""Commands that only change files: mkdir, touch, cp, mv, with every path that they would read and write.
+"""Commands that only change files (mkdir, touch, cp, mv), with every path that they would read and write.
 
-For the mode that accepts edits: a path list, judged like the paths of the edit tools. Knows words and what lies on
-the disk now. Does not know rules, modes or directories.
+Modes that accept edits judge these paths like those of the edit tools. Depends on words and on the disk's present
+state.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.protocol.values import dataclass
 
 MAX_FILES = 500
-"""A copy or move of more files than this is not looked through."""
+"""The most files in a copy or move that is examined."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """The absolute paths that a command reads and writes. `last`: nothing may run after it, or beside it, in its line.
+    """The absolute paths that a command reads and writes.
 
-    What is moved or copied may bring links along, so that paths judged before it mean something else after it. What is
-    made with an odd name would be an option where a pattern of the line matches it.
+    `must_be_last`: nothing may run after it or beside it in its line. Moved or copied files may include links, so that
+    paths judged before mean something else after it. A file with an odd name would be an option where a pattern of the
+    line matches it.
     """
 
     reads: tuple[Path, ...]
@@ -47,15 +48,15 @@ _CONCURRENT = re.compile(r"[&|()`]|\{\s|\b(?:for|while|until|select|case|coproc|
 
 
 def runs_in_order(line: str) -> bool:
-    """Whether each command of the line has ended before the next one begins, and none runs twice.
+    """Return True when each command of the line ends before the next one starts, and none runs twice.
 
-    Only for lines without any sign of a loop, a pipe, a subshell or a background job, quoted ones too.
+    Only lines without any sign of a loop, a pipe, a subshell or a background job qualify, quoted signs included.
     """
     return _CONCURRENT.search(_JOINED.sub(" ", line)) is None
 
 
 def find_changes(command: ShellCommand) -> FileChanges | None:
-    """Return what the command changes, or None when it is another one or not certain."""
+    """Return the changes by the command, or None for another or an uncertain command."""
     name = command.name or ""
     args = expand_arguments(command) if name in _GRAMMARS else None
     found = parse_arguments(args, parse_grammar(_GRAMMARS[name])) if args is not None else None
@@ -72,7 +73,7 @@ def find_changes(command: ShellCommand) -> FileChanges | None:
     if name in {"mkdir", "touch"}:
         return FileChanges(reads, paths, must_be_last=any(map(_ODD_NAME.search, found.operands)))
     if any(map(_CONTENTS.search, found.operands[:-1])):
-        return None  # some systems copy what is in it instead of it
+        return None  # some systems copy its contents instead of it
     return _transfer(paths[:-1], paths[-1], moves=name == "mv", exact=found.has("-T"))
 
 
@@ -94,7 +95,7 @@ def _transfer(sources: tuple[Path, ...], target: Path, *, moves: bool, exact: bo
 
 
 def _all_files(source: Path) -> list[Path] | None:
-    """The path, and if it is a directory all below it; None when there are too many."""
+    """Return the path, and everything below it if it is a directory; None when there are too many files."""
     found = [source]
     if source.is_symlink() or not source.is_dir():
         return found

@@ -1,7 +1,7 @@
-"""Which files a git command that shows contents names, and whether some may be among them that nobody named.
+"""Files that a git command shows: those that it names, and those that it may show without naming them.
 
-A word may be a path, a commit's path (`HEAD:a.py`), a pathspec with signs (`:(top)a.py`) or a commit: what could be a
-path is taken for one. Knows git's words and where a work tree begins. Does not know rules or modes.
+A word may be a path, a commit's path (`HEAD:a.py`), a pathspec with signs (`:(top)a.py`) or a commit; a possible path
+counts as one. Depends on git's syntax and on where a work tree begins.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from teamwright.processes.repository.git_entries import GitEntry, GitSurvey, sur
 _MAX_SURVEYS = 64
 
 _surveys: dict[Discovery, GitSurvey] = {}
-"""What was found in repositories, for as long as their files are as they were."""
+"""Surveys of repositories, valid while their files do not change."""
 
 
 def explain_git_doubt(command: ShellCommand, paths: Iterable[Path], trusted: frozenset[GitEntry]) -> str:
-    """Why a git command that only reads must be asked about when it runs in these directories; empty if it need not."""
+    """Return the reason to ask about a read-only git command in these directories; empty when there is none."""
     for path in paths:
         found = discover(path)
         if found.repository is None and "diff" in (split_git_command(command.words) or ())[1:2]:
@@ -56,14 +56,14 @@ _MAX_PARTS = 8
 
 
 def named_files(command: ShellCommand) -> Iterator[Path]:
-    """The files that it may show because one of its words names them; none for what shows no contents."""
+    """Yield the files that it may show because its words name them; none for a command that shows no contents."""
     found = _subcommand(command)
     if found is None:
         return
     name, rest, bases = found
     until = rest.index("--") if "--" in rest else len(rest)
     for at, word in enumerate(rest):
-        # these take a word before `--` for a file only if it is there
+        # These take a word before `--` for a file only if it exists.
         there = at < until and name in _COMMITS_FIRST
         for text, base in itertools.product(_texts(word), bases):
             path = os.path.join(base, text)
@@ -72,9 +72,9 @@ def named_files(command: ShellCommand) -> Iterator[Path]:
 
 
 def unknown_operands(command: ShellCommand) -> Iterator[Operand]:
-    """Yield its unknown words, where it shows what is in files.
+    """Yield its unknown words if it shows contents of files.
 
-    After `--`, after a colon and for `blame` such a word is a path for certain, else it may be a commit as well.
+    After `--`, after a colon and for `blame` such a word is certainly a path; otherwise it may be a commit.
     """
     git = split_git_command(command.words)
     if git is None or len(git) < 2 or git[1] is None:
@@ -91,7 +91,7 @@ def unknown_operands(command: ShellCommand) -> Iterator[Operand]:
 
 
 def shows_changes_plainly(command: ShellCommand) -> bool:
-    """Whether it shows changes, and all its paths are written out: none is a pattern, or has a sign but to exclude."""
+    """Return True when it shows changes and its paths are literal: no pattern, and no sign except for exclusion."""
     found = _subcommand(command)
     if found is None or found[0] not in _CHANGES:
         return False
@@ -99,12 +99,12 @@ def shows_changes_plainly(command: ShellCommand) -> bool:
 
 
 def shown_work_trees(paths: tuple[Path, ...]) -> set[str]:
-    """The work trees that git shows when it runs there, by real path: the whole one, also from a directory in it."""
+    """Return the real paths of the work trees that git shows in these directories, always whole work trees."""
     return {str(tree) for path in paths for tree in possible_trees(path) or [Path(os.path.realpath(path))]}
 
 
 def _subcommand(command: ShellCommand) -> tuple[str, list[str], list[str]] | None:
-    """The subcommand, its words as far as they are known, and the directories in which they may be paths."""
+    """Return the subcommand, its known words, and the directories in which they may be paths."""
     if split_git_command(command.words) is None:
         return None
     args = expand_arguments(command)
@@ -126,7 +126,7 @@ def _subcommand(command: ShellCommand) -> tuple[str, list[str], list[str]] | Non
 
 
 def _texts(word: str) -> Iterator[str]:
-    """What of a word may be a path: all of it, an option's value, what follows a commit or a sign."""
+    """Yield the parts of a word that may be a path: all of it, an option's value, the part after a commit or a sign."""
     if _EXCLUDES.match(word):
         return
     yield word

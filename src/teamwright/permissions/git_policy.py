@@ -1,7 +1,6 @@
-"""Git policy: what changes history, the index or the branch is done only when a person asked for it.
+"""The git policy: commands that change history, the index or the branch need a person's request.
 
-These commands ask in every mode but bypass, unless the user's own allow rule answers. Knows git's words. Does not
-know rules or modes.
+They ask in every mode except bypass, unless the user's allow rule answers. Depends on git's syntax.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _BRANCH_CHANGES = ("-d", "-D", "-m", "-M", "-C", "-f", "--delete", "--move", "--
 
 
 def split_git_command(words: Words) -> Words | None:
-    """`git` and what follows its global options; None for another program. A hidden subcommand comes out as None."""
+    """Return `git` and the words after its global options; None for another program, and as a hidden subcommand."""
     name = (base_name(words[0]) or "").lower() if words else ""
     if name.startswith("git-") and name[4:] in _KNOWN_SUBCOMMANDS:
         return ("git", name[4:], *words[1:])
@@ -68,11 +67,11 @@ def split_git_command(words: Words) -> Words | None:
 
 
 def deny_forms(words: Words) -> tuple[Words, ...]:
-    """How a rule that forbids may name a command: as written, without its directory, git without its options."""
+    """Return the forms in which deny rules may name a command: as written, without its directory, git without options."""
     if not words or words[0] is None:
         return (words,)
     plain = (base_name(words[0]), *words[1:])
-    low = ((plain[0] or "").lower(), *words[1:])  # some file systems know no other
+    low = ((plain[0] or "").lower(), *words[1:])  # some file systems ignore case
     git = split_git_command(words)
     return tuple(dict.fromkeys((words, plain, low) if git is None else (words, plain, low, git)))
 
@@ -86,7 +85,7 @@ def same_subcommand(one: Words, other: Words) -> bool:
 
 
 def subcommand_to_ask(words: Words) -> str:
-    """The git subcommand that needs a person's word, or an empty text."""
+    """Return the git subcommand that needs a person's approval, or an empty text."""
     git = split_git_command(words)
     if git is None or len(git) < 2:
         return ""

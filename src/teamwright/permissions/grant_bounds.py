@@ -1,7 +1,7 @@
-"""Bounds: what an update may grant at most, whoever sends it.
+"""Bounds of grants: the most that an update may grant, whoever approved it.
 
-What would be as good as no permissions at all (bypass, the root, a rule about every command) is refused here: a person
-writes such a thing into settings. Does not know who asked, who answered, or where a destination is kept.
+Grants equal to no permissions at all (bypass, the root, a rule for every command) are refused here; a person writes
+them into settings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.errors import UsageError
 
 GRANTED_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK)
-"""Modes that an update may set: the others are a person's flag or setting, or belong to the lead."""
+"""Modes that an update may set. The others need a person's flag or setting, or belong to the lead."""
 
 _NARROWABLE = PATH_TOOLS | {"Bash", "WebFetch"}
 _SYSTEM_DIRECTORIES = word_set(
@@ -31,7 +31,7 @@ _NEVER_BELOW = ("/dev/", "/proc/", "/sys/", "/boot/")
 
 
 def out_of_bounds(place: Path, scope: PermissionScope) -> str:
-    """Why a directory is never granted by an update, or an empty text. By real path."""
+    """Return the reason why no update may grant this directory, given by its real path; empty when one may."""
     real = Path(os.path.realpath(place))
     shown = f"{real}/"
     if str(real) in _SYSTEM_DIRECTORIES or shown.startswith(_NEVER_BELOW):
@@ -46,7 +46,10 @@ def out_of_bounds(place: Path, scope: PermissionScope) -> str:
 
 
 def check_mode(update: PermissionUpdate, now: Mode) -> Mode:
-    """The mode that an update sets. Raises UsageError for one that no answer may set, and while a plan is open."""
+    """Return the mode that an update sets.
+
+    Raises UsageError for a mode that no answer may set, and while a plan is open.
+    """
     mode = next((mode for mode in GRANTED_MODES if mode == update.mode), None)
     if mode is None:
         raise _out_of_bounds_error(
@@ -60,7 +63,7 @@ def check_mode(update: PermissionUpdate, now: Mode) -> Mode:
 
 
 def check_directories(update: PermissionUpdate, scope: PermissionScope) -> tuple[Path, ...]:
-    """The directories that an update adds, by real path. Raises UsageError for one that is out of bounds."""
+    """Return the real paths of the directories that an update adds. Raises UsageError for one out of bounds."""
     found: list[Path] = []
     for text in update.directories:
         path = Path(os.path.expanduser(text))
@@ -72,7 +75,7 @@ def check_directories(update: PermissionUpdate, scope: PermissionScope) -> tuple
 
 
 def check_rules(update: PermissionUpdate, scope: PermissionScope, source: str, by_user: bool) -> tuple[Rule, ...]:
-    """The rules that an update adds. Raises UsageError for one that reaches too far; one that forbids never does."""
+    """Return the rules that an update adds. Raises UsageError for an allow rule that is too broad."""
     verdict = Verdict(update.behavior)
     rules = tuple(parse_rule(text, verdict, source, scope.base, by_user) for text in update.rules)
     for rule in rules if verdict is Verdict.ALLOW else ():

@@ -1,6 +1,6 @@
-"""Offers: what a person may grant along with a yes, so that a call and its like are not asked about again.
+"""Offers: grants that a person may add to an approval, so that similar calls are not asked about again.
 
-Nothing is offered that its bounds would refuse. Knows a policy; does not know who is asked.
+Grants out of bounds are not offered. Depends on a policy.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _MAX_OFFERS = 3
 
 
 def suggest_updates(tool: str, access: Access, decision: Decision, policy: Policy) -> tuple[PermissionUpdate, ...]:
-    """What a person may grant along with a yes, so that this call and its like are not asked about again.
+    """Return the grants that a person may add to an approval of this call.
 
-    The directory that it lies in, the mode that accepts edits, else the rule that "always" would store. Nothing for
-    what a rule, a guard or a fence asks about, and nothing that `bounds` would refuse.
+    They are the directory of the call, the mode that accepts edits, or the rule that "always" would store. None is
+    offered for a question by a rule, a guarded path or path ownership, and none that `grant_bounds` would refuse.
     """
     if decision.verdict is not Verdict.ASK or not _is_by_mode(decision):
         return ()
@@ -42,7 +42,7 @@ def _is_by_mode(decision: Decision) -> bool:
 
 
 def _used_directories(tool: str, access: Access, scope: PermissionScope) -> tuple[list[Path], bool] | None:
-    """The directories that a call uses, and whether it changes files in them; None when it does more than that."""
+    """Return the directories that a call uses, and whether it changes files in them; None when it does more."""
     if access.command is not None:
         from teamwright.permissions.commands import used_directories
 

@@ -1,6 +1,6 @@
-"""Match file names of which only a part is written with the path patterns of rules.
+"""Matching of partly known file names with the path patterns of rules.
 
-Depends on patterns as lists of names. Leaves the choice of words to `operands`, and verdicts to `facts`.
+Depends on patterns as lists of names. Words are chosen in `operands`, and verdicts made in `command_facts`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """A path pattern: the directory that it begins in, and the names of the pattern below it. Case does not count."""
+    """A path pattern: the directory where it begins, and the names of the pattern below it. Case is ignored."""
 
     root: str
     rest: Segments
@@ -28,9 +28,9 @@ class NamePattern:
 
     @property
     def names_directory(self) -> bool:
-        """Whether what it names may be a directory, so that everything in it is named too.
+        """True when it may name a directory, whose contents it then includes.
 
-        `.env` and `*.pem` are names of files: nothing is below them, unless such a directory is there.
+        `.env` and `*.pem` are names of files: they include nothing below, unless such a directory exists.
         """
         fixed = [part for part in self.rest if part != "**"]
         if not fixed or "." not in fixed[-1] or self.rest[-1] == "**":
@@ -38,10 +38,10 @@ class NamePattern:
         return os.path.isdir(os.path.join(self.root, *fixed))
 
     def may_name(self, shape: Shape, *, certain: bool) -> bool:
-        """Return whether a file name of this shape may become one that the pattern names.
+        """Return True when a file name of this shape may become one that the pattern names.
 
         With `certain` the program takes the word for a file, so the unknown part may be any path. Otherwise the written
-        part must hold all that the pattern asks for.
+        part must contain everything that the pattern requires.
         """
         partial, full = _written_end(shape)
         root, rest = _names(self.root), tuple(part.lower() for part in self.rest)
@@ -50,7 +50,7 @@ class NamePattern:
         patterns = [whole, (*whole, "**")] if self.names_directory else [whole]
         if any(_ends_like(pattern, partial, full, free) for pattern in patterns):
             return True
-        # the directory that it begins with may be one that the pattern names, with all in it
+        # The directory at its start may be one that the pattern names, with its contents.
         begin, slash, _ = (shape[0] or "").rpartition("/")
         names = _names(os.path.normpath(begin)) if slash else ()
         return any(_matches(whole, names[:end]) for end in range(1, len(names) + 1))
@@ -61,17 +61,17 @@ def _names(path: str) -> Segments:
 
 
 def _written_end(shape: Shape) -> tuple[str, list[str]]:
-    """Return the written end of a name behind its last unknown part: the end of a name, and whole names after it."""
+    """Return the written end of a name after its last unknown part: the end of a name, and whole names after it."""
     text = (shape[-1] or "").lower() if shape else ""
     first, *full = text.split("/")
     if ".." in full:
-        # what is before it is left again, so nothing is known of where it begins
+        # `..` leaves the part before it, so its beginning is unknown.
         first, full = "", full[len(full) - full[::-1].index("..") :]
     return first, [name for name in full if name not in {"", "."}]
 
 
 def _ends_like(pattern: Segments, partial: str, full: Sequence[str], free: int) -> bool:
-    """Return whether a path may end so and be named; the unknown part may stand for the first `free` names."""
+    """Return True when a path with this end may be named; the unknown part may replace the first `free` names."""
     if not full:
         return _matches_from_unknown(pattern, partial, free)
     if not pattern:

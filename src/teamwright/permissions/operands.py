@@ -1,6 +1,7 @@
-"""Words of a command that may be names of files, whichever program it runs.
+"""Words of a command that may be names of files, for any program.
 
-Depends on the words that `shell` found. Leaves programs with a proof to the read-only tables, and verdicts to `facts`.
+Depends on the words that `shell` found. Programs with a proof are in the read-only tables, and verdicts in
+`command_facts`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ PRINTING_PROGRAMS = word_set(
     " command basename dirname export unset alias unalias umask ulimit jobs fg bg disown times pwd whoami id uname"
     " groups let getopts trap set shopt"
 )
-"""Programs that print their words, or take them for names, numbers and code of the shell."""
+"""Programs that print their words, or use them as names, numbers and shell code."""
 
 _TAKES_NO_FILES = PRINTING_PROGRAMS | word_set("cd pushd popd dirs ls stat mkdir rmdir nproc")
-"""Programs that read nothing that is in a file."""
+"""Programs that read no contents of files."""
 
 _TAKES_FILES = word_set(
     "cat tac rev head tail nl less more most bat batcat pg cut paste comm cmp diff diff3 sdiff colordiff vimdiff delta"
@@ -38,7 +39,7 @@ _TAKES_FILES = word_set(
     " xzcat zless bzless gunzip unzip cpio ar 7z openssl gpg age split csplit iconv pv view vi vim nvim nano emacs ed"
     " ex source . patch sqlite3 pandoc ul xargs dos2unix unix2dos"
 )
-"""Programs whose words are files that they read: an unknown word of theirs may be any file."""
+"""Programs whose words are files that they read: an unknown word may be any file."""
 
 _TAKES_SCRIPT = word_set(
     "bash sh zsh dash ksh ash fish python python2 python3 node nodejs deno bun ruby perl php lua Rscript tsx ts-node"
@@ -46,7 +47,7 @@ _TAKES_SCRIPT = word_set(
 """Programs whose first word is a file that they read."""
 
 _TAKES_CODE = _TAKES_SCRIPT | word_set("awk gawk mawk nawk sed sqlite3 psql mysql vim nvim ex")
-"""Programs that get code in a word; a file may be named in it between quotes."""
+"""Programs with code in a word, which may name a file between quotes."""
 
 _GREP = re.compile(
     r"-[rRnilcvwxEFGPhHsoqaIzUTLbZ0-9]+|-[ABCm]\d+|--(?!regexp|file)[a-z-]+=.*"
@@ -60,7 +61,7 @@ _BEFORE_PATTERN = {
     "jq": re.compile(r"-[rcnsSeMCaj]+"),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK),
 }
-"""Programs whose first word is a pattern or a program text, with the options that may stand before it."""
+"""Programs whose first word is a pattern or a program text, with the options that may come before it."""
 
 _PATTERN_OPTIONS = word_set("-e --regexp --expression")
 _GIVES_PATTERN = re.compile(r"-[^-]*[eEf]|--(?:e|f|reg|so)")
@@ -79,7 +80,7 @@ _TEXT_OPTIONS = {
     "perl": word_set("-e -E"),
     "php": word_set("-r"),
 }
-"""Options whose value, the next word, is text."""
+"""Options whose value, the next word, is a text."""
 
 _GIT_PRINTS_NAMES = word_set(
     "status log whatchanged shortlog ls-files ls-tree rev-list rev-parse describe name-rev branch tag remote fetch push"
@@ -87,7 +88,7 @@ _GIT_PRINTS_NAMES = word_set(
     " merge-base for-each-ref show-ref reflog count-objects gc prune fsck init clone submodule sparse-checkout help"
     " version"
 )
-"""Subcommands of git that do not read what is in the files they are given, or whose reading `git_shown` knows."""
+"""Subcommands of git that do not read the contents of their operands, or whose reads `git_access` knows."""
 
 _GIT_TAKES_FILES = word_set("hash-object apply am interpret-trailers mailinfo merge-file stripspace config")
 """Subcommands of git whose words are files that they read."""
@@ -103,8 +104,8 @@ _MAX_CANDIDATES = 24
 class Operand:
     """A word, or a part of it, that may be the name of a file.
 
-    `shape` is a single text where it is written out. `certain`: the program takes such a word for a file. `below`: with
-    everything below it whose name matches this pattern.
+    `shape` is a single text for a literal word. `is_certain`: the program takes such a word for a file. `below`:
+    everything below it whose name matches this pattern is included.
     """
 
     shape: Shape
@@ -113,7 +114,7 @@ class Operand:
 
 
 def find_operands(command: ShellCommand) -> Iterator[Operand]:
-    """Yield all that may be names of files among the words of a command that has no proof of its own."""
+    """Yield all possible file names among the words of a command without a proof."""
     words = command.words
     name = base_name(words[0]) or "" if words else ""
     if words and words[0] is None and not command.is_one_word(0):
@@ -145,14 +146,14 @@ def find_operands(command: ShellCommand) -> Iterator[Operand]:
 
 
 def _first_word(command: ShellCommand, texts: set[int]) -> int:
-    """Return the index of the script: the first word that is no option, unless an option brings code."""
+    """Return the index of the script: the first word that is no option, unless an option has the code."""
     words = command.words
     first = next((at for at in range(1, len(words)) if not (words[at] or "").startswith("-")), 0)
     return 0 if first in texts else first
 
 
 def base_directories(command: ShellCommand) -> Iterator[str | None]:
-    """Yield the directories in which its words may be names: where it runs, and those that an option names."""
+    """Yield the directories to which its words may be relative: the working directory, and those that options name."""
     named = [""]
     for at, word in enumerate(command.words[1:], 1):
         option = _DIRECTORY_OPTION.fullmatch(word or "")
@@ -166,7 +167,7 @@ def base_directories(command: ShellCommand) -> Iterator[str | None]:
 
 
 def text_words(command: ShellCommand) -> set[int]:
-    """Return the indexes of words that the program takes for text: a pattern, a message, a piece of code."""
+    """Return the indexes of words that are text for the program: a pattern, a message, a piece of code."""
     words = command.words
     name = base_name(words[0]) or "" if words else ""
     options, before = _TEXT_OPTIONS.get(name, frozenset[str]()), _BEFORE_PATTERN.get(name)
@@ -191,13 +192,13 @@ def text_words(command: ShellCommand) -> set[int]:
 
 
 def _pattern_follows(command: ShellCommand, at: int) -> bool:
-    """Whether a word behind this index may be an option with the pattern: then this one is a file."""
+    """Return True when a later word may be an option with the pattern: this word is then a file."""
     begins = (command.shape(later)[0] for later in range(at + 1, len(command.words)))
     return any(begin is None or _GIVES_PATTERN.match(begin) for begin in begins)
 
 
 def glob_shape(word: str) -> Shape:
-    """Return what is known of the names that a word with `*`, `?` and `[ab]` stands for."""
+    """Return the known parts of the names that a word with `*`, `?` and `[ab]` matches."""
     parts = re.split(r"((?:[*?]|\[\w+\])+)", word)
     return tuple(None if at % 2 else part for at, part in enumerate(parts) if part)
 
@@ -208,7 +209,7 @@ def glob_matches(command: ShellCommand, at: int) -> list[str] | None:
 
 
 def may_be_file(written: str, path: str) -> bool:
-    """Return whether a word looks like the name of a file, or is one."""
+    """Return True when a word looks like the name of a file, or is one."""
     return "." in written or "/" in written or os.path.lexists(path)
 
 
@@ -221,7 +222,7 @@ def _after_signs(shape: Shape) -> Iterator[Operand]:
 
 
 def file_candidates(word: str, signs: re.Pattern[str] = _SIGNS) -> list[str]:
-    """Return the word, and what of it may be a file: `if=FILE`, `@FILE`, `-fFILE`, `FILE:/mount`, `file://FILE`."""
+    """Return the word, and the parts that may be a file: `if=FILE`, `@FILE`, `-fFILE`, `FILE:/mount`, `file://FILE`."""
     if _URL.match(word):
         return []
     found = [word]

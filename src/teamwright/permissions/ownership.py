@@ -1,7 +1,6 @@
-"""Fences: which paths belong to somebody else, and the only ones that an agent may change at all.
+"""Path ownership: paths that another member owns, and the only paths that an agent may change.
 
-A fence holds for every mode and cannot be lifted by a rule: whoever wants such a file changed asks its owner. Knows
-path patterns; does not know who wrote the fences down.
+It applies in every mode, and no rule lifts it: an agent asks the owner for a change. Depends on path patterns.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OwnedPaths:
-    """Paths with an owner. `pattern` as it was written, `source` the file and line that says so.
+    """Paths with an owner. `pattern` is as written, `source` the file and line of it.
 
-    `root` is the real path of the part without wildcards: whoever removes a directory above it removes them all.
+    `root` is the real path of the part without wildcards: removing a directory above it removes all of them.
     """
 
     owner: str
@@ -29,14 +28,14 @@ class OwnedPaths:
 
     @classmethod
     def parse(cls, owner: str, pattern: str, source: str, base: Path) -> OwnedPaths:
-        """The paths of this pattern below `base`."""
+        """Return the paths of this pattern below `base`."""
         parts = pattern.removeprefix("./").split("/")
         fixed = next((at for at, part in enumerate(parts) if set(part) & set("*?")), len(parts))
         root = os.path.realpath(base.joinpath(*parts[:fixed]))
         return cls(owner, pattern, source, PathPattern.parse(pattern, base, strict=True), root)
 
     def contains(self, named: str, real: str, deep: bool) -> bool:
-        """Whether the path is one of these; with `deep` also whether one of these lies below it."""
+        """Return True when the path is one of these; with `deep` also when one of these is below it."""
         if self.match.matches_name(named) or self.match.matches_real(real) or self.match.matches_name(real):
             return True
         return deep and f"{self.root}/".lower().startswith(f"{real.rstrip('/')}/".lower())
@@ -44,10 +43,8 @@ class OwnedPaths:
 
 @dataclass(frozen=True, slots=True)
 class PathOwnership:
-    """What one agent may not change: what is `owned` by others and, with `only`, whatever is not named there.
-
-    `whose` is the role whose fence it is, and `source` the file and line of it.
-    """
+    """The paths that one agent may not change: those `owned_by_others` and, with `allowed_only`, all others except
+    these. `role` is the role that is limited, and `source` the file and line of it."""
 
     owned_by_others: tuple[OwnedPaths, ...] = ()
     allowed_only: tuple[PathPattern, ...] | None = None
@@ -55,9 +52,9 @@ class PathOwnership:
     source: str = ""
 
     def refusal(self, path: Path, *, deep: bool = False) -> Decision | None:
-        """The refusal to change this path, by its name and its real path; None where the fence says nothing.
+        """Return the denial of a change to this path, by its name and its real path; None when the change is allowed.
 
-        `deep`: what lies below it is changed as well.
+        `deep`: everything below it changes too.
         """
         named, real = os.path.normpath(path), os.path.realpath(path)
         for one in self.owned_by_others:
@@ -73,7 +70,7 @@ class PathOwnership:
         return Decision(Verdict.DENY, f"writes of {self.role} [{self.source}]", reason)
 
     def refuse_unknown(self) -> Decision:
-        """What is said of a change to a file that only the shell will know."""
+        """Return the denial of a change to a file whose name only the shell knows."""
         source = self.owned_by_others[0].source if self.owned_by_others else self.source
         reason = "It changes a file that only the shell will know, and some files belong to others."
         return Decision(Verdict.ASK, f"owners of paths [{source}]", reason)

@@ -1,7 +1,7 @@
-"""Whether a path may be read or changed. One function for all file tools and for what a shell command touches.
+"""Verdicts on reading or changing a path, for all file tools and for the files of a shell command.
 
-Rules first, then what is private or guarded, then the directories and the mode. Looks at the disk only to find
-the real path.
+Rules come first, then private and guarded paths, then the directories and the mode. The disk is only used to find the
+real path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GUARDED_FILES = word_set(
 
 
 def guard_name(path: str) -> str:
-    """The name that makes a file guarded (`.git`, `.envrc`), or an empty text. Ignores case."""
+    """Return the name that makes a file guarded (`.git`, `.envrc`), or an empty text. Case is ignored."""
     parts = path.lower().split("/")
     if parts and parts[-1] in _GUARDED_FILES:
         return parts[-1]
@@ -46,13 +46,16 @@ def guard_name(path: str) -> str:
 
 
 _MAX_ENTRIES = 20_000
-"""A directory with more entries below it is not looked through."""
+"""The most entries below a directory that is searched."""
 
 
 def judge_path(
     ground: DecisionContext, tool: str, path: Path, *, writes: bool, deep: bool = False, except_denied: bool = False
 ) -> Decision:
-    """The verdict on one absolute path. `deep`: everything below it is read as well; `spares`: but what is denied."""
+    """Return the verdict on one absolute path.
+
+    `deep`: everything below it is read too; `except_denied`: except denied files.
+    """
     named, real = os.path.normpath(path), os.path.realpath(path)
     rules = ground.rules.rules_for(tool)
     denied = _matching(rules.deny, named, real)
@@ -78,7 +81,7 @@ def judge_path(
 
 
 def judge_unknown_path(ground: DecisionContext, tool: str, shape: Shape, certain: bool) -> Iterator[Decision]:
-    """Yield what rules say of a file of whose name only the shell knows a part (see `Rule.may_name`)."""
+    """Yield the verdicts of rules on a file whose name only the shell knows in full (see `Rule.may_name`)."""
     rules = ground.rules.rules_for(tool)
     for rule in (*rules.deny, *(() if ground.bypasses else rules.ask)):
         if rule.may_name(shape, certain=certain):
@@ -88,7 +91,7 @@ def judge_unknown_path(ground: DecisionContext, tool: str, shape: Shape, certain
 
 
 def judge_all_below(ground: DecisionContext, tool: str, path: Path, name: str) -> Iterator[Decision]:
-    """Yield the refusal of a change to all below a path whose name matches, when some of it must not be changed."""
+    """Yield the denial of a change to everything below a path whose name matches, if some of it must not be changed."""
     real = os.path.realpath(path)
     for rule, patterns in denied_below(ground, tool, str(path)):
         if patterns and (there := _named_below(real, compile_patterns(patterns), name)):
@@ -96,7 +99,7 @@ def judge_all_below(ground: DecisionContext, tool: str, path: Path, name: str) -
 
 
 def _named_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
-    """Say what is below a directory that both patterns name, or that there is too much to look through."""
+    """Return the paths below a directory that both patterns name, or the fact that there are too many entries."""
     left = _MAX_ENTRIES
     for place, directories, files in os.walk(directory):
         for name in (*directories, *files):
@@ -110,13 +113,13 @@ def _named_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
 
 
 def containing_directory(path: Path) -> Path:
-    """The directory that a path is, or lies in, by real path."""
+    """Return the real path of a directory, or of the directory that contains a file."""
     real = Path(os.path.realpath(path))
     return real if real.is_dir() else real.parent
 
 
 def judge_own_file(ground: DecisionContext, tool: str, path: Path, why: str) -> Decision:
-    """The verdict on a file of whoever asks, its plan or its memory: only a rule keeps an agent from it."""
+    """Return the verdict on the agent's plan or memory file: allowed unless a rule forbids it."""
     named, real = os.path.normpath(path), os.path.realpath(path)
     rules = ground.rules.rules_for(tool)
     for group in (rules.deny, () if ground.bypasses else rules.ask):
@@ -127,7 +130,7 @@ def judge_own_file(ground: DecisionContext, tool: str, path: Path, why: str) -> 
 
 
 def denied_below(ground: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
-    """What must not be read below a directory: who says so, and patterns that begin there."""
+    """Yield the paths below a directory that must not be read: the rule, and patterns relative to the directory."""
     real = os.path.realpath(root)
     for rule in ground.rules.rules_for(tool).deny:
         yield rule.text, rule.names_below(root) | rule.names_below(real)
@@ -138,7 +141,7 @@ def denied_below(ground: DecisionContext, tool: str, root: str) -> Iterator[tupl
 
 
 def question_below(ground: DecisionContext, tool: str, real: str) -> Decision | None:
-    """The question that deny rules ask before everything below a directory is shown, given by its real path."""
+    """Return the question that deny rules require before a whole directory, given by its real path, is shown."""
     return _denied_by_rule(ground.rules.rules_for(tool).deny, real)
 
 
@@ -156,7 +159,7 @@ def _is_private(ground: DecisionContext, rules: ToolRules, named: str, real: str
     if not writes and place.startswith(ground.own):
         return False
     if any(one.lower().startswith(ground.private) and place.startswith(one) for one in ground.directories):
-        return False  # somebody works inside a private directory: what was given to them is theirs
+        return False  # an agent that works inside a private directory may use the files given to it
     lifted = (
         rule for rule in rules.allow if rule.by_user and not rule.is_whole_tool and _names_private(ground, rule.text)
     )
@@ -164,12 +167,12 @@ def _is_private(ground: DecisionContext, rules: ToolRules, named: str, real: str
 
 
 def _names_private(ground: DecisionContext, text: str) -> bool:
-    """A general rule does not open the private directories; one that names them does."""
+    """Return True when a rule names the private directories. A general rule does not open them."""
     return any(directory.name in text for directory in ground.scope.private)
 
 
 def _judge_below(ground: DecisionContext, rules: ToolRules, real: str, spares: bool) -> Decision | None:
-    """Reading a whole directory must not go round a rule about something in it."""
+    """Return the verdict on reading a whole directory: a rule about a file in it must still apply."""
     above = f"{real.rstrip('/')}/".lower()
     if any(directory.startswith(above) for directory in ground.private):
         return Decision(Verdict.ASK, "private files", f"Below {real} are files of Teamwright or of other agents.")
@@ -198,14 +201,14 @@ def _judge_guarded(ground: DecisionContext, rules: ToolRules, named: str, real: 
 
 
 def _guard_inside(ground: DecisionContext, path: str) -> str:
-    """The guard's name, looked for below the directory that may be used, not in the way to it."""
+    """Return the guarded name below the allowed directory; names above it do not count."""
     roots = [len(directory) for directory in ground.directories if path.startswith(directory)]
     return guard_name(path[min(roots) :] if roots else path)
 
 
 def _by_mode(ground: DecisionContext, named: str, real: str, writes: bool) -> Decision:
     place = f"{real}/"
-    inside = place.startswith(ground.directories)  # a link is as good as what it leads to
+    inside = place.startswith(ground.directories)  # a link counts as the path that it leads to
     if inside and not writes:
         return decide_by_mode(ground.mode, Verdict.ALLOW, "Reading inside the directories is allowed.")
     if inside and ground.accepts_edits:

@@ -1,7 +1,7 @@
-"""What an allow rule that leaves words open does not cover: options and files that may go beyond the rule.
+"""Limits of allow rules that leave words open: options and files that may go beyond the rule.
 
-Depends on the table of `programs.side_effects`, on the words that may be files, and on the verdicts on paths. Leaves
-the choice of rules, and what is asked then, to `commands`.
+Depends on the table of `programs.side_effects`, on words that may be files, and on verdicts on paths. `commands`
+chooses the rules and the questions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INTERPRETERS = SHELLS | word_set(
     " jshell groovy scala kotlin ghci runghc elixir iex erl escript ocaml swift tclsh wish expect osascript pwsh"
     " powershell tsx ts-node"
 )
-"""Programs that run what they are given: who allows every call of one has allowed everything."""
+"""Programs that run their operands: a rule for every call of one allows everything."""
 
 _RUNS_ELSEWHERE = word_set(
     "docker:exec docker-compose:exec podman:exec kubectl:exec ssh gh:api adb:shell heroku:run fly:ssh redis-cli"
@@ -53,9 +53,8 @@ HIDDEN_WORD = "a word that only the shell will know"
 def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand) -> str:
     """Return the word of the command that the rule matches but does not cover, or an empty text.
 
-    A rule that is about every call, or names all words, covers what it matches. Any other one covers neither an option
-    that writes or runs something, nor a file outside the directories, nor a word that only the shell will know, unless
-    the rule itself names it.
+    A rule for every call, or with all words, covers all that it matches. Any other covers no option that writes or runs
+    something, no file outside the directories, and no word that only the shell knows, unless the rule names it.
     """
     named = rule.written_words
     if rule.is_exact or (len(named) == 1 and named[0] in INTERPRETERS):
@@ -65,7 +64,7 @@ def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand) -
 
 
 def _expanded_words(command: ShellCommand) -> Words:
-    """Return the words, with the names that a pattern matches in its place."""
+    """Return the words, with a pattern replaced by the names that it matches."""
     if not command.globs:
         return command.words
     args = expand_arguments(command)
@@ -73,7 +72,7 @@ def _expanded_words(command: ShellCommand) -> Words:
 
 
 def _script(command: ShellCommand, words: Words) -> str:
-    """Return the small language whose program may write or run something, or an empty text."""
+    """Return the name of the script language whose program may write or run something, or an empty text."""
     name = base_name(words[0]) or ""
     if name not in {"awk", "gawk", "mawk", "nawk", "sed"} or prove_read_only(command) is not None:
         return ""
@@ -83,13 +82,13 @@ def _script(command: ShellCommand, words: Words) -> str:
 
 
 def _changes_its_files_only(args: list[str]) -> bool:
-    """Return whether `sed ARGS` writes nothing but the files that it is given."""
+    """Return True when `sed ARGS` writes only its operands."""
     found = parse_arguments(args, _SED)
     if found is None:
         return False
     scripts = found.values("-e", "--expression")
     if not scripts:
-        # some systems take an empty word after `-i` for its value
+        # Some systems take an empty word after `-i` for its value.
         scripts = list(found.operands[: 1 if "".join(found.operands[:1]) else 2])
     return bool(scripts) and all(map(only_prints, scripts))
 
@@ -133,7 +132,7 @@ def _texts(command: ShellCommand, at: int) -> Sequence[str | None]:
 
 
 def _is_outside(ground: DecisionContext, path: str, named: Sequence[str]) -> bool:
-    """Return whether the path may not be read unasked, and no directory of the rule (`Bash(cat /tmp/*)`) holds it."""
+    """Return True when the path may not be read unasked and is in no directory of the rule (`Bash(cat /tmp/*)`)."""
     if judge_path(ground, "Read", Path(path), writes=False).verdict is Verdict.ALLOW:
         return False
     begins = (os.path.expanduser(word.partition("*")[0]) for word in named if "*" in word)

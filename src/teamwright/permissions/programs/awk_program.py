@@ -1,7 +1,7 @@
 """The awk programs that only compute and print: a sublanguage that every awk reads alike.
 
-Depends on nothing. The tokens, names and functions are listed; a program with another one is refused. A program that
-is no valid awk may pass, because awk runs nothing of it.
+The tokens, names and functions are listed; a program with others is refused. An invalid awk program may pass, because
+awk runs nothing of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from teamwright.permissions.word_lists import word_set
 _NEVER = re.compile(
     r"system|getline|close|fflush|environ|symtab|functab|procinfo|argv|argc|[^\x00-\x7f][\\|\[\]{}^~@`_]", re.IGNORECASE
 )
-"""Names that run, read or write, refused also inside texts, and signs that some encodings make vanish."""
+"""Names that run, read or write, refused also inside texts, and signs that some encodings hide."""
 
 _STATEMENTS = word_set("if else for while do break continue next nextfile exit delete return in BEGIN END")
 _PRINTS = word_set("print printf")
@@ -37,7 +37,7 @@ _TOKEN = rf"""(?P<blank>[ \t]+)
     |(?P<regex>/(?:[^/\\\n\[]|\\[^\n]|{_BRACKET})*/)
     |(?P<sign>\+\+|--|\*\*=?|[-+*%^=!<>]=|&&|\|\||!~|[-+*%^=!<>~?:,;$()\[\]{{}}])"""
 _BEFORE_REGEX = word_set("( , ~ !~ ! && || ; { }") | {"", "\n"}
-"""After these no awk takes a slash for a division, because no operand has ended."""
+"""Tokens after which no awk takes a slash for a division, because no operand has ended."""
 
 _CONTINUING_SIGNS = word_set("? : ! ~ !~ + - * / % ^ ** = += -= *= /= %= ^= **= == != < > <= >= $ ( [")
 
@@ -45,7 +45,7 @@ _CLOSING = {")": "(", "]": "[", "}": "{"}
 
 
 def only_computes(program: str) -> bool:
-    """Whether the program does nothing but compute and print to its output."""
+    """Return True when the program only computes and prints to its output."""
     return _NEVER.search(program) is None and _Reader(program).accepts()
 
 
@@ -57,7 +57,7 @@ def _token() -> re.Pattern[str]:
 class _Reader:
     """One pass over the tokens of a program.
 
-    `last` is what came before: a sign as written, or `operand`, `text`, `regex`, `keyword` or `condition` (the end of
+    `last` is the token before: a sign as written, or `operand`, `text`, `regex`, `keyword` or `condition` (the end of
     the parentheses of `if`, `for` and `while`).
     """
 
@@ -71,7 +71,7 @@ class _Reader:
         self.functions: set[str] = set()
 
     def accepts(self) -> bool:
-        """Whether every token is known, and stands where all awks read it alike."""
+        """Return True when every token is known and in a place where all awks read it alike."""
         while self.at < len(self.program):
             if not self.step():
                 return False
@@ -104,9 +104,9 @@ class _Reader:
                 return True
 
     def newline(self) -> bool:
-        """A line ends a statement. Within parentheses it may only follow a sign that cannot end one.
+        """Accept a line end, which ends a statement. Within parentheses it must follow a sign that cannot end one.
 
-        After any other sign some awks go on with the statement, and others refuse the program.
+        After any other sign some awks continue the statement, and others refuse the program.
         """
         if self.last in {",", "&&", "||", "{"}:
             return True
@@ -126,7 +126,7 @@ class _Reader:
             return not self.open
         if text in _PRINTS:
             if any(sign != "{" for sign, _ in self.open):
-                return False  # `for (print 1 > "file"; …)`: here no parenthesis makes `>` compare
+                return False  # `for (print 1 > "file"; …)`: this parenthesis does not make `>` a comparison
             self.prints = True
         if text in _STATEMENTS or text in _PRINTS:
             return True
@@ -139,13 +139,13 @@ class _Reader:
         return text not in self.functions and (text in _VARIABLES or _OWN.fullmatch(text) is not None)
 
     def define(self, text: str) -> bool:
-        """A function of the program's own. It may be called from here on; no awk has one of that name built in."""
+        """Accept a function definition. The program may call it from here on; no awk has a built-in of that name."""
         self.functions.add(text)
         return text not in _STATEMENTS | _PRINTS | _FUNCTIONS | _VARIABLES and _OWN.fullmatch(text) is not None
 
     def sign(self, text: str) -> bool:
         if text in {">", ">="} and (self.last not in {"operand", "text"} or (self.prints and not self.grouped())):
-            return False  # no comparison, but a redirection
+            return False  # a redirection, not a comparison
         if text in {"(", "[", "{"}:
             condition = text == "(" and self.last == "keyword" and self.word in _CONDITIONS
             self.open.append((text, "condition" if condition else "operand"))
@@ -160,7 +160,7 @@ class _Reader:
         return True
 
     def grouped(self) -> bool:
-        """Whether a parenthesis of the same statement is open, in which `>` compares."""
+        """Return True when a parenthesis of the same statement is open, in which `>` compares."""
         for sign, _ in reversed(self.open):
             if sign != "[":
                 return sign == "("

@@ -1,7 +1,7 @@
-"""Which files a program reads when it is called with known arguments, for programs that only read.
+"""Files that a read-only program reads for known arguments.
 
-Depends on the grammars of `grammars` and on the languages of sed, awk, jq and find. Leaves directories, rules
-and the shell's own words to `readonly`.
+Depends on the grammars of `program_grammars` and on the languages of sed, awk, jq and find. Directories, rules and the
+shell's words are in `read_only_commands`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from teamwright.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FilesRead:
-    """The paths that a program reads, as written; `deep`: with everything below them.
+    """The paths that a program reads, as written; `is_deep`: with everything below them.
 
-    `-` is among them: to some programs it is no standard input, but a file of this name.
-    `flat`: known only where no path is a directory, because the program would follow links in it. `chosen_by`: known
-    only where none of these files is in the directory or above it, because they choose the program that runs.
-    `linked`: directories of which each link is followed, too.
+    `-` is among them: for some programs it is a file of this name, not standard input. `requires_plain_files`: valid
+    only if no path is a directory, because the program would follow links in it. `chosen_by`: valid only if none of
+    these files is in the directory or above it, because they select the program that runs. `follows_links_in`:
+    directories of which each link is followed too.
     """
 
     paths: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class FilesRead:
 
 NO_FILES = FilesRead()
 MATCH_PLACEHOLDER = "\0"
-"""Stands for a file name that the shell fills in: no program and no script."""
+"""A file name that the shell fills in: neither a program nor a script."""
 
 ReadProof = Callable[[list[str]], FilesRead | None]
 
@@ -64,11 +64,11 @@ _VERSIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "curl": (("--version",), ()),
     "bash": (("--version",), ()),
 }
-"""Programs that only say their version, how they are asked, and the files that make another program answer."""
+"""Programs that only print their version, the arguments for it, and the files that select another program."""
 
 
 def find_files_read(name: str, args: list[str]) -> FilesRead | None:
-    """Return what the program reads, or None when it is not certain that it does nothing else."""
+    """Return the files that the program reads, or None when it may do more than read."""
     by = program_grammar(name)
     if args in _HELP and (by is not None or name in _LANGUAGES):
         return NO_FILES
@@ -82,7 +82,7 @@ def find_files_read(name: str, args: list[str]) -> FilesRead | None:
 
 
 def read_by_grammar(by: OptionGrammar, args: list[str]) -> FilesRead | None:
-    """Return what a program reads whose operands are explained by its grammar alone."""
+    """Return the files that a program reads whose operands are explained by its grammar alone."""
     found = parse_arguments(args, by)
     if found is None:
         return None
@@ -95,7 +95,7 @@ def read_by_grammar(by: OptionGrammar, args: list[str]) -> FilesRead | None:
 
 
 def _parsed_by(text: str) -> ReadProof:
-    """The proof of a program by a grammar that is written here."""
+    """Return the proof of a program from a grammar in this module."""
     by: list[OptionGrammar] = []
 
     def proof(args: list[str]) -> FilesRead | None:
@@ -138,7 +138,7 @@ def _sed(args: list[str]) -> FilesRead | None:
         return None
     scripts = found.values("-e", "--expression")
     if scripts and found.is_mixed:
-        return None  # elsewhere the first operand is a script too
+        return None  # on other systems the first operand is a script too
     files = found.operands if scripts else found.operands[1:]
     scripts = scripts or list(found.operands[:1])
     fine = bool(scripts) and only_prints("\n".join(scripts)) and all(map(only_prints, scripts))
@@ -150,7 +150,7 @@ _AWK_NAME = re.compile(r"[a-z]\w*|FS|OFS|RS|ORS|NR|SUBSEP|OFMT|CONVFMT|IGNORECAS
 
 
 def _awk(args: list[str]) -> FilesRead | None:
-    """`awk [-F fs] [-v name=value] program file…`; an operand with `=` would be an assignment."""
+    """Prove `awk [-F fs] [-v name=value] program file…`; an operand with `=` would be an assignment."""
     at = 0
     while at < len(args) and args[at].startswith("-") and args[at] != "--":
         option, value = args[at][:2], args[at][2:]
@@ -190,7 +190,7 @@ _DATE = "TEXTS -u -R -I[=] -d= -r=FILE --utc --universal --date= --reference=FIL
 
 
 def _date(args: list[str]) -> FilesRead | None:
-    """Print a date; an operand without a plus sign would set the clock."""
+    """Prove a call that prints a date; an operand without a plus sign would set the clock."""
     found = parse_arguments(args, parse_grammar(_DATE))
     if found is None or len(found.operands) > 1 or any(not word.startswith("+") for word in found.operands):
         return None
@@ -198,10 +198,10 @@ def _date(args: list[str]) -> FilesRead | None:
 
 
 _FOUND = f"./{MATCH_PLACEHOLDER}"
-"""Stands for a file that find names."""
+"""A file that find names."""
 
 _PLAIN_START = re.compile(r"[\w./][\w./ -]*")
-"""A start with which no name that is found looks like an option, an assignment or an address."""
+"""A start with which no found name looks like an option, an assignment or an address."""
 
 
 def _find(args: list[str]) -> FilesRead | None:
@@ -219,7 +219,7 @@ def _find(args: list[str]) -> FilesRead | None:
 
 
 def read_by_names(name: str, args: list[str]) -> list[str] | None:
-    """Return what a program reads beside the files that are named to it later, for which others stand in `args`."""
+    """Return the files that a program reads besides those named later, which placeholders in `args` represent."""
     if name == "echo":
         return []
     found = find_files_read(name, args) if program_grammar(name) is not None or name in _LANGUAGES - {"find"} else None
@@ -229,7 +229,7 @@ def read_by_names(name: str, args: list[str]) -> list[str] | None:
 
 
 def _strings(args: list[str]) -> FilesRead | None:
-    """The files that `strings` reads; GNU's would take the words of a file for each word with an at sign."""
+    """Return the files that `strings` reads. GNU's replaces a word with an at sign by the words of a file."""
     by = program_grammar("strings")
     return read_by_grammar(by, args) if by is not None and not any(arg.startswith("@") for arg in args) else None
 
@@ -238,7 +238,10 @@ _TREE_ATTACHED = re.compile(r"-[A-Za-z]*(?:[IP].+|L(?!\d*$).+)", re.DOTALL)
 
 
 def _tree(args: list[str]) -> FilesRead | None:
-    """The directories that `tree` lists. A letter takes the next word for its value; attached text is more letters."""
+    """Return the directories that `tree` lists.
+
+    A letter takes the next word as its value; attached text is more letters.
+    """
     by = program_grammar("tree")
     return read_by_grammar(by, args) if by is not None and not any(map(_TREE_ATTACHED.fullmatch, args)) else None
 
@@ -247,21 +250,21 @@ _TAR_LIST = re.compile(r"-?t?v?[zjJ]?t?v?f")
 
 
 def _tar(args: list[str]) -> FilesRead | None:
-    """`tar tf FILE` and nothing else; a name with a colon would be another machine's."""
+    """Prove `tar tf FILE` only; a name with a colon would be another machine's."""
     if len(args) != 2 or not _TAR_LIST.fullmatch(args[0]) or args[0].count("t") != 1:
         return None
     return FilesRead((args[1],)) if ":" not in args[1] and not args[1].startswith("-") else None
 
 
 def _unzip(args: list[str]) -> FilesRead | None:
-    """`unzip -l FILE` and nothing else; unzip has patterns of its own, and tries other endings."""
+    """Prove `unzip -l FILE` only; unzip has its own patterns, and tries other endings."""
     if len(args) != 2 or args[0] not in {"-l", "-v"} or set(args[1]) & set("*?[\\") or args[1].startswith("-"):
         return None
     return FilesRead((args[1], f"{args[1]}.zip", f"{args[1]}.ZIP"))
 
 
 def _zcat(args: list[str]) -> FilesRead | None:
-    """`zcat FILE.gz…` and nothing else; some systems add an ending of their own."""
+    """Prove `zcat FILE.gz…` only; some systems add their own ending."""
     if not args or any(arg.startswith("-") or not arg.endswith((".gz", ".tgz", ".Z")) for arg in args):
         return None
     return FilesRead((*args, *(f"{arg}.Z" for arg in args)))
@@ -272,7 +275,7 @@ def _only_words(*allowed: str) -> ReadProof:
 
 
 def _set(args: list[str]) -> FilesRead | None:
-    """Set options of the shell; without one `set` prints every variable, secrets too."""
+    """Prove options of the shell's `set`; without one it prints every variable, secrets too."""
     known = word_set("-e -u -x -o pipefail -eu -ex -eux -euo -euxo +e +x +u")
     return NO_FILES if args and all(arg in known for arg in args) else None
 
@@ -285,14 +288,14 @@ def _cd(args: list[str]) -> FilesRead | None:
 
 
 def _look_up(args: list[str]) -> FilesRead | None:
-    """`command -v NAME`: where a program is."""
+    """Prove `command -v NAME`, which prints the path of a program."""
     if args[:1] not in (["-v"], ["-V"]) or any(arg.startswith("-") for arg in args[1:]):
         return None
     return _paths_among(args[1:])
 
 
 def _paths_among(names: Iterable[str]) -> FilesRead:
-    """Names of programs; one with a slash is a path, and it is told whether something is there."""
+    """Return the paths among names of programs. For one with a slash, its existence is shown."""
     return FilesRead(tuple(name for name in names if "/" in name))
 
 

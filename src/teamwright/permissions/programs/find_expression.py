@@ -1,7 +1,7 @@
-"""The expressions of find that only test, print, and run what is listed: every predicate with its arguments.
+"""The expressions of find that only test, print, and run listed commands: each predicate with its arguments.
 
-Depends on nothing. A predicate that is not listed is refused, and so are the options that follow links. Leaves the
-commands of `-exec` to `reads`.
+Other predicates are refused, and so are the options that follow links. The commands of `-exec` are judged in
+`file_reads`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _FILE = word_set("-newer -anewer -cnewer -mnewer -samefile")
 _FOLLOW = word_set("-xtype -readable -writable -executable")
 _NEWER = re.compile(r"-newer[aBcm]([aBcmt])")
 _ARGUMENT = re.compile(r"(?!-[A-Za-z]).*|-[ugoa]*[-+=][rwxXst]*", re.DOTALL)
-"""An argument that another find could take for a predicate is refused; `-perm -u+w` is none."""
+"""Arguments that no find takes for a predicate; `-perm -u+w` is one."""
 
 
 MAY_DIFFER = word_set("-o -or ! -not ( ) ,")
-"""With these a test of the expression may not hold for all that is found."""
+"""Signs with which a test of the expression may not apply to all results."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindExpression:
-    """Where find starts, the `files` with which it compares, and the commands that it `runs`.
+    """The starting points of find, the `files` with which it compares, and the commands that it `runs`.
 
-    In a command `{}` stands for a name; two of them stand for many. `plain`: only plain files are found, so that a
-    command which gets them follows no link. `follows`: a test looks at what a link leads to.
+    In a command `{}` is a name; two of them are many. `is_plain`: only regular files are found, so that a command which
+    gets them follows no link. `follows_links`: a test examines the target of a link.
     """
 
     starts: tuple[str, ...]
@@ -85,7 +85,7 @@ def _follows(words: tuple[str, str]) -> bool:
 
 
 def _argument_kind(predicate: str, argument: str | None) -> str | None:
-    """Which argument a predicate takes: `file`, `text`, none (an empty text); None when it is not accepted."""
+    """Return the kind of a predicate's argument: `file`, `text`, none (an empty text); None when it is not accepted."""
     if predicate in _ALONE:
         return ""
     newer = _NEWER.fullmatch(predicate)
@@ -96,7 +96,7 @@ def _argument_kind(predicate: str, argument: str | None) -> str | None:
 
 
 def _end(words: list[str], start: int) -> int | None:
-    """Where the command of `-exec` that begins here ends; a name may only be a word of its own."""
+    """Return the end of the `-exec` command that begins here; a name may only be a whole word."""
     for at in range(start, len(words)):
         if words[at] == ";" or (words[at] == "+" and words[at - 1] == "{}"):
             return at if at > start else None

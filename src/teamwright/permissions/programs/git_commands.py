@@ -1,7 +1,7 @@
 """Git commands that change nothing and run nothing that their arguments name.
 
-Depends on the grammars of `git_options`. What a repository's own configuration makes git run is judged by
-`permissions.git_trust`.
+Depends on the grammars of `option_grammar`. Programs that a repository's configuration makes git run are judged
+elsewhere.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _GROUP_COMMANDS = {"BLAME": "blame", "LOG": "log"}
 
 @cache
 def git_grammar(name: str) -> OptionGrammar | None:
-    """The grammar of a git command, or None for a command that is not in the table."""
+    """Return the grammar of a git command, or None for a command that is not in the table."""
     text = parse_rows(_TABLE).get(name)
     if text is None:
         return None
@@ -128,12 +128,12 @@ def git_grammar(name: str) -> OptionGrammar | None:
         text = text.replace(group, options)
     words: dict[str, str] = {}
     for word in text.split():
-        words.setdefault(re.split(r"[=:\[]", word)[0], word)  # a command's own option comes before that of a group
+        words.setdefault(re.split(r"[=:\[]", word)[0], word)  # a command's option comes before that of a group
     return parse_grammar(" ".join(words.values()))
 
 
 def git_command_names() -> list[str]:
-    """Every git command that the table names."""
+    """Return the names of all git commands in the table."""
     return sorted(parse_rows(_TABLE))
 
 
@@ -148,10 +148,9 @@ _OUTSIDE = re.compile(r"[/~]|(?:.*[/:])?\.\.(?:[/:]|$)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class GitReads:
-    """What git reads: from which `directory` (of `-C`), which words may be `files` there, whether contents of all.
-
-    `follows`: files of the working tree are opened by their paths, through a directory that is a link by now.
-    """
+    """The reads of a git command: its `directory` (of `-C`), the words that may be `files` there, and if all contents
+    are read. `follows_links`: files of the work tree are opened by path, through a directory that may be a link by
+    now."""
 
     directory: str = "."
     files: tuple[str, ...] = ()
@@ -160,7 +159,7 @@ class GitReads:
 
 
 def find_git_reads(args: list[str]) -> GitReads | None:
-    """Return what `git ARGS` reads, or None when it is not certain that it does nothing else."""
+    """Return the reads of `git ARGS`, or None when it may do more than read."""
     directory = ""
     at = 0
     while at < len(args) and args[at].startswith("-"):
@@ -191,7 +190,7 @@ def find_git_reads(args: list[str]) -> GitReads | None:
 
 
 def shows_contents(name: str, rest: list[str]) -> bool:
-    """Whether `git NAME REST` shows what is in files: all that no path keeps out."""
+    """Return True when `git NAME REST` shows contents of files, of all that no path excludes."""
     name, rest = _command(name, rest)
     if name in _LOGS:
         return not all(map(_shows_no_contents, rest))
@@ -201,7 +200,7 @@ def shows_contents(name: str, rest: list[str]) -> bool:
 
 
 def _command(name: str, rest: list[str]) -> tuple[str, list[str]]:
-    """The command as the table names it: `git stash show` is `stash-show`."""
+    """Return the command as the table names it: `git stash show` is `stash-show`."""
     if name == "stash":
         return f"stash-{rest[0] if rest else ''}", rest[1:]
     if name in {"reflog", "worktree", "notes"} and rest[:1] in (["show"], ["list"]):
@@ -221,7 +220,7 @@ _NO_CONTENTS = re.compile(
     r"|pretty|date|decorate|abbrev|color|branches|tags|remotes|stat)=.*",
     re.DOTALL,
 )
-"""Words of `git log` that show commits and names of files. Any other option may show what is in the files."""
+"""Words of `git log` that show commits and names of files. Any other option may show contents of files."""
 
 
 def _shows_no_contents(word: str) -> bool:
@@ -229,7 +228,7 @@ def _shows_no_contents(word: str) -> bool:
 
 
 def _words(name: str, found: ParsedArguments) -> tuple[str, ...]:
-    """The operands that may be files: all of them, but for the pattern of a search."""
+    """Return the operands that may be files: all of them, except the pattern of a search."""
     given = name != "grep" or found.has("-e")
     return found.operands if given else found.operands[1:]
 
@@ -240,7 +239,7 @@ def _is_harmless_option(option: tuple[str, str]) -> bool:
         return True
     if _RUNS.search(value):
         return False
-    # any other word is the name of a format in the configuration
+    # Any other word is the name of a format in the configuration.
     return name not in {"--format", "--pretty"} or not value or "%" in value or ":" in value or value in _NAMED_FORMATS
 
 
@@ -253,7 +252,7 @@ def _alone(found: ParsedArguments) -> bool:
 
 
 def _only_lists(*implying: str) -> Callable[[ParsedArguments], bool]:
-    """Branches and tags: a name is only looked for where an option says that they are listed."""
+    """Return the check for branches and tags: a name is only a filter with an option that lists."""
     return lambda found: not found.operands or found.has(*implying)
 
 
@@ -262,7 +261,7 @@ _REFERENCE = re.compile(r"HEAD|main|master|.*[/@].*")
 
 
 def _reflog(found: ParsedArguments) -> bool:
-    """Show a reflog; any other plain word may be a command, as `expire` is."""
+    """Accept a command that shows a reflog; any other plain word may be a subcommand such as `expire`."""
     return all(_REFERENCE.fullmatch(word) for word in found.operands)
 
 
@@ -275,7 +274,7 @@ _KEYS = re.compile(
 
 
 def _config(found: ParsedArguments) -> bool:
-    """Get the value of one key; a second word would set it, and a list shows tokens of the user."""
+    """Accept a command that gets the value of one key; a second word would set it, and a list shows tokens."""
     operands = found.operands[1:] if found.operands[:1] == ("get",) else found.operands
     return len(operands) == 1 and _KEYS.fullmatch(operands[0].lower()) is not None
 
@@ -292,4 +291,4 @@ _FORMS: dict[str, Callable[[ParsedArguments], bool]] = {
     "remote": _remote,
     "worktree": _alone,
 }
-"""Commands of which only some forms read."""
+"""Commands of which only some forms are read-only."""

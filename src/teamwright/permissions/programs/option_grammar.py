@@ -30,14 +30,17 @@ _OPTION = re.compile(r"(?P<name>--?[^=:\[]+)(?P<sign>\[=\]|:=|=)?(?P<kind>FILE|N
 _OPERANDS = re.compile(r"(?P<kind>[A-Z]+)(?:<(?P<most>\d+))?")
 _NUMBER = re.compile(r"[-+]?\d+[a-zA-Z]{0,2}")
 _AFTER_OPTION = re.compile(r"-\d*")
-"""A value that looks like an option is taken for one by some programs, so it must be attached; these are none."""
+"""Values that no program takes for an option. Any other value with a dash must be attached."""
 
 _UNLIMITED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """What an option takes. `sign` is the grammar's `=`, `:=` or `[=]`; `kind` is FILE, N, 2, ? or empty for a text."""
+    """The value of an option.
+
+    `sign` is the grammar's `=`, `:=` or `[=]`; `kind` is FILE, N, 2, ? or empty for a text.
+    """
 
     sign: str = ""
     kind: str = ""
@@ -45,7 +48,7 @@ class OptionValue:
 
 @dataclass(frozen=True, slots=True)
 class OptionGrammar:
-    """All options of one program and what its operands are. `most` bounds the number of operands."""
+    """All options of one program, and its operands. `max_operands` limits their number."""
 
     operands: str
     max_operands: int
@@ -55,7 +58,7 @@ class OptionGrammar:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether an operand in another place means something else, so that no option may follow an operand."""
+        """True when the position of an operand matters, so that no option may follow an operand."""
         return self.max_operands < _UNLIMITED
 
 
@@ -63,8 +66,8 @@ class OptionGrammar:
 class ParsedArguments:
     """The parsed arguments. `options` are names with their values, in order.
 
-    `files` are read besides the operands: values of options, and words that are operands for systems whose options
-    end at the first operand. `mixed`: there are such words.
+    `files` are read besides the operands: values of options, and words that are operands on systems whose options end
+    at the first operand. `is_mixed`: there are such words.
     """
 
     options: tuple[tuple[str, str], ...]
@@ -73,11 +76,11 @@ class ParsedArguments:
     is_mixed: bool = False
 
     def has(self, *names: str) -> bool:
-        """Whether one of the options was given."""
+        """Return True when one of the options was given."""
         return any(name in names for name, _ in self.options)
 
     def values(self, *names: str) -> list[str]:
-        """The values of these options, in order."""
+        """Return the values of these options, in order."""
         return [value for name, value in self.options if name in names]
 
 
@@ -127,11 +130,11 @@ class _Reader:
         self.options: list[tuple[str, str]] = []
         self.operands: list[str] = []
         self.files: list[str] = []
-        self.after = False  # whether an operand came before
+        self.after = False  # True after an operand
         self.mixed = False
 
     def step(self) -> bool:
-        """Parse the next word with its values; False when it is not explained."""
+        """Parse the next word with its values; return False when it is not explained."""
         word = self.args[self.at]
         self.at += 1
         start = self.at - 1

@@ -135,11 +135,11 @@ _SAME = {
 
 @cache
 def program_grammar(name: str) -> OptionGrammar | None:
-    """The grammar of a program, or None for a program that is not in the table."""
+    """Return the grammar of a program, or None for a program that is not in the table."""
     text = parse_rows(_TABLE).get(_SAME.get(name, name))
     return None if text is None else parse_grammar(text)
 
 
 def program_names() -> list[str]:
-    """Every program that the table names."""
+    """Return the names of all programs in the table."""
     return sorted((*parse_rows(_TABLE), *_SAME))

@@ -1,7 +1,6 @@
-"""The sed scripts that only print: a list of commands and addresses that every sed reads alike.
+"""The sed scripts that only print: commands and addresses that every sed reads alike.
 
-Depends on nothing. A script is refused where seds disagree about its end or its parts. The options of sed are in
-`grammars`.
+A script is refused when seds disagree about its end or its parts. The options of sed are in `program_grammars`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _PLAIN_END = r"(?=\s*(?:[;}\n#]|$))"
 
 
 def _bracket(delimiter: str) -> str:
-    """A bracket expression in which no sed finds the end of the regular expression."""
+    """Return the pattern of a bracket expression in which no sed finds the end of the regular expression."""
     return rf"\[(?:\^?\]|(?!\^?\]))(?:\[:[a-z]+:\]|\\/|[^\[\]\\\n{delimiter}]|\\[^\n\]\[{delimiter}])*\]"
 
 
@@ -27,7 +26,7 @@ def _regex(delimiter: str) -> str:
 
 @cache
 def _arguments(command: str, delimiter: str) -> re.Pattern[str]:
-    """What follows `s` or `y` and its delimiter."""
+    """Return the pattern of the text after `s` or `y` and its delimiter."""
     sign = re.escape(delimiter)
     text = rf"(?:[^\\\n{sign}]|\\[^\n])*"
     if command == "s":
@@ -38,7 +37,7 @@ def _arguments(command: str, delimiter: str) -> re.Pattern[str]:
 
 @cache
 def _begin() -> re.Pattern[str]:
-    """The addresses of a command, and a command without arguments or the sign of another one."""
+    """Return the pattern of a command's addresses, and a command without arguments or the sign of another one."""
     address = rf"(?:\d+(?:~\d+)?|\$|/{_regex('/')}/[IM]?)"
     return re.compile(
         rf"[ \t;\n]*(?:{address}(?:[ \t]*,[ \t]*(?:[+~]\d+|{address}))?)?[ \t]*(?:![ \t]*)?"
@@ -53,7 +52,7 @@ _SWALLOWED = re.compile(r"[^\x00-\x7f][\\|\[\]{}^~@`_]")
 
 
 def only_prints(script: str) -> bool:
-    """Return whether the script does nothing but print: no command that runs, reads or writes a file."""
+    """Return True when the script only prints: no command runs, reads or writes a file."""
     if _SWALLOWED.search(script) or "\r" in script:
         return False
     at = _after(script, 0)

@@ -141,7 +141,7 @@ _RUNNERS = (
     *((name, "exec") for name in ("bundle", "pnpm", "yarn")),
     *((name,) for name in ("npx", "bunx", "uvx", "pnpm", "yarn")),
 )
-"""Words before the program that is meant: `python -m pytest` has the options of pytest."""
+"""Words before the real program: `python -m pytest` has the options of pytest."""
 
 _NO_FILE = r"-|/dev/(null|stdout|stderr)"
 _HARMLESS_VALUES = {
@@ -159,7 +159,7 @@ _HARMLESS_VALUES = {
     "mvn -D": r"(test|it\.test|skipTests|maven\.test\.skip|failIfNoTests)(=[\w.#*,]*)?",
     "git config": r"--get|--get-all|-l|--list|get|list",
 }
-"""Values with which an option does no more than its program."""
+"""Values with which an option has no side effect."""
 
 _BAD_TEXTS = {
     "jq": re.compile(r"\b(env|import|include|modulemeta|get_search_list)\b|\$ENV|\$__prog"),
@@ -168,10 +168,10 @@ _BAD_TEXTS = {
     "mysql": re.compile(r"\\!|\b(system|source|outfile|dumpfile|load_file|infile)\b", re.IGNORECASE),
     "sqlite3": re.compile(r"^\s*\.|\n\s*\.|\b(load_extension|readfile|writefile|edit|attach|vacuum)\b", re.IGNORECASE),
 }
-"""Programs that are small languages, and what makes a text of theirs write, run or read something else."""
+"""Programs that are script languages, and the texts in them that write, run or read other files."""
 
 _MAX_OPERANDS = {"uniq": 1, "xxd": 1}
-"""Programs whose next operand would be a file that they write."""
+"""Programs that write the next operand after this number of operands."""
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
 _RUN_BY_MAKE = word_set(
@@ -183,7 +183,7 @@ _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace --config-env")
 
 @dataclass(frozen=True, slots=True)
 class SideEffects:
-    """The options of one program that do more than its name says. `valued` are letters that end a cluster."""
+    """The options of one program with side effects. `valued` are letters that end a cluster."""
 
     options: frozenset[str]
     valued: str = ""
@@ -191,7 +191,7 @@ class SideEffects:
     exact: bool = False
 
     def option(self, word: str) -> tuple[str, str | None] | None:
-        """Return which of the options the word is, with the value that is attached to it."""
+        """Return which of the options the word is, with its attached value."""
         name, equals, value = word.partition("=")
         attached = value if equals else None
         if not word.startswith("-"):
@@ -219,9 +219,9 @@ class SideEffects:
 
 
 def find_side_effect(words: Words, named: Sequence[str]) -> str:
-    """Return the first word by which the program does more than its name says, or an empty text.
+    """Return the first word with a side effect of the program, or an empty text.
 
-    Words that a rule has `named` are wanted. An unknown word is judged elsewhere.
+    Words that a rule has `named` are allowed. An unknown word is judged elsewhere.
     """
     program = base_name(words[0]) or "" if words else ""
     first = _subcommand(program, words)
@@ -244,7 +244,7 @@ def find_side_effect(words: Words, named: Sequence[str]) -> str:
 
 
 def _option_in(names: Sequence[str], word: str, after: str | None, named: Sequence[str], is_subcommand: bool) -> str:
-    """Return the option that does more than its program, or an empty text."""
+    """Return the option with a side effect, or an empty text."""
     for name in names:
         row = _rows().get(name)
         if row is None:
@@ -260,7 +260,7 @@ def _option_in(names: Sequence[str], word: str, after: str | None, named: Sequen
 
 
 def _text_in(program: str, words: Words, named: Sequence[str]) -> str:
-    """Return the operand that does more than its program: a text in its language, a variable, one more file."""
+    """Return the operand with a side effect: a text in its language, a variable, one more file."""
     bad = _BAD_TEXTS.get(program)
     operands = [word for word in words[1:] if word is not None and not word.startswith("-")]
     for word in words[1:]:
@@ -278,7 +278,7 @@ def _text_in(program: str, words: Words, named: Sequence[str]) -> str:
 
 
 def _programs(program: str, words: Words, first: int) -> Iterator[str]:
-    """Yield the names that may have a row: the program, with its subcommand, and the one that a runner runs."""
+    """Yield the names that may have a row: the program, with its subcommand, and the program that a runner runs."""
     yield program
     if first < len(words):
         yield f"{program} {words[first]}"

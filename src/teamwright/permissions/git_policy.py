@@ -67,7 +67,7 @@ def split_git_command(words: Words) -> Words | None:
 
 
 def deny_forms(words: Words) -> tuple[Words, ...]:
-    """Return the forms in which deny rules may name a command: as written, without its directory, git without options."""
+    """Return the forms in which rules that deny may name it: as written, without its directory, git without options."""
     if not words or words[0] is None:
         return (words,)
     plain = (base_name(words[0]), *words[1:])

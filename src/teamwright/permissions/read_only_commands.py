@@ -1,7 +1,7 @@
-"""Commands that only read: which files each of them reads, as absolute paths.
+"""Read-only commands: the files that each of them reads, as absolute paths.
 
-Depends on `programs` for what programs do, and on the disk for patterns of file names. Leaves rules, modes and
-directories to `commands`, which judges the paths.
+Depends on `programs`, and on the disk for patterns of file names. Rules, modes and directories are in `commands`, which
+judges the paths.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
 MAX_MATCHES = 1_000
-"""A pattern that matches more file names than this is not expanded."""
+"""The most file names of a pattern that is expanded."""
 
 MAX_ENTRIES = 5_000
 MAX_GIT_ENTRIES = 50_000
-"""Below a directory with more entries than this, links are not looked for."""
+"""The most entries below a directory that is searched for links."""
 
 MAX_LINKS = 100
-"""More links than this are not judged one by one."""
+"""The most links that are judged one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandReads:
-    """What a command reads: absolute `paths` as named, `deep` with all files below them.
+    """The reads of a command: absolute `paths` as named, `is_deep` with all files below them.
 
-    `git`: it lets git read the repository's configuration.
+    `by_git`: git reads the repository's configuration.
     """
 
     paths: tuple[Path, ...]
@@ -44,7 +44,7 @@ class CommandReads:
 
 
 def prove_read_only(command: ShellCommand) -> CommandReads | None:
-    """Return what the command reads, or None when it is not certain that it does nothing else."""
+    """Return the reads of the command, or None when it may do more than read."""
     name = command.name
     if name is None or 0 in command.globs:
         return None
@@ -69,7 +69,7 @@ def prove_read_only(command: ShellCommand) -> CommandReads | None:
         and find_files_read(name, [text for texts, hit in words for text in ((MATCH_PLACEHOLDER,) if hit else texts)])
         is None
     ):
-        return None  # which of the names comes first depends on the shell
+        return None  # the shell decides which of the names comes first
     paths = None if found is None else absolute_paths(command, (*found.paths, *matches))
     if found is None or paths is None or not _meets_conditions(command, found, paths):
         return None
@@ -78,9 +78,10 @@ def prove_read_only(command: ShellCommand) -> CommandReads | None:
 
 
 def _read_by_git(command: ShellCommand, args: list[str], matches: tuple[str, ...]) -> CommandReads | None:
-    """What git reads; a word that is a file here is judged too, because git may compare files outside repositories.
+    """Return the reads of git.
 
-    So is every name that the shell finds for a pattern (`matches`), because git prints names that it does not know.
+    A word that is a file here counts too, because git may compare files outside repositories. Each name that the shell
+    finds for a pattern (`matches`) counts too, because git prints names that it does not know.
     """
     found = find_git_reads(args)
     here = None if found is None else absolute_paths(command, (found.directory,))
@@ -97,7 +98,7 @@ def _read_by_git(command: ShellCommand, args: list[str], matches: tuple[str, ...
 
 
 def _meets_conditions(command: ShellCommand, found: FilesRead, paths: tuple[Path, ...]) -> bool:
-    """Whether the conditions are met under which it is known what the program reads."""
+    """Return True when the conditions hold under which the program's reads are known."""
     if found.requires_plain_files and any(path.is_dir() for path in paths):
         return False
     if not found.chosen_by:
@@ -106,7 +107,7 @@ def _meets_conditions(command: ShellCommand, found: FilesRead, paths: tuple[Path
 
 
 def _links_below(directories: tuple[Path, ...], most: int = MAX_ENTRIES) -> list[Path] | None:
-    """The links below these directories, which a command may follow; None when there is too much to look through."""
+    """Return the links below these directories, which a command may follow; None when there are too many entries."""
     links: list[Path] = []
     left = most
     waiting = list(map(str, directories))
@@ -119,7 +120,7 @@ def _links_below(directories: tuple[Path, ...], most: int = MAX_ENTRIES) -> list
 
 
 def _entries(directory: str, most: int) -> list[os.DirEntry[str]]:
-    """At most so many entries of a directory; none of what is no directory, or cannot be looked into."""
+    """Return at most `most` entries of a directory; none for a file or an unreadable directory."""
     try:
         with os.scandir(directory) as entries:
             return list(itertools.islice(entries, most))
@@ -133,13 +134,13 @@ def _is_above(place: Path, names: tuple[str, ...]) -> bool:
 
 
 def expand_arguments(command: ShellCommand) -> list[str] | None:
-    """Return the arguments as the program gets them, patterns replaced by matching file names; None if not known."""
+    """Return the arguments of the program, with patterns replaced by matching names; None when they are not known."""
     words = _expand_each(command)
     return None if words is None else [text for texts, _ in words for text in texts]
 
 
 def _expand_each(command: ShellCommand) -> list[tuple[list[str], bool]] | None:
-    """What each argument becomes, and whether these are file names that a pattern matches; None if not known."""
+    """Return for each argument its words, and if a pattern matched them; None when they are not known."""
     words: list[tuple[list[str], bool]] = []
     for at, word in enumerate(command.words[1:], 1):
         if word is None:
@@ -152,9 +153,9 @@ def _expand_each(command: ShellCommand) -> list[tuple[list[str], bool]] | None:
 
 
 def _names(pattern: str, command: ShellCommand) -> list[str] | None:
-    """The file names that a pattern matches now; None when they cannot be known.
+    """Return the file names that a pattern matches now; None when they cannot be known.
 
-    A `?` is a character or a byte, as the shell's locale says: both must match the same names.
+    A `?` is a character or a byte, depending on the shell's locale: both must match the same names.
     """
     if len(command.directories) != 1 or None in command.directories or "**" in pattern or _matches_parent(pattern):
         return None
@@ -171,12 +172,12 @@ def _names(pattern: str, command: ShellCommand) -> list[str] | None:
 
 
 def _matches_parent(pattern: str) -> bool:
-    """Whether a part of the pattern also matches `..`, as it does in bash before 5.2."""
+    """Return True when a part of the pattern also matches `..`, as it does in bash before 5.2."""
     return any(part[:1] == "." and set(part) & set("*?") and fnmatchcase("..", part) for part in pattern.split("/"))
 
 
 def absolute_paths(command: ShellCommand, paths: tuple[str, ...]) -> tuple[Path, ...] | None:
-    """Return the paths wherever the command may run; links and `..` are left for the file system to follow."""
+    """Return the paths for all possible working directories. Links and `..` are resolved by the file system."""
     found: list[Path] = []
     for path in paths:
         path = os.path.expanduser(path)
@@ -188,7 +189,7 @@ def absolute_paths(command: ShellCommand, paths: tuple[str, ...]) -> tuple[Path,
 
 
 def _prove_echo(command: ShellCommand) -> CommandReads | None:
-    """What is read where all words are only printed: the directories whose names a pattern prints.
+    """Prove a command that only prints its words. It reads the directories whose names a pattern prints.
 
     An unknown word without quotes may become a pattern, and print names of any directory.
     """
@@ -199,7 +200,7 @@ def _prove_echo(command: ShellCommand) -> CommandReads | None:
 
 
 def _listed_directories(command: ShellCommand) -> list[str] | None:
-    """The directories whose names the patterns of a command print; None when they cannot be known."""
+    """Return the directories whose names the command's patterns print; None when they cannot be known."""
     listed: list[str] = []
     for at in command.globs:
         word = command.words[at] or ""
@@ -211,13 +212,13 @@ def _listed_directories(command: ShellCommand) -> list[str] | None:
 
 
 def _before_pattern(word: str) -> str:
-    """The directory that a pattern is looked for in, as far as it is fixed: that nothing is there is shown too."""
+    """Return the fixed directory of a pattern. The command also shows if it is empty."""
     fixed = re.split(r"[*?\[]", word, maxsplit=1)[0].rpartition("/")
     return fixed[0] + fixed[1] or "."
 
 
 _COUNTS = re.compile(r"%[^a-zA-Z%]*[hlLqjzt]*n")
-"""A conversion of printf that sets the variable which an argument names."""
+"""A conversion of printf that sets the variable named by an argument."""
 
 
 def _prove_printf(command: ShellCommand) -> CommandReads | None:
@@ -236,7 +237,7 @@ _BEGIN_OPERAND = word_set("! ( -a -o && ||")
 
 
 def _prove_test(command: ShellCommand) -> CommandReads | None:
-    """The files that a test looks at: each word after a sign for files. A name that is no operand is in its error."""
+    """Prove a test. It reads each word after a file operator; errors show names that are no operands."""
     words = list(command.words[1:])
     files = _listed_directories(command)
     if files is None:
@@ -247,7 +248,7 @@ def _prove_test(command: ShellCommand) -> CommandReads | None:
         if word is not None and re.match(r"-[A-Za-z]", word) and word not in _SIGNS:
             return None
         pairs = words[at + 1 : at + 2] and words[at + 1] in _PAIR_TESTS
-        hidden = at > 0 and words[at - 1] is None and word not in _SIGNS  # the word before may be a sign for files
+        hidden = at > 0 and words[at - 1] is None and word not in _SIGNS  # the word before may be a file operator
         if pairs or hidden or _is_file_test(words[:at]):
             if word is None or at + 1 in command.globs:
                 return None
@@ -257,7 +258,7 @@ def _prove_test(command: ShellCommand) -> CommandReads | None:
 
 
 def _is_file_test(before: list[str | None]) -> bool:
-    """Whether the last of these words is a sign for the file that follows; after an operand `-a` says "and"."""
+    """Return True when the last of these words is a file operator; after an operand `-a` means "and"."""
     if not before or before[-1] != "-a":
         return bool(before) and (before[-1] in _FILE_TESTS or before[-1] in _PAIR_TESTS)
     return len(before) == 1 or before[-2] in _BEGIN_OPERAND

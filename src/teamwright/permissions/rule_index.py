@@ -1,6 +1,6 @@
-"""What decisions are made from: the rules sorted by tool, and the ground they are made on.
+"""The inputs of permission decisions: the rules by tool, and the context with mode, scope and directories.
 
-Sorted once and kept, so that a tool without rules costs one look-up. Does not decide.
+Rules are sorted once, so that a tool without rules costs one look-up.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from teamwright.processes.repository.git_entries import GitEntry
 from teamwright.protocol.values import dataclass
 
 PLAN_MODE_RULE = f"mode {Mode.PLAN}"
-"""What names plan mode as the reason of a decision."""
+"""The reason of a decision by plan mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionScope:
-    """The ground of an agent, all by real path.
+    """The directories and private paths of an agent, all by real path.
 
-    `directories` may be used; `private` are denied to file tools (the state root), but for reading what is the
-    agent's `own` in them; `trusted_git` is what a person trusted of a repository's git configuration; `base` is where
-    relative rules and offered rules lie; `fence` tells what belongs to others. `run` are files that hooks run, by real
-    path: they are guarded wherever they lie.
+    `directories` are allowed; `private` are denied to file tools (the state root), except reading the agent's `own`
+    files in them; `trusted_git` is the git configuration of a repository that a person trusts; `base` is the directory
+    for relative rules and offered rules; `ownership` has the paths of others. `hook_files` are files that hooks run:
+    they are always guarded.
     """
 
     directories: tuple[Path, ...] = ()
@@ -37,13 +37,13 @@ class PermissionScope:
     base: Path = Path("/")
     ownership: PathOwnership | None = None
     settings: Path | None = None
-    """The user's own settings file, whose rules answer every question: a refusal names it."""
+    """The user's settings file, whose rules answer every question. Denials name it."""
     hook_files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRules:
-    """The rules that speak about one tool."""
+    """The rules for one tool."""
 
     deny: tuple[Rule, ...] = ()
     ask: tuple[Rule, ...] = ()
@@ -58,7 +58,7 @@ class RuleIndex:
     _by_tool: dict[str, ToolRules] = field(default_factory=dict[str, ToolRules])
 
     def rules_for(self, tool: str) -> ToolRules:
-        """The rules that speak about this tool."""
+        """Return the rules for this tool."""
         found = self._by_tool.get(tool)
         if found is None:
             mine = [rule for rule in self.rules if rule.names_tool(tool)]
@@ -72,10 +72,10 @@ class RuleIndex:
 
 @dataclass(slots=True)
 class DecisionContext:
-    """Everything that a decision depends on besides the call, and the directories as texts, made once.
+    """All inputs of a decision besides the call, with the directories as texts.
 
-    A path lies in one of them when its text and a `/` begins with it; the private ones are in lower case, because
-    some file systems know no other. `plan_file` is the real path of the plan that its agent writes, or empty.
+    A path is in one of them when its text and a `/` begins with it; the private ones are in lower case, because some
+    file systems ignore case. `plan_file` is the real path of the agent's plan, or empty.
     """
 
     rules: RuleIndex
@@ -93,17 +93,17 @@ class DecisionContext:
 
     @property
     def bypasses(self) -> bool:
-        """Whether everything is allowed that no deny rule names."""
+        """True when every call without a deny rule is allowed."""
         return self.mode is Mode.BYPASS
 
     @property
     def accepts_edits(self) -> bool:
-        """Whether files inside the directories may be changed: a member that was delegated to does so too."""
+        """True when files inside the directories may be changed, also by a teammate in delegate mode."""
         return self.mode is Mode.ACCEPT_EDITS or self.mode is Mode.DELEGATE
 
     @property
     def is_planning(self) -> bool:
-        """Whether nothing may be changed yet."""
+        """True when nothing may be changed yet."""
         return self.mode is Mode.PLAN
 
 
@@ -113,25 +113,25 @@ def _as_texts(directories: tuple[Path, ...]) -> tuple[str, ...]:
 
 
 def decide_by_rule(rule: Rule) -> Decision:
-    """What a rule that matches says."""
+    """Return the decision of a matching rule."""
     words = {Verdict.DENY: "forbids", Verdict.ASK: "asks before", Verdict.ALLOW: "allows"}
     return Decision(rule.verdict, str(rule), f"The rule {rule.text} {words[rule.verdict]} this.")
 
 
 def decide_by_mode(mode: Mode, verdict: Verdict, reason: str) -> Decision:
-    """What the mode says where no rule did."""
+    """Return the decision of the mode, for a call without a matching rule."""
     return Decision(verdict, f"mode {mode}", reason)
 
 
 def decide_by_plan(ground: DecisionContext) -> Decision:
-    """What plan mode says to everything that may change something, whatever a rule allows."""
+    """Return the decision of plan mode on each call that may change something, despite allow rules."""
     to = f" to {ground.plan_file}" if ground.plan_file else ""
     reason = f"Nothing is changed while you plan: read what you need, write the plan{to}, then call ExitPlanMode."
     return Decision(Verdict.DENY, PLAN_MODE_RULE, reason)
 
 
 def strictest(decisions: Iterable[Decision], default: Decision) -> Decision:
-    """The first of the strictest decisions; `otherwise` when there is none."""
+    """Return the first of the strictest decisions, or `default` when there is none."""
     best: Decision | None = None
     for decision in decisions:
         if decision.verdict is Verdict.DENY:

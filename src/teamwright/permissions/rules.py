@@ -1,7 +1,7 @@
-"""A rule: `Tool` or `Tool(pattern)` with a verdict, read once and matched by what its tool touches.
+"""Permission rules: `Tool` or `Tool(pattern)` with a verdict, parsed once and matched against a call's access.
 
-Commands are compared word by word, paths by name and by real path, addresses by host. Syntax as in the system we
-interoperate with, so that its settings files mean the same here. Does not know modes, and decides nothing.
+Commands are compared word by word, paths by name and by real path, addresses by host. The syntax is that of the other
+product, so that its settings files have the same meaning here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
-"""Tools that a `Read` rule speaks about."""
+"""Tools to which a `Read` rule applies."""
 
 WRITE_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
-"""Tools that an `Edit` or `Write` rule speaks about."""
+"""Tools to which an `Edit` or `Write` rule applies."""
 
 _TOOLS_BY_NAME = {
     "Read": READ_TOOLS,
@@ -44,9 +44,9 @@ PATH_TOOLS = READ_TOOLS | WRITE_TOOLS | {"MultiEdit"}
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `source` names the file or flag it came from; `by_user` tells whether a person's own words set it.
+    """One rule. `source` names the file or flag that it came from; `by_user`: a person set it.
 
-    A rule of a repository's shared settings is not the user's own. `trusted`: a person trusted exactly this entry.
+    A rule of a repository's shared settings is not the user's. `trusted`: a person trusted this entry.
     """
 
     verdict: Verdict
@@ -67,27 +67,27 @@ class Rule:
 
     @property
     def is_whole_tool(self) -> bool:
-        """Whether the rule is about every call of its tool."""
+        """True when the rule applies to every call of its tool."""
         return self.pattern is None
 
     @property
     def is_exact(self) -> bool:
-        """Whether it leaves nothing open: it is about every call, or about a command word by word."""
+        """True when the rule leaves no words open: it applies to every call, or to a command word by word."""
         matcher = self._matcher
         return self.is_whole_tool or (isinstance(matcher, WordPattern) and not matcher.prefix and matcher.line is None)
 
     @property
     def written_words(self) -> tuple[str, ...]:
-        """The words of a command pattern, as it was written."""
+        """The words of a command pattern as they were written."""
         return self._matcher.written if isinstance(self._matcher, WordPattern) else ()
 
     @property
     def tools(self) -> frozenset[str]:
-        """The tools that the rule is about, by name; a name may end in a star."""
+        """The names of the tools to which the rule applies; a name may end in a star."""
         return _TOOLS_BY_NAME.get(self.tool, frozenset()) | {self.tool}
 
     def names_tool(self, tool: str) -> bool:
-        """Whether the rule speaks about this tool at all."""
+        """Return True when the rule applies to this tool."""
         mine = self.tool
         if mine.endswith("*"):
             return tool.startswith(mine[:-1])
@@ -96,7 +96,7 @@ class Rule:
         return mine.startswith("mcp__") and mine.count("__") == 1 and tool.startswith(mine + "__")
 
     def matches_path(self, path: str, real: str) -> bool:
-        """By name and by real path: an allow rule needs both, any other rule one."""
+        """Match a path by name and by real path: an allow rule needs both, any other rule one."""
         if self.pattern is None:
             return True
         if not isinstance(self._matcher, PathPattern):
@@ -105,11 +105,11 @@ class Rule:
         return named and truly if self.verdict is Verdict.ALLOW else named or truly or self._matcher.matches_name(real)
 
     def may_name_below(self, real: str) -> bool:
-        """Whether a rule with a path may name something below this directory, given by its real path."""
+        """Return True when a path rule may name something below this directory, given by its real path."""
         return bool(self.names_below(real))
 
     def names_below(self, directory: str) -> set[Segments]:
-        """What of the rule's path speaks of something below this directory, as patterns that begin there."""
+        """Return the patterns of the rule for paths below this directory, relative to it."""
         return self._matcher.patterns_below(directory) if isinstance(self._matcher, PathPattern) else set()
 
     def may_name(self, shape: Shape, *, certain: bool) -> bool:
@@ -119,21 +119,21 @@ class Rule:
         return isinstance(self._matcher, PathPattern) and self._matcher.may_match(shape, certain)
 
     def matches_words(self, words: Sequence[str | None]) -> bool:
-        """Whether a command of these words is what the rule names."""
+        """Return True when the rule names a command of these words."""
         return self.pattern is None or (isinstance(self._matcher, WordPattern) and self._matcher.matches(words))
 
     def could_match(self, words: Sequence[str | None]) -> bool:
-        """Whether it might be, once the shell has filled in what is not written."""
+        """Return True when the rule may name it, after the shell has filled in unknown words."""
         return self.pattern is None or (isinstance(self._matcher, WordPattern) and self._matcher.could_match(words))
 
     def matches_url(self, url: str) -> bool:
-        """Whether the address is at the rule's host; a rule that forbids also holds below it."""
+        """Return True when the address is at the rule's host; a rule that forbids also covers hosts below it."""
         if self.pattern is None:
             return True
         return isinstance(self._matcher, HostPattern) and self._matcher.matches(url, self.verdict is not Verdict.ALLOW)
 
     def matches_subject(self, subject: str | None) -> bool:
-        """Whether `Tool(pattern)` names this subject; `*` stands for any text."""
+        """Return True when `Tool(pattern)` names this subject; `*` matches any text."""
         return self.pattern is None or (subject is not None and fnmatchcase(subject, self.pattern))
 
 
@@ -146,19 +146,19 @@ class PathPattern:
     _parts: tuple[Segments, ...]
     """The segments from the root on, by name and by real path."""
     _names: tuple[NamePattern, ...]
-    """The pattern for names of which only a part is written, by name and by real path."""
+    """The pattern for partly known names, by name and by real path."""
 
     def patterns_below(self, directory: str) -> set[Segments]:
-        """What may match below this directory, as patterns that begin there."""
+        """Return the patterns that may match below this directory, relative to it."""
         names = [part for part in directory.split("/") if part]
         return set[Segments]().union(*(patterns_below(parts, names) for parts in self._parts))
 
     def matches_name(self, path: str) -> bool:
-        """Whether the path matches as it is named."""
+        """Return True when the path matches as it is named."""
         return self._named.fullmatch(path) is not None
 
     def matches_real(self, path: str) -> bool:
-        """Whether a real path matches."""
+        """Return True when a real path matches."""
         return self._real.fullmatch(path) is not None
 
     def may_match(self, shape: Shape, certain: bool) -> bool:
@@ -167,7 +167,7 @@ class PathPattern:
 
     @classmethod
     def parse(cls, pattern: str, base: Path, strict: bool) -> PathPattern:
-        """`//abs`, `~/home`, `/from-the-base`, or anything else below the base; one name matches at any depth.
+        """Parse `//abs`, `~/home`, `/from-the-base`, or any other path below the base; one name matches at any depth.
 
         `strict` is for rules that forbid: they also follow links in the written part, and ignore case.
         """
@@ -196,7 +196,7 @@ class PathPattern:
 
 
 def _split_start(pattern: str, base: Path) -> tuple[Path, str]:
-    """Where a path pattern begins, and the rest of it."""
+    """Return the directory where a path pattern begins, and the rest of it."""
     if pattern.startswith("//"):
         return Path("/"), pattern[2:]
     if pattern == "~" or pattern.startswith("~/"):
@@ -206,12 +206,12 @@ def _split_start(pattern: str, base: Path) -> tuple[Path, str]:
 
 
 def fixed_directory(pattern: str, base: Path) -> Path:
-    """The real path of the part of a path pattern that has no wildcards: all that it matches lies there or below."""
+    """Return the real path of a pattern's part without wildcards. All its matches are there or below."""
     return Path(os.path.realpath(_written_part(*_split_start(pattern, base))[0]))
 
 
 def _written_part(root: Path, rest: str) -> tuple[Path, str]:
-    """The leading segments without wildcards joined to the root, and what is left."""
+    """Return the leading segments without wildcards joined to the root, and the rest."""
     parts = [part for part in rest.split("/") if part]
     count = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
     return root.joinpath(*parts[:count]), "/".join(parts[count:])
@@ -235,7 +235,7 @@ def _path_expression(root: Path, rest: str) -> str:
 class WordPattern:
     """A command pattern: words that must come first (`prefix`), all words, or a line with `*` in it.
 
-    The last word of a prefix may go on after a colon (`test` and `test:unit`), in rules that forbid with any text.
+    The last word of a prefix may continue after a colon (`test` and `test:unit`), in rules that forbid with any text.
     """
 
     words: tuple[str, ...]
@@ -245,7 +245,7 @@ class WordPattern:
     written: tuple[str, ...] = ()
 
     def matches(self, words: Sequence[str | None]) -> bool:
-        """Whether these words are certainly the pattern's; an unknown word only where anything may stand."""
+        """Return True when these words certainly match; an unknown word only where any text may follow."""
         if self.line is not None:
             return self.line.fullmatch(join_words(words)) is not None
         count = len(self.words)
@@ -258,7 +258,7 @@ class WordPattern:
         return last == self.words[-1] or goes_on or (last.startswith("--") and last.startswith(self.words[-1] + "="))
 
     def could_match(self, words: Sequence[str | None]) -> bool:
-        """Whether they may become the pattern's: an unknown word may be any text, or several words."""
+        """Return True when they may match: an unknown word may be any text, or several words."""
         if None not in words:
             return self.matches(words)
         known = tuple(words[: list(words).index(None)])
@@ -269,7 +269,7 @@ class WordPattern:
 
     @classmethod
     def parse(cls, pattern: str, strict: bool) -> WordPattern:
-        """`git push:*`, `npm run test`, `git * main`. Raises ValueError when quotes do not close."""
+        """Parse `git push:*`, `npm run test`, `git * main`. Raises ValueError when quotes do not close."""
         for end in (":*", " *"):
             if pattern.endswith(end) and (end == ":*" or "*" not in pattern[:-2]):
                 words = tuple(shlex.split(pattern[:-2]))
@@ -283,22 +283,22 @@ class WordPattern:
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """`domain:HOST`; `*.HOST` is every host below it."""
+    """A pattern `domain:HOST`; `*.HOST` is every host below it."""
 
     host: str
 
     def matches(self, url: str, below: bool) -> bool:
-        """Whether the address is at this host, or with `below` also at one below it."""
+        """Return True when the address is at this host, or with `below` also at one below it."""
         host = url_host(url)
         if not host:
-            return below  # an address that nobody can read is not one that a rule allows
+            return below  # an invalid address is never allowed by a rule
         if self.host.startswith("*."):
             return host.endswith(self.host[1:]) or (below and host == self.host[2:])
         return host == self.host or (below and host.endswith("." + self.host))
 
 
 def url_host(url: str) -> str:
-    """The host of an address in lower case; empty for what is no address."""
+    """Return the host of an address in lower case; empty for an invalid address."""
     try:
         return (urlsplit(url).hostname or "").rstrip(".").lower()
     except ValueError:
@@ -308,7 +308,7 @@ def url_host(url: str) -> str:
 def is_local_host(host: str) -> bool:
     """Return True for the name or address of this machine or its network: `localhost`, or a private address.
 
-    Link-local addresses are none: services of cloud machines that give out keys have them.
+    Link-local addresses are excluded: cloud machines have services there that return credentials.
     """
     name = host.lower().strip("[]").rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
@@ -324,7 +324,7 @@ def is_local_host(host: str) -> bool:
 def parse_rule(
     text: str, verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
 ) -> Rule:
-    """A rule from its text; relative path patterns lie below `base`. Raises UsageError naming the source."""
+    """Parse a rule; relative path patterns are below `base`. Raises UsageError naming the source."""
     form = _FORM.fullmatch(text.strip())
     if form is None:
         raise _bad(text, source, "a tool's name, or Tool(pattern)")
@@ -361,7 +361,7 @@ def _matcher(tool: str, pattern: str, base: Path, verdict: Verdict) -> PathPatte
 def parse_rules(
     texts: Iterable[str], verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
 ) -> tuple[Rule, ...]:
-    """Rules from their texts, in order. Raises UsageError at the first that is not one."""
+    """Parse rules, in order. Raises UsageError for the first invalid one."""
     return tuple(parse_rule(text, verdict, source, base, by_user, trusted) for text in texts)
 
 

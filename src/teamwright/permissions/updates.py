@@ -1,7 +1,6 @@
-"""Updates: what may be granted along with a yes, in the shapes of the wire.
+"""Permission updates: the wire format of grants.
 
-Reads and writes only; what is offered is in `offers`, how far one may reach in `bounds`. Does not know who asked, who
-answered, or where a destination is kept.
+Offers are in `grant_offers`, bounds in `grant_bounds`.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ DESTINATIONS = ("session", "localSettings", "projectSettings", "userSettings")
 BEHAVIORS = tuple(str(verdict) for verdict in Verdict)
 
 MAX_ENTRIES = 50
-"""Rules or directories in one update."""
+"""The most rules or directories in one update."""
 
 MAX_TEXT = 4_000
-"""Characters of a rule or a path."""
+"""The most characters of a rule or a path."""
 
 _UNSUPPORTED_KINDS = frozenset({"replaceRules", "removeRules", "removeDirectories"})
 
 
 def to_wire(update: PermissionUpdate) -> dict[str, Any]:
-    """The update as others write and read it."""
+    """Return the update in wire format."""
     made: dict[str, Any] = {"type": update.kind}
     if update.kind == "setMode":
         made["mode"] = update.mode
@@ -40,7 +39,7 @@ def to_wire(update: PermissionUpdate) -> dict[str, Any]:
 
 
 def from_wire(value: object) -> PermissionUpdate:
-    """An update from what somebody sent. Raises UsageError for what is none, or one that is not taken."""
+    """Parse an update from the wire. Raises UsageError for an invalid or unsupported one."""
     if not isinstance(value, dict):
         raise _bad("a permission update is an object with a type")
     given = cast("Mapping[str, Any]", value)
@@ -75,7 +74,7 @@ def _rule_to_wire(text: str) -> dict[str, str]:
 
 
 def _rule_from_wire(value: object) -> str:
-    """A rule in our syntax, read once so that nothing else is handed on."""
+    """Parse a rule and return it in this program's syntax, so that no other text is passed on."""
     if isinstance(value, str):
         text = value
     else:

@@ -1,6 +1,6 @@
-"""Variables that a line sets, and which of them may change what a program of the line does.
+"""Variables that a line sets, and those of them that may change a program's behaviour.
 
-Depends on the names that `shell` found in the line. Leaves values to the shell and the verdict to `commands`.
+Depends on the names that `shell` found in the line. The verdict is in `commands`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LOCALE = re.compile(r"LC_[A-Z]+")
 _SCRIPT_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _READ_BY_PROGRAMS = re.compile(
     r".*_proxy|(npm|pnpm|yarn|pip|rvm|fish|zsh|bash|ac_cv|am_cv|lt_cv)_.*"
-    # a zsh keeps PATH in `path`, and bash's history signs are in `histchars`
+    # zsh has PATH in `path`, and bash's history signs are in `histchars`.
     r"|(f|cd|man|mail)?path|module_path|fignore|psvar|watch|argv|histchars"
 )
-"""Names in lower case that a program or a shell reads, where the environment has them already."""
+"""Names in lower case that a program or a shell reads from the environment."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SET_BY_WORDS = word_set("read mapfile readarray getopts export declare typeset local readonly coproc")
@@ -35,10 +35,10 @@ _UNKNOWN = "a variable that only the shell will know"
 
 
 def changing_variable(parsed: ParsedLine) -> str:
-    """Return the first variable that the line sets and that may change what a program does, else an empty text.
+    """Return the first variable that the line sets and that may change a program's behaviour, else an empty text.
 
-    A variable that reaches programs must be on the list of harmless ones. A variable of the script itself is only
-    seen by a program if the environment has its name already, so names that no program reads are harmless too.
+    A variable that programs receive must be on the list of harmless ones. Programs see a variable of the script only if
+    the environment already has its name, so names that no program reads are harmless too.
     """
     for name in _exported(parsed):
         if not _is_harmless(name):
@@ -54,7 +54,7 @@ def changing_variable(parsed: ParsedLine) -> str:
 
 
 def is_script_variable(name: str) -> bool:
-    """Return whether no program reads a variable of this name, although the environment may have it."""
+    """Return True when no program reads a variable of this name, although the environment may have it."""
     return _SCRIPT_NAME.fullmatch(name) is not None and _READ_BY_PROGRAMS.fullmatch(name) is None
 
 
@@ -63,26 +63,26 @@ def _is_harmless(name: str) -> bool:
 
 
 def _exported(parsed: ParsedLine) -> Iterator[str]:
-    """Yield the names that programs of the line get: set before a command, by `env`, or by `export`."""
+    """Yield the names that programs of the line receive: set before a command, by `env`, or by `export`."""
     exports_all = any(map(_exports_all, parsed.commands))
     yield from parsed.variables_set if exports_all else parsed.variables_exported
     for command in parsed.commands:
         if command.variables == ("IFS",) and command.words[:1] == ("read",):
-            continue  # it parts the words that `read` gets, and nothing else
+            continue  # it only separates the words that `read` gets
         yield from command.variables
         if exports_all or command.name in {"export", "declare", "typeset"}:
             yield from _set_by_words(command.words)
 
 
 def _exports_all(command: ShellCommand) -> bool:
-    """Return whether each variable that is set after this command is exported: `set -a`, `set -o allexport`."""
+    """Return True when all later variables are exported: `set -a`, `set -o allexport`."""
     if command.name not in {"set", "shopt"}:
         return False
     return any(word is None or word == "allexport" or re.match(r"-[a-zA-Z]*a", word) for word in command.words[1:])
 
 
 def _set_by_words(words: Words) -> Iterator[str]:
-    """Yield the names that a builtin sets: its words say which."""
+    """Yield the names that a builtin sets according to its words."""
     name = words[0] if words else None
     letter = _SET_BY_OPTION.get(name or "")
     if letter is not None:
@@ -93,7 +93,7 @@ def _set_by_words(words: Words) -> Iterator[str]:
         if word is None:
             yield _UNKNOWN
         else:
-            # `read -ra NAME` and `read -raNAME`: an option may end in a name
+            # `read -ra NAME` and `read -raNAME`: an option may end in a name.
             yield from _names(word.partition("a")[2] if word.startswith("-") else word)
 
 

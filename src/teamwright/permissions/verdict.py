@@ -1,6 +1,6 @@
-"""What is decided, about what: a call as facts in, a verdict with its reason out; and the port for asking.
+"""Values of permission decisions: the access of a call, the verdict with its reason, and the port for approvers.
 
-The decision itself is in `decide`; this file only has its words.
+The decision is made in `decide`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from teamwright.protocol.values import dataclass
 
 
 class Verdict(StrEnum):
-    """Strictest last: `stricter` of two is the later one."""
+    """The verdicts, the strictest last."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -26,44 +26,43 @@ _ORDER = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 
 
 def stricter(one: Verdict, other: Verdict) -> Verdict:
-    """The stricter of two verdicts."""
+    """Return the stricter of two verdicts."""
     return one if _ORDER[one] >= _ORDER[other] else other
 
 
 class Mode(StrEnum):
-    """Permission modes (names as in the ecosystem)."""
+    """Permission modes, with the names of the other product."""
 
     DEFAULT = "default"
-    """Reading inside the directories is allowed; all else asks."""
+    """Reads inside the directories are allowed; all other calls ask."""
 
     ACCEPT_EDITS = "acceptEdits"
-    """As default, and files inside the directories may be changed."""
+    """Like default, and files inside the directories may be changed."""
 
     PLAN = "plan"
-    """Only what changes nothing, until a plan was approved."""
+    """Only calls that change nothing, until a plan is approved."""
 
     DELEGATE = "delegate"
     """A lead that only coordinates; a teammate that edits as in acceptEdits and asks its lead."""
 
     DONT_ASK = "dontAsk"
-    """As default, but what would ask is denied."""
+    """Like default, but a call that would ask is denied."""
 
     BYPASS = "bypassPermissions"
-    """Everything is allowed but what a deny rule names."""
+    """Every call without a deny rule is allowed."""
 
     BUBBLE = "bubble"
-    """No mode of its own: as whoever started it, whatever becomes of that one's mode."""
+    """The current mode of the agent that started this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a tool call would touch, as its tool says from the validated input.
+    """The files, command or address that a tool call would touch, as its tool derives them from the validated input.
 
-    `reads` and `writes` are absolute paths; `command` is a shell command with the directory it runs in as `cwd`;
-    `expand_command` is the command with the aliases of the shell in place, where there are any in it;
-    `url` is what would be fetched; `subject` is what `Tool(pattern)` rules match where none of these applies
-    (an agent type for `Agent`). `harmless` marks calls that touch nothing outside the team's own files; `named` that
-    what is started is a member of the team, not a sub-agent.
+    `reads` and `writes` are absolute paths; `command` is a shell command and `cwd` its directory; `expanded_command` is
+    the command with the shell's aliases expanded, if it has any; `url` is the address to fetch; `subject` is the text
+    that `Tool(pattern)` rules match in other cases (an agent type for `Agent`). `harmless` marks calls that touch only
+    the team's files; `starts_teammate`: a teammate starts, not a sub-agent.
     """
 
     reads: tuple[Path, ...] = ()
@@ -82,7 +81,7 @@ HARMLESS = Access(harmless=True)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A verdict with what said so. `rule` names a rule, a mode or a built-in reason; `reason` is one plain sentence.
+    """A verdict with its reason. `rule` names a rule, a mode or a built-in reason; `reason` is one plain sentence.
 
     `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered.
     """
@@ -98,8 +97,8 @@ class PermissionUpdate:
     """A change of permissions that is offered with a request, or granted with its answer.
 
     `kind` is addRules (`rules` in rule syntax, with `behavior` allow, ask or deny), addDirectories (`directories`,
-    absolute paths) or setMode (`mode`). `destination` is session, or the settings file that keeps it: localSettings,
-    projectSettings, userSettings. Shapes on the wire: `permissions.updates`.
+    absolute paths) or setMode (`mode`). `destination` is session, or the settings file that stores it: localSettings,
+    projectSettings, userSettings. Wire format: `permissions.updates`.
     """
 
     kind: str
@@ -112,12 +111,12 @@ class PermissionUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an asker shows: who asks, the whole command or diff, the rule that asked, what "always" would store.
+    """A question for an approver: the member, the whole command or diff, the rule that asked, and the "always" rule.
 
-    `member` is who asks as people read it (`lead › Explore: find it`); `owner` the member at whose desk the answer
-    is missed (its sub-agents ask in its name). `kind` is permission, question or plan. `suggestions` are what a person
-    may grant along with a yes. `mode` is the mode that asks, as people read it. `lead_may_answer`: the lead would be
-    allowed the call, so it may allow it to a member.
+    `member` is the display name (`lead › Explore: find it`); `owner` the member that waits (its sub-agents ask in its
+    name). `kind` is permission, question or plan. `suggestions` are grants that a person may add to an approval. `mode`
+    is the display name of the mode that asks. `lead_may_answer`: the lead would be allowed the call, so it may allow it
+    to a member.
     """
 
     member: str
@@ -137,16 +136,16 @@ class Question:
 
 
 def where_allowed(settings: Path | None) -> str:
-    """The words behind a refusal that a rule of the user would have answered; empty where the file is not known."""
+    """Return the end of a denial that a rule of the user would have prevented; empty when the file is not known."""
     return "" if settings is None else f"; a rule in permissions.allow of {settings} would allow it"
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionAnswer:
-    """What came back. `by` says who: terminal, program, another terminal, hook, lead, policy or deadline.
+    """The answer to a question.
 
-    `text` is a reason or a question's answer; `input` what is to be run in the place of what was asked; `updates` what
-    was granted along with a yes.
+    `by` names the approver: terminal, program, another terminal, hook, lead, policy or deadline. `text` is a reason or
+    a question's answer; `input` replaces the input of the call; `updates` are grants that came with an approval.
     """
 
     allowed: bool
@@ -158,8 +157,8 @@ class PermissionAnswer:
 
 
 class Approver(Protocol):
-    """The port for whoever can answer: a terminal, a program, stated policy. Filled in `app`."""
+    """The port for approvers: a terminal, a program, a stated policy. Implemented in `approvals`."""
 
     async def ask(self, question: Question) -> PermissionAnswer:
-        """The answer; never raises but `CancelledError`. Without anybody to ask it denies and says so."""
+        """Return the answer. Raises only CancelledError. Without an approver the answer is a denial that says so."""
         ...

@@ -1,4 +1,4 @@
-"""Tables of words, written as one text so that they can be read and compared at a glance. Depends on nothing."""
+"""Tables of words, written as one text for easy reading and comparison."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 
 def join_words(words: Iterable[str | None]) -> str:
-    """Words as one line for people and rules, quoted where needed; an unknown one as `…`."""
+    """Return words as one line for people and rules, quoted where needed; an unknown one as `…`."""
     return " ".join("…" if word is None else _quoted(word) for word in words)
 
 
@@ -19,13 +19,13 @@ def _quoted(word: str) -> str:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text, by blanks."""
+    """Return the words of a text, split at blanks."""
     return frozenset(text.split())
 
 
 @cache
 def parse_rows(text: str) -> dict[str, str]:
-    """The lines of a text by their first word; a line that begins with a blank continues the one before it."""
+    """Return the lines of a text by their first word. A line that begins with a blank continues the one before it."""
     found: dict[str, str] = {}
     name = ""
     for line in text.strip().splitlines():

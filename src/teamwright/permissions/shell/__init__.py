@@ -1,1 +1,1 @@
-"""Shell lines: every command in a line at any depth, and the files that it redirects. Nothing is run."""
+"""Shell lines: all commands of a line at any depth, and the files of its redirections. No command runs."""

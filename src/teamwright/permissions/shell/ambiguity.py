@@ -1,7 +1,7 @@
-"""Where a line may be read otherwise than it looks: odd characters, and a second reader that must agree.
+"""Checks for shell lines with several possible readings: odd characters, and a second parser that must agree.
 
-The second reader is tree-sitter-bash, loaded when first needed. Only what it and `grammar` read alike is taken for what
-bash would do. Does not know what a command is.
+The second parser is tree-sitter-bash, loaded on first use. Only lines that it and `grammar` read alike count as
+understood.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tree_sitter import Parser, Query
 
 RESERVED = word_set("{ } ! if then else elif fi while until for do done case esac select function [[ ]] (( )) in")
-"""Words that bash takes as its own where a command begins: no program is called so."""
+"""Reserved words of bash at the start of a command: no program has such a name."""
 
 _STRANGE = re.compile(r"[^\S \t\n]|[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -31,23 +31,23 @@ _QUERY = (
 
 
 def has_odd_characters(text: str) -> bool:
-    """Whether it has characters that a person reads differently from bash."""
+    """Return True when it has characters that a person reads differently from bash."""
     return _STRANGE.search(text) is not None
 
 
 def has_control_characters(text: str) -> bool:
-    """Whether it has what some shells take for a blank, a sign of their own or the end, or what is no character."""
+    """Return True when it has characters that some shells take for a blank, an operator or the end, or invalid ones."""
     return _CONTROLS.search(text) is not None
 
 
 def is_code(text: str | None) -> bool:
-    """Whether a text that was quoted would run something, if it were read once more."""
+    """Return True when a quoted text would run something if it were parsed again."""
     return text is None or _CODE.search(text) is not None
 
 
 @cache
 def parser() -> Parser:
-    """The second reader, loaded at the first use."""
+    """Return the second parser, loaded on first use."""
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 
@@ -64,7 +64,7 @@ def _query() -> Query:
 
 
 def is_confirmed(text: str, marks: SyntaxMarks) -> bool:
-    """Whether the second reader sees commands, redirections and comments begin at the same places."""
+    """Return True when the second parser finds commands, redirections and comments at the same positions."""
     from tree_sitter import QueryCursor
 
     root = parser().parse(text.encode("utf-8", "surrogateescape")).root_node
@@ -82,7 +82,7 @@ def is_confirmed(text: str, marks: SyntaxMarks) -> bool:
 
 
 def _byte_offsets(text: str, places: Iterable[int]) -> set[int]:
-    """The places counted in bytes."""
+    """Return the positions in bytes."""
     if text.isascii():
         return set(places)
     found: set[int] = set()

@@ -1,6 +1,6 @@
-"""What is in the words of a command: commands that are substituted, variables that are read, set and declared.
+"""The contents of a command's words: substituted commands, and variables that are read, set and declared.
 
-Adds to the list of `listing`. Statements are followed by `walk`.
+Adds to the list of `parser`, which follows statements.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from teamwright.permissions.shell.wrappers import RUN_BY_PROGRAMS, Words, Wrappe
 from teamwright.protocol.values import dataclass
 
 MAX_DEPTH = 8
-"""Texts within texts (`bash -c "bash -c …"`); deeper is a doubt."""
+"""The deepest nesting of texts (`bash -c "bash -c …"`). A deeper one is a doubt."""
 
 MAX_STEPS = 3_000
-"""Statements that are looked at while loops are followed value by value; beyond it their values are unknown."""
+"""The most statements for which loops are followed value by value. After that their values are unknown."""
 
 
 @dataclass(slots=True)
 class StepsLeft:
-    """How many statements may still be looked at for the values of loops."""
+    """The number of statements that may still be followed for the values of loops."""
 
     left: int = MAX_STEPS
 
 
 class CommandListing:
-    """The list being made for one text, and the list of what is inside its commands."""
+    """The list for one text, and the contents of its commands."""
 
     def __init__(
         self, parsed: ParsedLine, values: ShellVariables | None = None, depth: int = 0, steps: StepsLeft | None = None
@@ -58,11 +58,14 @@ class CommandListing:
         self.steps = steps or StepsLeft()
 
     def list_text(self, text: str, places: Directories) -> None:
-        """List what this text would run."""
+        """List the commands that this text would run."""
         raise NotImplementedError
 
     def nested_listing(self, parsed: ParsedLine, *, same_home: bool) -> CommandListing:
-        """A list for what is inside a command; it begins with what other shells have of this one's variables."""
+        """Return a list for the contents of a command.
+
+        It starts with the variables that other shells inherit from this one.
+        """
         values = self.values.in_subshell()
         values.home = values.home if same_home else ""
         return type(self)(parsed, values, self.depth + 1, self.steps)
@@ -72,12 +75,12 @@ class CommandListing:
         self.parsed.doubt = self.parsed.doubt or why
 
     def mark_unreadable(self, why: str) -> None:
-        """Note that bash may run something else: not even a rule that forbids can be sure of the line."""
+        """Note that bash may run other commands, so that a deny rule cannot be excluded."""
         self.parsed.is_valid = False
         self.add_doubt(why)
 
     def list_command(self, command: ShellCommand) -> None:
-        """List a command, and after it what it would run in turn."""
+        """List a command, and the commands that it would run in turn."""
         if command.words and command.words[0] in RESERVED:
             self.mark_unreadable("it has a part that is not looked into")
         if any(map(is_code, evaluated_names(command.words))):
@@ -119,9 +122,9 @@ class CommandListing:
             self.add_doubt("it changes the directory in a rare way")
 
     def list_guess(self, text: str, places: Directories, *, is_script: bool = False) -> None:
-        """List a text that may be run, as far as one can tell: if it is a command, that can only forbid.
+        """List a text that may run as a command. A guess can only forbid.
 
-        With `is_script` it is certainly none but a command, so that one which cannot be read may be any.
+        With `is_script` it is certainly a command, so an unreadable one may be any command.
         """
         aside = ParsedLine()
         if self.depth > MAX_DEPTH:
@@ -142,34 +145,34 @@ _DECLARED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)?")
 _TEST_OPERATOR = re.compile(r"-[A-Za-z]{1,2}")
 _NUMERIC = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SHELL_TABLES = frozenset({"BASH_ALIASES", "BASH_CMDS", "aliases", "functions", "commands", "galiases", "saliases"})
-"""Arrays of shells that say what the name of a command means."""
+"""Arrays of shells that define the meaning of a command's name."""
 
 
 class ExpansionListing(CommandListing):
-    """The list being made, as far as words go."""
+    """The list for one text, as far as words are concerned."""
 
     def run(self, body: StatementSequence, places: Directories) -> None:
         """List the statements of a substitution."""
         raise NotImplementedError
 
     def list_names(self, words: Iterable[Word], places: Directories) -> None:
-        """List the words of a loop or an array as those of a command: a pattern among them lists a directory."""
+        """List the words of a loop or an array like those of a command: a pattern among them lists a directory."""
         raise NotImplementedError
 
     @contextmanager
     def separate_shell(self) -> Generator[None]:
-        """What runs in a shell of its own, or perhaps not at all, leaves the variables as they are."""
+        """Keep the variables unchanged by commands that run in a separate shell, or that may not run at all."""
         around, self.values = self.values, self.values.copy()
         yield
         self.values = around
 
     def list_word(self, word: Word | None, places: Directories) -> None:
-        """Look through a word for commands in it and for variables that it reads."""
+        """List the commands in a word and the variables that it reads."""
         if word is not None:
             self.list_parts(word.parts, places)
 
     def list_parts(self, parts: Iterable[WordPart], places: Directories) -> None:
-        """Look through parts of words."""
+        """List the commands in parts of words."""
         for part in parts:
             if isinstance(part, Substitution):
                 with self.separate_shell():
@@ -192,7 +195,7 @@ class ExpansionListing(CommandListing):
         self.parsed.evaluates = True
 
     def assign(self, assignment: Assignment, places: Directories) -> None:
-        """Look through an assignment; its value may be run by programs."""
+        """List the commands in an assignment; programs may run its value."""
         self.list_word(assignment.value, places)
         self.list_names(assignment.items or (), places)
         for item in assignment.items or ():
@@ -218,7 +221,7 @@ class ExpansionListing(CommandListing):
         return text is not None and is_code(text)
 
     def assign_alone(self, node: SimpleCommand, places: Directories) -> None:
-        """Assignments that are no command's: their variables are the shell's own from here on."""
+        """List assignments without a command. They set variables of this shell from here on."""
         for assignment in node.assignments:
             value = None
             if assignment.value is not None and assignment.element is None and not assignment.adds:
@@ -229,7 +232,7 @@ class ExpansionListing(CommandListing):
                 self.values.assigned |= {assignment.name}
 
     def declare(self, node: SimpleCommand, fields: list[ExpandedWord], places: Directories) -> None:
-        """`export`, `declare`, `unset` and the like. Without a name they print every variable, secrets too."""
+        """List `export`, `declare`, `unset` and the like. Without a name they print every variable, secrets too."""
         name = fields[0].text or ""
         written = tuple(field.text for field in fields)
         plain = name in {"export", "local", "readonly", "unset"} and len(node.words) + len(node.assignments) > 1
@@ -258,7 +261,7 @@ class ExpansionListing(CommandListing):
         if valued:
             self.parsed.variables_set.add(name)
         elif builtin == "readonly":
-            self._read(name)  # what it has from the environment it will keep
+            self._read(name)  # its value from the environment is kept
         if builtin == "export":
             self.parsed.variables_exported.add(name)
 
@@ -269,7 +272,7 @@ class ExpansionListing(CommandListing):
             self.list_guess(value.lstrip("|"), places)
 
     def test(self, node: TestCommand, places: Directories) -> tuple[Directories, Directories]:
-        """`[[ … ]]` runs nothing, unless it calculates or expands something that does."""
+        """List `[[ … ]]`, which runs nothing unless it calculates or expands something that does."""
         words: list[str | None] = []
         for item in node.items:
             if is_arithmetic(item):
@@ -284,7 +287,7 @@ class ExpansionListing(CommandListing):
         return places, places
 
     def check_test(self, words: Words) -> None:
-        """`[ … ]` and `test` as commands: zsh calculates what is compared as numbers."""
+        """Check `[ … ]` and `test` as commands: zsh evaluates compared numbers."""
         for at, word in enumerate(words):
             if word is None or not _TEST_OPERATOR.fullmatch(word) or word in PLAIN_TESTS:
                 continue

@@ -1,6 +1,6 @@
-"""The statements of a shell line: simple and compound commands, what joins them, and their redirections.
+"""The statements of a shell line: simple and compound commands, their operators and redirections.
 
-Reads words with `reader`. What bash would refuse, or what shells read differently, is `Unreadable`. Runs nothing.
+Depends on `word_reader`. A line that bash would refuse, or that shells read differently, raises UnreadableLine.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _TEST_SIGN = re.compile(r"(?:&&|\|\||[<>()]|!(?=[ \t]))")
 
 
 class LineGrammar(SimpleCommandReader):
-    """A line, read statement by statement."""
+    """A parser that reads a line statement by statement."""
 
     def parse_line(self) -> StatementSequence:
-        """All statements of the line."""
+        """Parse all statements of the line."""
         found = self.statements()
         if self.at != self.end or self.waiting:
             raise UnreadableLine(NOT_BASH)
         return found
 
     def statements(self) -> StatementSequence:
-        """The statements from here on, up to a bracket or a reserved word that closes what is around them."""
+        """Parse statements up to a bracket or a reserved word that closes the enclosing one."""
         items: list[Statement] = []
         aside: list[int] = []
         while True:
@@ -72,11 +72,11 @@ class LineGrammar(SimpleCommandReader):
                 return StatementSequence(tuple(items), frozenset(aside))
 
     def _begins(self) -> bool:
-        """Whether a statement may begin here."""
+        """Return True when a statement may begin here."""
         return bool(self.char()) and self.char() not in ");" and self._reserved() not in _CLOSES
 
     def _at_least_one(self) -> StatementSequence:
-        """At least one statement."""
+        """Parse one or more statements."""
         found = self.statements()
         if not found.items:
             raise UnreadableLine(NOT_BASH)
@@ -87,7 +87,7 @@ class LineGrammar(SimpleCommandReader):
         return found[0] if found is not None else ""
 
     def _keyword(self, word: str) -> None:
-        """Step over this reserved word, which must come next."""
+        """Skip this reserved word, which must come next."""
         if self._reserved() != word:
             raise UnreadableLine(NOT_BASH)
         self.at += len(word)
@@ -122,7 +122,7 @@ class LineGrammar(SimpleCommandReader):
             found.append(self._command())
 
     def _timed(self, timed: re.Match[str]) -> None:
-        """Step over `time`, which the second reader takes for the command."""
+        """Skip `time`, which the second parser takes for the command."""
         self.marks.commands.add(self.at)
         self.at = timed.end()
         if self._reserved() or not self._begins() or self.char() in "-(\n&|\\":
@@ -157,7 +157,7 @@ class LineGrammar(SimpleCommandReader):
         return self.function_definition(found[0])
 
     def function_definition(self, name: str) -> FunctionDefinition:
-        """The function of this name, whose body comes next."""
+        """Parse the function of this name, whose body comes next."""
         self.newlines()
         if self._reserved() not in {"{", "if", "while", "until", "for", "case", "[["} and not self.is_next("("):
             raise UnreadableLine(NOT_BASH)
@@ -229,7 +229,7 @@ class LineGrammar(SimpleCommandReader):
         return ForLoop(found[0], None if words is None else tuple(words), self._done(), picks)
 
     def _ends_head(self) -> None:
-        """The end of the head of a loop."""
+        """Parse the end of the head of a loop."""
         self.blanks()
         if self.is_next(";"):
             self.at += 1
@@ -302,7 +302,7 @@ class LineGrammar(SimpleCommandReader):
         return TestCommand(tuple(items))
 
     def _expression(self) -> Word | None:
-        """The regular expression after `=~`: a plain one, or any word."""
+        """Parse the regular expression after `=~`: a plain one, or any word."""
         found = _EXPRESSION.match(self.text, self.at, self.end)
         ended = found is not None and (found.end() == self.end or self.text[found.end()] in " \t")
         if found is None or not ended or not set(found[0]) & set("()|"):

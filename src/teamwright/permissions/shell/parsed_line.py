@@ -1,6 +1,6 @@
-"""What a shell line would do, as data: its commands, where they run, and the files that it redirects.
+"""The contents of a shell line as data: its commands, their directories, and the files of its redirections.
 
-Made by `shell`, judged by `commands`. Knows words only.
+Created by `parser`, judged by `permissions.commands`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from teamwright.permissions.shell.wrappers import Words
 from teamwright.protocol.values import dataclass
 
 Directories = frozenset[Path | None]
-"""The directories a command may run in; None among them: one that only the shell will know."""
+"""The possible working directories of a command. None among them: one that only the shell knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
     """One simple command. `globs` are the indexes of words that bash would match against file names.
 
-    `shapes` has for the index of each unknown word what is known of it: fixed texts, None for the parts between them.
-    `splits` are the indexes of unknown words that may become several words, none, or names of files; None: any may.
-
-    `role`: `run` needs to be allowed; `unsure` needs a rule that names it word by word; `wrap` only starts other
-    commands of the list, and is as good as they are; `guess` may be run, as far as one can tell, and can only forbid.
+    `shapes` has the known parts of each unknown word by its index: fixed texts, and None between them. `splits` are the
+    indexes of unknown words that may become several words, none, or names of files; None: any may. `role`: `run` needs
+    to be allowed; `unsure` needs a rule that names it word by word; `wrap` only starts other commands of the list, and
+    is judged as they are; `guess` may run, and can only forbid.
     """
 
     words: Words
@@ -42,12 +41,12 @@ class ShellCommand:
         return self.words[0] if self.words else None
 
     def shape(self, at: int) -> Shape:
-        """What is known of the word at this index; a word with a text is its own shape."""
+        """Return the known parts of the word at this index; a word with a text is its own shape."""
         word = self.words[at]
         return self.shapes.get(at, ANY_SHAPE) if word is None else (word,)
 
     def is_one_word(self, at: int) -> bool:
-        """Return whether the word at this index is certainly one word when the program gets it."""
+        """Return True when the word at this index is certainly one word when the program gets it."""
         if self.words[at] is None:
             return self.splits is not None and at not in self.splits
         return at not in self.globs
@@ -57,7 +56,7 @@ class ShellCommand:
 class FileRedirect:
     """A file that the shell opens for a command.
 
-    `target` is None when only the shell will know it; then `shape` has what is known of it.
+    `target` is None when only the shell knows it; `shape` then has the known parts.
     """
 
     target: str | None
@@ -69,11 +68,11 @@ class FileRedirect:
 
 @dataclass(slots=True)
 class ParsedLine:
-    """What a command line would do. `ok` is False when it is not valid bash; `doubt` says what is not certain.
+    """The contents of a command line. `is_valid` is False for invalid bash; `doubt` is the reason of an uncertainty.
 
-    `reads` are the variables whose values it uses before it has certainly set them, `sets` those it assigns, `exports`
-    those that it hands to programs.
-    `evaluates`: it takes values for code, as arithmetic does; `holds_code`: a variable gets a text that would be some.
+    `variables_read` are used before the line has certainly set them, `variables_set` are assigned, and
+    `variables_exported` are passed to programs. `evaluates`: it evaluates values as code, as arithmetic does;
+    `holds_code`: a variable gets a text that would be code.
     """
 
     is_valid: bool = True

@@ -1,7 +1,7 @@
-"""The walk over a line's syntax tree, which lists its commands and where the shell would be at each.
+"""The walk over a line's syntax tree: it lists the commands, each with its possible working directories.
 
-`visit` returns two sets of places: where the shell is if the statement succeeded, and where it may be anyway. Values of
-variables are followed beside it. Does not know rules or modes.
+`visit` returns two sets of directories: those after success of the statement, and all possible ones. Values of
+variables are tracked too.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from teamwright.permissions.shell.word_expansion import UNKNOWN_WORD, ExpandedWo
 from teamwright.permissions.shell.working_directory import DIRECTORY_COMMANDS, MAX_NAMES, directory_after, glob_names
 
 MAX_BYTES = 64 * 1024
-"""A longer command is not read, only asked about."""
+"""The longest command that is parsed, in bytes. A longer one is only asked about."""
 
 
 @lru_cache(maxsize=512)
 def parse_command(text: str, cwd: Path) -> ParsedLine:
-    """The command line, as run in this directory. Never raises; the result is shared and must not be changed."""
+    """Parse the command line for this directory. Never raises; the result is shared and must not be changed."""
     parsed = ParsedLine()
     walk = SyntaxWalk(parsed)
     if len(text) > MAX_BYTES:
@@ -56,7 +56,7 @@ def parse_command(text: str, cwd: Path) -> ParsedLine:
 
 
 MAX_COMMANDS = 1_000
-"""More commands than this from one loop are not listed: its values are unknown then."""
+"""The most commands of one loop. Beyond it the loop's values are unknown."""
 
 _ODD_CHARACTERS = "it has characters that are easily misread"
 _DECLARES = DECLARING_BUILTINS | {"unset"}
@@ -65,10 +65,10 @@ DirectoriesAfter = tuple[Directories, Directories]
 
 
 class SyntaxWalk(ExpansionListing):
-    """One pass over a text, carrying where the shell would be."""
+    """One pass over a text that tracks the working directory."""
 
     def list_text(self, text: str, places: Directories) -> None:
-        """List what this text would run."""
+        """List the commands that this text would run."""
         if self.depth > MAX_DEPTH:
             return self.mark_unreadable("it is nested too deeply")
         if has_control_characters(text):
@@ -90,7 +90,7 @@ class SyntaxWalk(ExpansionListing):
         self.visit(body, places)
 
     def visit(self, node: Statement, places: Directories) -> DirectoriesAfter:
-        """List what a statement would run."""
+        """List the commands of a statement."""
         self.steps.left -= 1
         match node:
             case SimpleCommand():
@@ -151,7 +151,10 @@ class SyntaxWalk(ExpansionListing):
         return ok, ever
 
     def _pipeline(self, node: Pipeline, places: Directories) -> DirectoriesAfter:
-        """Each command has a shell of its own, but to zsh and with `lastpipe` the last runs in this one."""
+        """List a pipeline.
+
+        Each command has its own shell; in zsh and with `lastpipe` the last one runs in this shell.
+        """
         last = places
         for command in node.commands:
             with self.separate_shell():
@@ -177,7 +180,7 @@ class SyntaxWalk(ExpansionListing):
         return reached, reached
 
     def _list_optional(self, body: StatementSequence, places: Directories) -> Directories:
-        """A body that may run: what it sets is not known after it."""
+        """List a body that may run. The variables that it sets are unknown after it."""
         with self.separate_shell():
             reached = self.visit(body, places)[1]
         self.values.mark_changed(variables_set_by(body))
@@ -195,7 +198,7 @@ class SyntaxWalk(ExpansionListing):
         self._set_directory(places)
         for redirection in node.redirections:
             self.redirect(redirection, places)
-        with self.separate_shell():  # without the file that it opens nothing of it runs
+        with self.separate_shell():  # if the file cannot be opened, nothing runs
             moved = self.visit(node.body, places)
         self.values.mark_changed(variables_set_by(node))
         return moved[0], moved[1] | places
@@ -237,7 +240,7 @@ class SyntaxWalk(ExpansionListing):
         return places | self.visit(node.body, places)[1]
 
     def _loop_values(self, node: ForLoop) -> list[str] | None:
-        """The values that a loop's variable takes, in order; None when they are not all known."""
+        """Return the values of a loop's variable, in order; None when they are not all known."""
         found: list[str] = []
         for field in self._fields(node.words or ()):
             names = self._names(field)
@@ -254,7 +257,7 @@ class SyntaxWalk(ExpansionListing):
         return [os.path.expanduser(field.text) if field.text.startswith("~") else field.text]
 
     def _list_each_value(self, node: ForLoop, values: Iterable[str], places: Directories) -> bool:
-        """List the body once for each value; False when nothing was listed because that is too much or not certain."""
+        """List the body once for each value; return False when there are too many values or they are uncertain."""
         changed = variables_set_by(node.body)
         if changed & {node.name, ANY, UNRELIABLE}:
             return False
@@ -270,7 +273,7 @@ class SyntaxWalk(ExpansionListing):
         return True
 
     def _set_directory(self, places: Directories) -> None:
-        """Say where words are expanded from here on."""
+        """Set the directory in which later words are expanded."""
         self.values.directory = next(iter(places)) if len(places) == 1 else None
 
     def _simple(self, node: SimpleCommand, places: Directories) -> DirectoriesAfter:
@@ -298,7 +301,7 @@ class SyntaxWalk(ExpansionListing):
         return self._directories_after(fields, places)
 
     def _fields(self, words: Iterable[Word]) -> list[ExpandedWord]:
-        """The words that a command gets; braces are followed up to a bound for the whole line."""
+        """Return the words of a command, with braces expanded up to a limit for the whole line."""
         found: list[ExpandedWord] = []
         for word in words:
             many = expand_word(word, self.values) if self.steps.left > 0 or not has_braces(word) else [UNKNOWN_WORD]
@@ -307,7 +310,7 @@ class SyntaxWalk(ExpansionListing):
         return found
 
     def list_names(self, words: Iterable[Word], places: Directories) -> None:
-        """List the words of a loop or an array as those of a command: a pattern among them lists a directory."""
+        """List the words of a loop or an array like those of a command: a pattern among them lists a directory."""
         fields = [ExpandedWord(":"), *self._fields(words)]
         if any(field.glob or field.splits for field in fields):
             self._list(fields, places)
@@ -331,7 +334,7 @@ class SyntaxWalk(ExpansionListing):
         self._list(fields, places, tuple(assignment.name for assignment in node.assignments))
 
     def _directories_after(self, fields: list[ExpandedWord], places: Directories) -> DirectoriesAfter:
-        """Where the shell is after a command."""
+        """Return the possible directories of the shell after a command."""
         if not fields or fields[0].text not in DIRECTORY_COMMANDS:
             return places, places
         sure = not any(field.glob for field in fields)

@@ -1,6 +1,6 @@
-"""A place in the text of a shell line: blanks, ends of lines, comments and here-documents.
+"""A position in the text of a shell line: blanks, line ends, comments and here-documents.
 
-What `reader` and `grammar` are made on. Reads no word and runs nothing.
+The base of `word_reader` and `grammar`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from teamwright.permissions.shell.syntax_tree import FixedText, Word, WordPart
 from teamwright.protocol.values import dataclass
 
 MAX_NESTING = 30
-"""Compound commands, substitutions and expansions in one another; deeper is not read."""
+"""The deepest nesting of compound commands, substitutions and expansions that is parsed."""
 
 OLD_BASH = os.uname().sysname == "Darwin"
-"""Whether bash may be 3.2, which finds the end of `$(…)` by counting quotes and brackets."""
+"""True when bash may be 3.2, which finds the end of `$(…)` by counting quotes and brackets."""
 
 META = frozenset(" \t\n;&|()<>")
 """Characters that end a word."""
@@ -29,7 +29,7 @@ _COUNTED = re.compile(r"[()'\"`\\]")
 
 
 class UnreadableLine(Exception):
-    """The line is not read; the text says why, as the end of a sentence."""
+    """The line is not parsed. The text is the reason, as the end of a sentence."""
 
 
 RARE_QUOTES = "it has a word that is quoted in a rare way"
@@ -39,7 +39,7 @@ NOT_BASH = "it is not a shell command that can be read"
 
 @dataclass(slots=True)
 class HereDocument:
-    """A here-document whose text comes after the line: its last line, and where to put what is filled in there."""
+    """A here-document whose text comes after the line: its last line, and the place for its expansions."""
 
     name: str
     literal: bool
@@ -49,7 +49,7 @@ class HereDocument:
 
 @dataclass(slots=True)
 class SyntaxMarks:
-    """Where commands, redirections and comments begin, so that a second reader can be asked."""
+    """The positions of commands, redirections and comments, for a comparison with the second parser."""
 
     commands: set[int] = field(default_factory=set[int])
     redirections: set[int] = field(default_factory=set[int])
@@ -57,7 +57,7 @@ class SyntaxMarks:
 
 
 class Scanner:
-    """A place in a line, and what is around it."""
+    """A position in a line, and its context."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -66,17 +66,17 @@ class Scanner:
         self.marks = SyntaxMarks()
         self.waiting: list[HereDocument] = []
         self.documents = 0
-        """How many here-documents were read in the substitution around this place."""
+        """The number of here-documents read in the enclosing substitution."""
         self._depth = 0
         self.substituted = 0
-        """How many substitutions are around this place."""
+        """The number of substitutions around this position."""
 
     def filled_document(self) -> list[WordPart]:
-        """Read what is filled in between here and the end of a here-document."""
+        """Read the expansions between here and the end of a here-document."""
         raise NotImplementedError
 
     def descend(self) -> None:
-        """Enter one level of nesting; Unreadable beyond the bound."""
+        """Enter one level of nesting. Raises UnreadableLine beyond the limit."""
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise UnreadableLine("it is nested too deeply")
@@ -86,30 +86,30 @@ class Scanner:
         self._depth -= 1
 
     def check_counted(self, why: str) -> None:
-        """Refuse what an old bash takes for the end of the substitution around it."""
+        """Refuse a text that an old bash takes for the end of the enclosing substitution."""
         if OLD_BASH and self.substituted:
             raise UnreadableLine(why)
 
     def has_old_blank(self, text: str) -> bool:
-        """Whether a character holds a byte that an old bash takes for a blank."""
+        """Return True when a character has a byte that an old bash takes for a blank."""
         return OLD_BASH and b"\xa0" in text.encode("utf-8", "surrogateescape")
 
     def is_next(self, text: str) -> bool:
-        """Whether this comes next."""
+        """Return True when this text comes next."""
         return self.text.startswith(text, self.at, self.end)
 
     def char(self) -> str:
-        """The next character; empty at the end."""
+        """Return the next character; empty at the end."""
         return self.text[self.at] if self.at < self.end else ""
 
     def expect(self, text: str) -> None:
-        """Step over this, which must come next."""
+        """Skip this text, which must come next."""
         if not self.is_next(text):
             raise UnreadableLine(NOT_BASH)
         self.at += len(text)
 
     def blanks(self) -> None:
-        """Step over blanks and continued lines between two words."""
+        """Skip blanks and continued lines between two words."""
         while self.at < self.end:
             if self.text[self.at] in " \t":
                 self.at += 1
@@ -123,7 +123,7 @@ class Scanner:
                 return
 
     def newlines(self) -> None:
-        """Step over blanks, comments and ends of lines; here-documents are read at the end of their line."""
+        """Skip blanks, comments and line ends; here-documents are read at the end of their line."""
         while True:
             self.blanks()
             if self.is_next("#"):
@@ -141,7 +141,7 @@ class Scanner:
         self.at = self.end if end < 0 else end
 
     def document(self, sign: str, body: list[WordPart]) -> Word:
-        """The word after `<<`; the document itself is read at the end of the line."""
+        """Parse the word after `<<`; the document is read at the end of the line."""
         found = _DELIMITER.match(self.text, self.at, self.end)
         if found is None or (found.end() < self.end and self.text[found.end()] not in META):
             raise UnreadableLine(RARE_DOCUMENT)
@@ -172,7 +172,7 @@ class Scanner:
         self.waiting.clear()
 
     def _fill(self, document: HereDocument, start: int) -> None:
-        """Read what is filled in between here and the start of a here-document."""
+        """Read the expansions between here and the start of a here-document."""
         end, around = self.at, self.end
         if _ODD_ESCAPE.search(self.text, start, end):
             raise UnreadableLine("it has a here-document with lines that are joined")

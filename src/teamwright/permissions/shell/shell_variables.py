@@ -1,7 +1,7 @@
-"""What is known of the shell's variables at one place of a line, and which variables a statement may set.
+"""Known values of the shell's variables at one position of a line, and the variables that a statement may set.
 
-A value is known where a plain assignment or a loop gave it for certain, and for HOME and PWD. Everything that may set
-a variable in another way makes it unknown. Runs nothing.
+A value is known after a plain assignment or in a loop, and for HOME and PWD. Any other way of setting a variable makes
+it unknown.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from teamwright.permissions.shell.syntax_tree import (
 from teamwright.permissions.word_lists import word_set
 
 _SETS_ANY = word_set("read mapfile readarray getopts printf unset wait let")
-"""Builtins that may set any variable; what follows them is certain again."""
+"""Builtins that may set any variable. Later assignments are certain again."""
 
 _MAKES_UNRELIABLE = word_set(
     "eval source . trap declare typeset local readonly alias enable shopt set coproc integer float private vared print"
     " setopt unsetopt emulate zmodload autoload zparseopts strftime sysread zformat zstyle functions bind complete"
 )
-"""Builtins after which assignments, also later ones, may have other effects than they seem to."""
+"""Builtins after which assignments, also later ones, may have other effects than they seem to have."""
 
 _PLAIN_SET = re.compile(r"[-+][euxvo]+|pipefail|errexit|nounset|xtrace|verbose")
 _OPTION = re.compile(r"-|$")
@@ -52,13 +52,13 @@ _OWN_TO_SHELLS = re.compile(
     r"|OLDPWD|PWD|HOME|LANG|LC_.*|LANGUAGE|SHLVL|COLUMNS|LINES|TMOUT|TTY|ERRNO|EGID|GID|USERNAME|HOST|ARGC|signals"
     r"|errnos|aliases|functions|commands|options|parameters|builtins|history|keymap|KEYMAP|GLOBIGNORE|CDPATH|POSIX.*"
 )
-"""Variables that a shell sets itself, or whose value it changes: never certain after an assignment."""
+"""Variables that a shell sets or whose value it changes: never certain after an assignment."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLAIN_TESTS = word_set("-f -d -e -s -r -w -x -L -h -z -n -a -o")
 
 ANY, UNRELIABLE = "*", "!"
-"""Among names of variables: any may have been set; and later assignments may do other things than they seem to."""
+"""Names with a special meaning: any variable may have been set; and later assignments may have other effects."""
 
 NO_VARIABLES = frozenset[str]()
 _ANY_SET = frozenset({ANY})
@@ -66,25 +66,25 @@ _UNRELIABLE_SET = frozenset({UNRELIABLE})
 
 
 class ShellVariables:
-    """The variables as far as they are known. `home` is the home directory, empty when it is not certain."""
+    """The known variables. `home` is the home directory, empty when it is not certain."""
 
     def __init__(self) -> None:
         self.home = _home()
         self.directory: Path | None = None
         """The directory in which words are expanded now, if it is certain."""
         self.splits_plainly = True
-        """Whether unquoted values are split at blanks."""
+        """True when unquoted values are split at blanks."""
         self.matches_plainly = "GLOBIGNORE" not in os.environ
-        """Whether patterns match what they usually do."""
+        """True when patterns match their usual names."""
         self.assigned = frozenset[str]()
         """Variables that certainly have a value of the line, not of the environment."""
         self._known: dict[str, str | None] = {}
         self._any = False  # every variable may have been set
-        self._is_unreliable = False  # and assignments may do other things than they seem to
+        self._is_unreliable = False  # assignments may have other effects than they seem to have
         self._volatile: set[str] = set()
 
     def copy(self) -> ShellVariables:
-        """The same, to be changed apart."""
+        """Return an independent copy."""
         made = ShellVariables.__new__(ShellVariables)
         made.home, made.directory, made.splits_plainly = self.home, self.directory, self.splits_plainly
         made.matches_plainly = self.matches_plainly
@@ -94,17 +94,17 @@ class ShellVariables:
         return made
 
     def in_subshell(self) -> ShellVariables:
-        """What is known in another shell that this one starts: it may have inherited what was set here."""
+        """Return the variables of another shell that this one starts, which may have inherited values set here."""
         made = self.copy()
         made._known = dict.fromkeys(self._known)
         return made
 
     def is_set(self, name: str) -> bool:
-        """Whether the line may have set this variable."""
+        """Return True when the line may have set this variable."""
         return self._any or name in self._known
 
     def get(self, name: str) -> str | None:
-        """The value of a variable, or None."""
+        """Return the value of a variable, or None."""
         known = self._known.get(name)
         if known is not None or self.is_set(name):
             return known
@@ -152,18 +152,18 @@ def _home() -> str:
 
 
 def variables_set_by(statement: Statement) -> frozenset[str]:
-    """The variables that a statement may set in the shell it runs in; with ANY or UNSETTLED in it: more than that."""
+    """Return the variables that a statement may set in its shell; ANY or UNRELIABLE among them means more."""
     return frozenset[str]().union(*_set_by(statement))
 
 
 def literal_text(word: Word) -> str | None:
-    """The text of a word in which nothing is filled in."""
+    """Return the text of a word without expansions."""
     texts = [part.text for part in word.parts if isinstance(part, FixedText)]
     return "".join(texts) if len(texts) == len(word.parts) else None
 
 
 def _builtin(statement: SimpleCommand) -> tuple[str | None, list[str | None]]:
-    """The name of the command, without `command` and the like before it, and the words after it."""
+    """Return the name of the command, without `command` and the like before it, and the words after it."""
     words = [literal_text(word) for word in statement.words]
     while words and words[0] in _PREFIXES:
         words.pop(0)
@@ -217,7 +217,7 @@ def _set_by(node: Statement) -> Iterator[frozenset[str]]:
 
 
 def child_statements(node: Statement) -> tuple[Statement, ...]:
-    """The statements in a statement."""
+    """Return the statements inside a statement."""
     match node:
         case StatementSequence() | AndOr():
             return node.items
@@ -234,12 +234,12 @@ def child_statements(node: Statement) -> tuple[Statement, ...]:
 
 
 def variables_set_in_words(node: SimpleCommand) -> frozenset[str]:
-    """The variables that are set where words are filled in: `${x:=y}`, `$((x = 1))`."""
+    """Return the variables that expansions set: `${x:=y}`, `$((x = 1))`."""
     return frozenset[str]().union(*_set_in_each_word(all_words(node)))
 
 
 def all_words(node: SimpleCommand) -> Iterator[Word]:
-    """Every word of a simple command, with the values that it assigns and the files that it redirects."""
+    """Yield every word of a simple command, with its assigned values and redirection targets."""
     yield from node.words
     yield from (one.target for one in node.redirections)
     for assignment in node.assignments:
@@ -249,7 +249,7 @@ def all_words(node: SimpleCommand) -> Iterator[Word]:
 
 
 def is_arithmetic(item: Word | str) -> bool:
-    """Whether it is an operator of `[[ … ]]` that takes its operands for calculations, or may be one."""
+    """Return True for an operator of `[[ … ]]` that evaluates its operands, or may."""
     text = item if isinstance(item, str) else item.literal or ""
     return text.startswith("-") and text not in PLAIN_TESTS
 

@@ -1,6 +1,6 @@
 """Simple commands of a shell line: assignments, words and redirections.
 
-Reads words with `reader`; what joins commands is read by `grammar`. Runs nothing.
+Depends on `word_reader`; operators between commands are in `grammar`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:+-]*")
 
 
 class SimpleCommandReader(WordReader):
-    """A line, as far as simple commands go."""
+    """The part of the parser for simple commands."""
 
     timed = False
-    """Whether the next command is marked already, by `time` before it."""
+    """True when the next command is marked already, by `time` before it."""
 
     def function_definition(self, name: str) -> FunctionDefinition:
-        """The function of this name, whose body comes next."""
+        """Parse the function of this name, whose body comes next."""
         raise NotImplementedError
 
     def redirection(self, found: list[Redirection]) -> bool:
-        """Read one redirection, if one begins here."""
+        """Parse one redirection, if one begins here."""
         match = _REDIRECTION.match(self.text, self.at, self.end)
         if match is None or (match[2] in {"<", ">"} and self.text.startswith("(", match.end()) and not match[1]):
             return False
@@ -58,12 +58,12 @@ class SimpleCommandReader(WordReader):
         if target is None or self.is_next("("):
             raise UnreadableLine(NOT_BASH)
         if sign in {">&", "<&"} and not _DUPLICATED.fullmatch(target.literal or ""):
-            raise UnreadableLine("it redirects in a rare way")  # bash fills this word in twice
+            raise UnreadableLine("it redirects in a rare way")  # bash expands this word twice
         found.append(Redirection(sign, target, made.body))
         return True
 
     def simple(self) -> Statement:
-        """A simple command, or a function that is defined as `name() …`."""
+        """Parse a simple command, or a function that is defined as `name() …`."""
         start = self.at
         assignments: list[Assignment] = []
         words: list[Word] = []
@@ -85,7 +85,7 @@ class SimpleCommandReader(WordReader):
                 return self._function(word, start, bool(words or assignments or redirections))
             self._check_redirected(word, redirections)
             if not words and self.text[word.start] == "{":
-                raise UnreadableLine("it has braces where a command begins")  # to zsh they open a group
+                raise UnreadableLine("it has braces where a command begins")  # in zsh they open a group
             if not words:
                 self.marks.commands |= set() if marked else {word.start}
                 declares = word.literal in DECLARING_BUILTINS
@@ -95,13 +95,13 @@ class SimpleCommandReader(WordReader):
         return SimpleCommand(tuple(assignments), tuple(words), tuple(redirections))
 
     def _check_redirected(self, word: Word, redirections: list[Redirection]) -> None:
-        """To sh, what follows `&>file` is another command; `{name}>file` keeps a descriptor in a variable."""
+        """Refuse forms that sh reads differently: after `&>file` another command; `{name}>file` stores a descriptor."""
         descriptor = (word.literal or "").startswith("{") and _BEFORE_REDIRECTION.match(self.text, self.at, self.end)
         if descriptor or any(one.sign in {"&>", "&>>"} for one in redirections):
             raise UnreadableLine("it redirects in a rare way")
 
     def _assignment(self, words: list[Word]) -> Assignment | None:
-        """`name=value` before a command, or an array that is given to a declaration."""
+        """Parse `name=value` before a command, or an array in a declaration."""
         found = _ASSIGNED.match(self.text, self.at, self.end)
         if found is None:
             return None
@@ -132,7 +132,8 @@ class SimpleCommandReader(WordReader):
         self.newlines()
         while not self.is_next(")"):
             word = self.word()
-            if word is None or self.waiting or self.text[word.start] == "[":  # `[…]=x` calculates what is in there
+            # `[…]=x` evaluates the text in the brackets
+            if word is None or self.waiting or self.text[word.start] == "[":
                 raise UnreadableLine("it sets an array in a rare way")
             items.append(word)
             self.newlines()
@@ -142,7 +143,7 @@ class SimpleCommandReader(WordReader):
         return tuple(items)
 
     def _function(self, word: Word, start: int, more: bool) -> FunctionDefinition:
-        """`name() body`."""
+        """Parse `name() body`."""
         called = _CALLED.match(self.text, self.at, self.end)
         name = word.literal or ""
         if called is None or more or word.start != start or not _FUNCTION_NAME.fullmatch(name):

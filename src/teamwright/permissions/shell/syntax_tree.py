@@ -1,6 +1,6 @@
-"""The syntax tree of a shell line: words in parts, commands, redirections and what joins them.
+"""The syntax tree of a shell line: words in parts, commands, redirections and operators.
 
-Made by `grammar`, walked by `parse`. Knows nothing of programs and runs nothing.
+Created by `grammar`, walked by `parser`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class FixedText:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`$name` or `${name}`: the value of a variable as it is."""
+    """A plain `$name` or `${name}`."""
 
     name: str
     quoted: bool = False
@@ -28,9 +28,9 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """`${name…}` that does more than give the value. `plain`: only its operand decides what may run.
+    """An expansion `${name…}` with an operator. `is_plain`: only its operand decides which commands may run.
 
-    `one`: between double quotes it makes exactly one word.
+    `is_one_word`: between double quotes it becomes exactly one word.
     """
 
     name: str
@@ -42,7 +42,10 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """`$((…))`. `unsure`: it reads variables, whose values are calculated in turn, or it may fail."""
+    """An arithmetic expansion `$((…))`.
+
+    `is_uncertain`: it reads variables, whose values are evaluated too, or it may fail.
+    """
 
     parts: tuple[WordPart, ...] = ()
     quoted: bool = False
@@ -51,7 +54,7 @@ class Calculation:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """`$(…)`, backticks, or with `process` `<(…)` and `>(…)`."""
+    """A substitution `$(…)`, backticks, or with `process` `<(…)` and `>(…)`."""
 
     body: StatementSequence
     quoted: bool = False
@@ -60,7 +63,7 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True)
 class EncodedText:
-    """`$'…'` with a backslash, or `$"…"`: a text that is not looked up. `parts` are what is filled in there."""
+    """A `$'…'` with a backslash, or `$"…"`: its text is not computed. `parts` are its expansions."""
 
     parts: tuple[WordPart, ...] = ()
     quoted: bool = True
@@ -71,21 +74,21 @@ WordPart = FixedText | Variable | Expansion | Calculation | Substitution | Encod
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word as it is written: its parts, and where it begins."""
+    """A word as it is written: its parts, and its start position."""
 
     parts: tuple[WordPart, ...]
     start: int = 0
 
     @property
     def literal(self) -> str | None:
-        """The word if no part of it is quoted or filled in."""
+        """The word if no part of it is quoted or expanded."""
         one = self.parts[0] if len(self.parts) == 1 else None
         return one.text if isinstance(one, FixedText) and not one.quoted else None
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """`name=value`, `name+=value`, `name[…]=value`, or with `items` `name=(…)`."""
+    """An assignment `name=value`, `name+=value`, `name[…]=value`, or with `items` `name=(…)`."""
 
     name: str
     value: Word | None = None
@@ -96,7 +99,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Redirection:
-    """An operator and its word; for a here-document `body` is what is filled in there."""
+    """An operator and its word; for a here-document `body` has its expansions."""
 
     sign: str
     target: Word
@@ -105,7 +108,7 @@ class Redirection:
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """A simple command. Arrays given to a declaration (`declare a=(…)`) are in `assignments` too."""
+    """A simple command. Arrays in a declaration (`declare a=(…)`) are in `assignments` too."""
 
     assignments: tuple[Assignment, ...]
     words: tuple[Word, ...]
@@ -114,28 +117,28 @@ class SimpleCommand:
 
 @dataclass(frozen=True, slots=True)
 class TestCommand:
-    """`[[ … ]]`: its words, and its signs as texts."""
+    """A test `[[ … ]]`: its words, and its operators as texts."""
 
     items: tuple[Word | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CalculateCommand:
-    """`((…))` as a command."""
+    """A command `((…))`."""
 
     calculation: Calculation
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Commands joined by `|`: each runs in a shell of its own."""
+    """Commands joined by `|`; each runs in a separate shell."""
 
     commands: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AndOr:
-    """Statements joined by `&&` and `||`. `signs` has for each after the first whether it follows `&&`."""
+    """Statements joined by `&&` and `||`. `signs` is true for each after the first that follows `&&`."""
 
     items: tuple[Statement, ...]
     signs: tuple[bool, ...]
@@ -143,7 +146,7 @@ class AndOr:
 
 @dataclass(frozen=True, slots=True)
 class StatementSequence:
-    """Statements after one another; those at the indexes in `aside` run beside the rest (`&`)."""
+    """Consecutive statements; those at the indexes in `background` run in the background (`&`)."""
 
     items: tuple[Statement, ...]
     background: frozenset[int] = frozenset()
@@ -151,14 +154,14 @@ class StatementSequence:
 
 @dataclass(frozen=True, slots=True)
 class Subshell:
-    """`( … )`."""
+    """A subshell `( … )`."""
 
     body: StatementSequence
 
 
 @dataclass(frozen=True, slots=True)
 class BranchCommand:
-    """`if` and `case`: `always` runs in order until one fits, then one of the bodies or none.
+    """An `if` or `case`: `always` runs in order until one fits, then one of the bodies or none.
 
     `words` are the word and the patterns of `case`.
     """
@@ -170,7 +173,7 @@ class BranchCommand:
 
 @dataclass(frozen=True, slots=True)
 class WhileLoop:
-    """`while` and `until`."""
+    """A `while` or `until` loop."""
 
     test: StatementSequence
     body: StatementSequence
@@ -178,9 +181,9 @@ class WhileLoop:
 
 @dataclass(frozen=True, slots=True)
 class ForLoop:
-    """`for name in words`, or with `picks` `select`; `words` are None without `in`.
+    """A `for name in words`, or with `is_select` a `select`; `words` are None without `in`.
 
-    `head` has the three calculations of `for ((…;…;…))`; then there is no name.
+    `head` has the three expressions of `for ((…;…;…))`; then there is no name.
     """
 
     name: str

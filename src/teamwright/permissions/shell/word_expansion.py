@@ -1,6 +1,6 @@
-"""What the words of a line become: braces, tilde and known variables filled in, quotes taken away, as bash does it.
+"""Expansion of words as bash does it: braces, tilde and known variables are filled in, quotes removed.
 
-A word that only the shell will know keeps its fixed parts. Knows values that it is given; looks at no file.
+A word that only the shell knows keeps its fixed parts. Looks at no file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
 MAX_WORDS = 200
-"""More words than this from one are unknown."""
+"""The most words that one word may become; beyond it they are unknown."""
 
 MAX_BRACES = 20
 
@@ -34,7 +34,7 @@ _SEQUENCE = re.compile(r"(-?(?:0|[1-9][0-9]{0,5}))\.\.(-?(?:0|[1-9][0-9]{0,5}))"
 _SEVERAL = re.compile(r",|\.\.")
 
 BraceAtom = str | WordPart
-"""One character that is not quoted, or a part that braces do not look into."""
+"""One unquoted character, or a part that braces do not split."""
 
 
 class _NotCertain(Exception):
@@ -42,7 +42,7 @@ class _NotCertain(Exception):
 
 
 def expand_braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]] | None:
-    """The words in order, each as its parts; None when they are not certain. A part may be empty."""
+    """Return the words in order, each as its parts; None when they are not certain. A part may be empty."""
     bare = "".join(part.text for part in parts if isinstance(part, FixedText) and not part.quoted)
     if "{" not in bare or not _SEVERAL.search(bare):
         return [tuple(parts)]
@@ -96,7 +96,7 @@ def _expand(atoms: Sequence[BraceAtom]) -> list[list[BraceAtom]]:
 
 
 def _choices(atoms: Sequence[BraceAtom], begin: int) -> tuple[list[list[BraceAtom]], int]:
-    """What the braces that open here stand for, and where they close."""
+    """Return the alternatives of the braces that open here, and their end."""
     depth, start = 0, begin + 1
     pieces: list[Sequence[BraceAtom]] = []
     for at in range(begin, len(atoms)):
@@ -128,16 +128,16 @@ def _combine(pieces: list[Sequence[BraceAtom]]) -> list[list[BraceAtom]]:
 
 
 Shape = tuple[str | None, ...]
-"""What is known of an unknown word: its fixed texts in order, None for each unknown part between them."""
+"""The known parts of an unknown word: its fixed texts in order, and None for each unknown part between them."""
 
 ANY_SHAPE: Shape = (None,)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpandedWord:
-    """One word as a program gets it: its `text`, or None when only the shell will know it.
+    """One word as a program gets it: its `text`, or None when only the shell knows it.
 
-    `glob`: bash matches the text against file names. `shape` is what is known of a word without a text. `splits`: an
+    `glob`: bash matches the text against file names. `shape` has the known parts of a word without a text. `splits`: an
     unknown word that may become several words, none, or names of files.
     """
 
@@ -150,13 +150,13 @@ class ExpandedWord:
 UNKNOWN_WORD = ExpandedWord(None, splits=True)
 
 _NO_WORD = ExpandedWord(None, shape=("",), splits=True)
-"""What braces leave of nothing: an empty word to zsh, none to bash."""
+"""The result of empty braces: an empty word in zsh, none in bash."""
 
 _NUMBERS = word_set("? # $ RANDOM SECONDS LINENO UID EUID PPID BASHPID")
 """Variables whose values are digits."""
 
 _KNOWN_PLAIN = word_set("PATH USER LOGNAME SHELL HOSTNAME LANG TERM")
-"""Variables whose values are looked up here, only to see that they are one word and no pattern."""
+"""Variables whose values are read here, only to check that they are one word and no pattern."""
 
 _NOT_ONE_WORD = re.compile(r"[\s*?\[\\]|^$")
 _GLOB = re.compile(r"[*?]|\[[A-Za-z0-9_]+\]")
@@ -167,7 +167,7 @@ _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\+?=)(.*)", re.DOTALL)
 
 
 def expand_word(word: Word, values: ShellVariables) -> list[ExpandedWord]:
-    """The words that a command gets for one that is written."""
+    """Return the words that a command gets for a written one."""
     first = word.parts[0] if word.parts else None
     if len(word.parts) == 1 and isinstance(first, FixedText) and (first.quoted or _is_plain(first.text)):
         return [_without_tilde(ExpandedWord(first.text))]
@@ -178,24 +178,24 @@ def expand_word(word: Word, values: ShellVariables) -> list[ExpandedWord]:
 
 
 def _assigns_home(word: Word) -> bool:
-    """Whether it looks like an assignment of a home: after braces bash does not take it for one."""
+    """Return True when it looks like an assignment of a home directory: after braces bash does not take it for one."""
     return any(isinstance(part, FixedText) and not part.quoted and "=~" in part.text for part in word.parts)
 
 
 def has_braces(word: Word) -> bool:
-    """Whether braces may make several words of it."""
+    """Return True when braces may make several words of it."""
     return any(isinstance(part, FixedText) and not part.quoted and "{" in part.text for part in word.parts)
 
 
 def expand_single(word: Word, values: ShellVariables) -> ExpandedWord:
-    """The one word that stands for a file or an operand: where shells expand braces differently, it is unknown."""
+    """Return the one word for a file or an operand. It is unknown where shells expand braces differently."""
     if expand_braces(word.parts) != [word.parts] or _assigns_home(word):
         return UNKNOWN_WORD
     return _expand_parts(word.parts, values) if word.parts else ExpandedWord("")
 
 
 def assigned_value(word: Word, values: ShellVariables) -> str | None:
-    """The text that an assignment gives to a variable, or None."""
+    """Return the text that an assignment gives to a variable, or None."""
     made: list[str] = []
     for at, part in enumerate(word.parts):
         text = part.text if isinstance(part, FixedText) else None
@@ -223,8 +223,8 @@ def _is_plain(text: str) -> bool:
 
 
 def _expand_parts(parts: Sequence[WordPart], values: ShellVariables) -> ExpandedWord:
-    """One word after its braces: tilde, variables, patterns."""
-    pieces: list[tuple[str | None, bool]] = []  # text or None, and whether it is written without quotes
+    """Expand one word after its braces: tilde, variables, patterns."""
+    pieces: list[tuple[str | None, bool]] = []  # text or None, and True for a part without quotes
     for part in parts:
         text = _part_text(part, values)
         if text is None and _may_split(part, values):
@@ -242,7 +242,7 @@ def _expand_parts(parts: Sequence[WordPart], values: ShellVariables) -> Expanded
 
 
 def _without_tilde(field: ExpandedWord) -> ExpandedWord:
-    """A tilde that bash does not replace is itself: `./~` says the same and cannot be taken for the home."""
+    """Return the word with a tilde that bash does not replace. `./~` means the same and is not the home directory."""
     if field.text is not None:
         return replace(field, text="./" + field.text) if field.text.startswith("~") else field
     first = field.shape[0] if field.shape else None
@@ -250,7 +250,7 @@ def _without_tilde(field: ExpandedWord) -> ExpandedWord:
 
 
 def _part_text(part: WordPart, values: ShellVariables) -> str | None:
-    """What a part becomes, when that is certain and one piece of a word."""
+    """Return the text of a part, when it is certain and one piece of a word."""
     if isinstance(part, FixedText):
         return part.text
     value = values.get(part.name) if isinstance(part, Variable) else None
@@ -260,7 +260,7 @@ def _part_text(part: WordPart, values: ShellVariables) -> str | None:
 
 
 def _may_split(part: WordPart, values: ShellVariables) -> bool:
-    """Whether an unknown part may make several words, or none at all."""
+    """Return True when an unknown part may become several words, or none."""
     if isinstance(part, FixedText | EncodedText):
         return False
     if isinstance(part, Substitution):
@@ -275,16 +275,16 @@ def _may_split(part: WordPart, values: ShellVariables) -> bool:
 
 
 def _is_one_word(name: str, values: ShellVariables) -> bool:
-    """Whether a variable that the line does not set has a value without blanks and stars."""
+    """Return True when a variable that the line does not set has a value without blanks and stars."""
     if values.is_set(name):
         return False
     return name in _NUMBERS or (name in _KNOWN_PLAIN and not _NOT_ONE_WORD.search(os.environ.get(name, "")))
 
 
 def _fill_home(pieces: list[tuple[str | None, bool]], values: ShellVariables) -> bool:
-    """Whether the word begins with the home; another tilde at its beginning becomes an unknown part."""
+    """Fill in the home directory and return True if the word begins with it; another leading tilde is unknown."""
     while len(pieces) > 1 and pieces[0] == ("", False) and (pieces[1][0] or "").startswith("~"):
-        pieces[0:2] = [(None, False)]  # to zsh a tilde after empty quotes is the home
+        pieces[0:2] = [(None, False)]  # in zsh a tilde after empty quotes is the home directory
     text, bare = pieces[0]
     if text is None or not bare:
         return False
@@ -302,7 +302,7 @@ def _fill_home(pieces: list[tuple[str | None, bool]], values: ShellVariables) ->
 
 
 def _fill_assigned_home(pieces: list[tuple[str | None, bool]], assigned: re.Match[str], values: ShellVariables) -> None:
-    """`if=~/x` as an argument: bash takes it for an assignment, and the tilde for the home."""
+    """Fill in the home of `if=~/x` as an argument, which bash takes for an assignment."""
     value = assigned[2]
     whole = value == "~" and len(pieces) == 1
     if values.home and (whole or value.startswith("~/")) and ":~" not in value:
@@ -312,13 +312,13 @@ def _fill_assigned_home(pieces: list[tuple[str | None, bool]], assigned: re.Matc
 
 
 def _expand_glob(pieces: list[tuple[str | None, bool]]) -> ExpandedWord:
-    """A word with a star, a question mark or a bracket that is not quoted."""
+    """Expand a word with an unquoted star, question mark or bracket."""
     known = "".join(text or "" for text, _ in pieces)
     complete = all(text is not None for text, _ in pieces)
     if complete and "[" in known and "]" not in known[known.index("[") :] and not set(known) & set("*?"):
-        return ExpandedWord(known)  # a bracket that nothing closes is itself
+        return ExpandedWord(known)  # an unclosed bracket is a literal character
     mixed = any(not bare and text and set(text) & _WILD for text, bare in pieces)
-    # of a pattern the fixed texts are left, with NUL for each part that is matched or not known
+    # The fixed texts of a pattern stay, with NUL for each matched or unknown part.
     fixed = "".join(_GLOB.sub("\0", text) if bare and text else text or "\0" for text, bare in pieces)
     odd = _NOT_ALIKE.search(fixed, 2 if fixed.startswith("~/") else 0)
     if complete and not mixed and odd is None and not _matches_dots(known):
@@ -328,7 +328,7 @@ def _expand_glob(pieces: list[tuple[str | None, bool]]) -> ExpandedWord:
 
 
 def _uncertain_match(found: ExpandedWord) -> ExpandedWord:
-    """A pattern that may match other names than it usually does."""
+    """Return a pattern that may match other names than usual."""
     parts = re.split(_WILD_PART, found.text or "")
     return ExpandedWord(
         None, shape=_shape([None if _WILD_PART.fullmatch(part) else part for part in parts]), splits=True
@@ -336,7 +336,7 @@ def _uncertain_match(found: ExpandedWord) -> ExpandedWord:
 
 
 def _shape(texts: Sequence[str | None]) -> Shape:
-    """Neighbouring texts as one, and neighbouring unknown parts as one."""
+    """Return the shape with neighbouring texts joined, and neighbouring unknown parts joined."""
     made: list[str | None] = []
     for unknown, group in groupby((text for text in texts if text != ""), key=lambda text: text in {None, "\0"}):
         made.append(None if unknown else "".join(text for text in group if text))
@@ -344,6 +344,6 @@ def _shape(texts: Sequence[str | None]) -> Shape:
 
 
 def _matches_dots(pattern: str) -> bool:
-    """Whether it may stand for `.` or `..`, which bash before 5.2 lists."""
+    """Return True when it may match `.` or `..`, which bash before 5.2 lists."""
     parts = (part for part in pattern.split("/") if part.startswith(".") and set(part) & _WILD)
     return any(fnmatchcase(dots, part) for part in parts for dots in (".", ".."))

@@ -1,7 +1,7 @@
-"""The characters of a shell line as words: quotes, escapes, what is filled in, here-documents and comments.
+"""The words of a shell line: quotes, escapes, expansions, here-documents and comments.
 
-Reads only what bash 3.2 to 5.3 and zsh read alike; at everything else it raises `Unreadable`. Statements are read by
-`grammar`. Runs nothing and expands nothing.
+Only text that bash 3.2 to 5.3 and zsh read alike is accepted; other text raises UnreadableLine. Statements are in
+`grammar`. Expands nothing.
 """
 
 from __future__ import annotations
@@ -38,18 +38,21 @@ _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 
 
 class WordReader(Scanner):
-    """A place in a line, and how each kind of word is read from there."""
+    """The part of the parser for words."""
 
     def statements(self) -> StatementSequence:
-        """The statements from here on, up to what cannot begin one."""
+        """Parse statements up to a text that cannot begin one."""
         raise NotImplementedError
 
     def filled_document(self) -> list[WordPart]:
-        """Read what is filled in between here and the end of a here-document."""
+        """Read the expansions between here and the end of a here-document."""
         return self._filled(_IN_DOCUMENT, "$`\\")
 
     def word(self, inside: bool = False) -> Word | None:
-        """The word that begins here; None where none does. `inside`: it is the rest of one, so no comment."""
+        """Parse the word that begins here; return None without one.
+
+        `inside`: it continues a word, so it is no comment.
+        """
         start = self.at
         parts: list[WordPart] = []
         if not inside and self.is_next("#"):
@@ -70,7 +73,7 @@ class WordReader(Scanner):
         return Word(tuple(parts), start)
 
     def _check_subscript(self, start: int) -> None:
-        """To bash blanks and signs belong to a subscript: `a[1; 2]=x` is one word where an assignment can be."""
+        """Refuse `a[1; 2]=x`: in bash, blanks and operators may belong to a subscript where an assignment can be."""
         found = _SUBSCRIPT.match(self.text, start, self.at)
         if found is not None and "]" not in self.text[found.end() : self.at]:
             raise UnreadableLine("it sets a part of a variable in a rare way")
@@ -95,7 +98,7 @@ class WordReader(Scanner):
         return [FixedText(found[0])]
 
     def _text_up_to(self, quote: str) -> str:
-        """What is between this place and the next such quote."""
+        """Return the text up to the next such quote."""
         end = self.text.find(quote, self.at + 1, self.end)
         if end < 0:
             raise UnreadableLine(NOT_BASH)
@@ -117,7 +120,7 @@ class WordReader(Scanner):
         return parts or [FixedText("", quoted=True)]
 
     def _filled(self, plain: re.Pattern[str], escaped: str) -> list[WordPart]:
-        """Text in which variables and substitutions are filled in, up to a quote or the end."""
+        """Parse text with variables and substitutions, up to a quote or the end."""
         parts: list[WordPart] = []
         text = ""
         while True:
@@ -141,7 +144,7 @@ class WordReader(Scanner):
                 return parts
 
     def _filled_in(self, quoted: bool) -> WordPart:
-        """What begins with a dollar sign."""
+        """Parse an expansion that begins with a dollar sign."""
         if self.is_next("$(("):
             return self.calculation("$((", quoted)
         if self.is_next("$("):
@@ -158,7 +161,7 @@ class WordReader(Scanner):
         found = _VARIABLE.match(self.text, self.at, self.end)
         if found is None:
             self.at += 1
-            if self.char() and self.char() in "=~^+":  # to zsh `$=x`, `$~x` are values of x
+            if self.char() and self.char() in "=~^+":  # in zsh `$=x`, `$~x` are values of x
                 raise UnreadableLine("it expands a variable in a rare way")
             return FixedText("$", quoted)
         self.at = found.end()
@@ -168,12 +171,12 @@ class WordReader(Scanner):
         following = self.char()
         if following > "\x7f" or (name == "#" and following and (following.isalnum() or following in "_@*#?$!-")):
             raise UnreadableLine("it expands a variable in a rare way")  # zsh takes more for the name
-        if following and following in "[:":  # to zsh `$x[1]` is an element, `$x:h` the directory
+        if following and following in "[:":  # in zsh `$x[1]` is an element, `$x:h` the directory
             return Expansion(name, quoted=quoted, is_one_word=name not in "@*")
         return Variable(name, quoted)
 
     def _expansion(self, quoted: bool) -> WordPart:
-        """`${…}`."""
+        """Parse `${…}`."""
         found = _BRACED.match(self.text, self.at, self.end)
         if found is None:
             raise UnreadableLine("it expands a variable in a rare way")
@@ -198,7 +201,7 @@ class WordReader(Scanner):
         return self._operand("]", quoted) or [FixedText("")]
 
     def _operand(self, stop: str, quoted: bool) -> list[WordPart]:
-        """What is between the signs of an expansion and the bracket that ends it."""
+        """Parse the text between the operator of an expansion and its closing bracket."""
         parts: list[WordPart] = []
         while not self.is_next(stop):
             char = self.char()
@@ -222,7 +225,7 @@ class WordReader(Scanner):
         return parts
 
     def calculation(self, opening: str, quoted: bool = True, semicolons: bool = False) -> Calculation:
-        """`$((…))` or `((…))`; brackets must close so that bash can take it for nothing else."""
+        """Parse `$((…))` or `((…))`; the brackets must close so that bash has only one reading."""
         start = self.at
         self.at += len(opening)
         parts: list[WordPart] = []
@@ -248,14 +251,14 @@ class WordReader(Scanner):
         return Calculation(tuple(parts), quoted, _SURE.fullmatch(inner) is None)
 
     def _substituted(self, opening: int) -> StatementSequence:
-        """The statements up to the bracket that closes a substitution."""
+        """Parse the statements up to the bracket that closes a substitution."""
         self.at += opening
         body = self._read_separately(self.statements)
         self.expect(")")
         return body
 
     def _read_separately(self, read: Callable[[], StatementSequence]) -> StatementSequence:
-        """Statements of their own, with here-documents of their own."""
+        """Parse separate statements, with separate here-documents."""
         around, self.waiting = self.waiting, []
         documents = self.documents
         self.substituted += 1
@@ -263,7 +266,7 @@ class WordReader(Scanner):
         body = read()
         self.ascend()
         self.substituted -= 1
-        # bash writes a substitution anew before it runs it, and what follows a here-document not always as it was
+        # Bash rewrites a substitution before it runs it, and text after a here-document may differ then.
         alone = len(body.items) == 1 and isinstance(body.items[0], SimpleCommand) and not body.background
         if self.waiting or (self.documents > documents and not alone):
             raise UnreadableLine(RARE_DOCUMENT)
@@ -284,7 +287,7 @@ class WordReader(Scanner):
         return Substitution(body, quoted)
 
     def _encoded(self) -> WordPart:
-        """`$'…'`."""
+        """Parse `$'…'`."""
         self.at += 1
         inner = self._text_up_to("'")
         if inner.endswith("\\") and (len(inner) - len(inner.rstrip("\\"))) % 2:

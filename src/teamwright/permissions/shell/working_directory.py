@@ -1,4 +1,4 @@
-"""Where the shell is after `cd`, and which names a pattern stands for there. Looks at the disk, changes nothing."""
+"""The working directory after `cd`, and the names that a pattern matches there. Read-only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DIRECTORY_COMMANDS = word_set("cd pushd popd")
 """Builtins that change the directory."""
 
 MAX_NAMES = 200
-"""More file names than this behind one pattern are not followed one by one."""
+"""The most file names of one pattern that are followed one by one."""
 
 MAX_WILD_PARTS = 3
-"""Directories of a path that may be patterns; more would take long to look through."""
+"""The most directories of a path that may be patterns; more would take long to search."""
 
 
 def directory_after(place: Path | None, words: Words, values: ShellVariables) -> Path | None:
-    """Where `cd` leads from a place: by name, as the shell does it, not by real path. None when not certain."""
+    """Return the directory after `cd`, by name as in the shell, not by real path. None when it is not certain."""
     targets = [word for word in words[1:] if word != "--"]
     if words[0] != "cd" or len(targets) > 1 or not values.home:
         return None
@@ -36,12 +36,12 @@ def directory_after(place: Path | None, words: Words, values: ShellVariables) ->
     whole = os.path.join(place or "/", target)
     found = os.path.normpath(whole)
     if ".." in target.split("/") and os.path.realpath(found) != os.path.realpath(whole):
-        return None  # shells that follow links first come to another directory
+        return None  # shells that follow links first reach another directory
     return Path(found)
 
 
 def _is_uncertain(target: str, values: ShellVariables) -> bool:
-    """Whether a relative directory may be looked for in other directories, or be the name of a variable."""
+    """Return True when a relative directory may be found in other directories, or be the name of a variable."""
     if target.split("/")[0] in {".", ".."}:
         return False
     searches = "CDPATH" in os.environ or values.is_set("CDPATH") or values.is_set("cdpath")
@@ -49,7 +49,7 @@ def _is_uncertain(target: str, values: ShellVariables) -> bool:
 
 
 def glob_names(pattern: str, place: Path | None) -> list[str] | None:
-    """The words that bash makes of a pattern in this directory; None when they are too many or not certain."""
+    """Return the words that bash makes of a pattern in this directory; None when they are too many or not certain."""
     if (place is None and not pattern.startswith(("/", "~"))) or "**" in pattern:
         return None
     if sum(glob.has_magic(part) for part in pattern.split("/")) > MAX_WILD_PARTS:

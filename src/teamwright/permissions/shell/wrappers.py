@@ -1,7 +1,7 @@
-"""Commands that run other commands: what they would run, taken out of their words.
+"""Commands that run other commands, and the commands that they would run.
 
-`sudo`, `env`, `xargs`, `timeout`, `bash -c`, `eval`, `find -exec` and the like. Depends on the proof of find alone.
-The inner command is judged like any other one, so a rule about `git push` also holds for `timeout 5 git push`.
+`sudo`, `env`, `xargs`, `timeout`, `bash -c`, `eval`, `find -exec` and the like. Depends on the proof of find only. The
+inner command is judged like any other, so a rule for `git push` also applies to `timeout 5 git push`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ Words = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class WrappedCommands:
-    """What a wrapper runs. `commands` are word lists, `script` a shell text to be parsed, `variables` what it sets.
+    """The commands that a wrapper runs.
 
-    `clear` says that the wrapper does nothing else, so that it is as good or bad as what it runs; otherwise it
-    needs a rule of its own as well. `guess` marks what is inside as possible only: it can forbid, and need not be
-    allowed, but then the wrapper needs a rule that names it word by word. `opaque`: commands that follow may be
-    others than they look. `file`: a script and its arguments; a shell looks for it in PATH too, so a rule that forbids
-    a command of that name forbids this. `proven`: the proof of the wrapper includes what it runs; that can only forbid.
+    `commands` are word lists, `script` a shell text, `variables` those that it sets. `clear`: the wrapper does nothing
+    else, so only the inner command is judged; otherwise it needs a rule too. `guess`: the inner command is only
+    possible; it can forbid, and need not be allowed, but the wrapper then needs a rule that names it word by word.
+    `opaque`: later commands may differ from their text. `file`: a script and its arguments; a shell searches PATH for
+    it too, so a deny rule for a command of that name applies. `proven`: the proof of the wrapper includes its commands,
+    which can only forbid.
     """
 
     commands: tuple[Words, ...] = ()
@@ -40,18 +41,18 @@ class WrappedCommands:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapper:
-    """Options that take a value (`short` letters, `long` names), words before the command, and whether it is clear."""
+    """Options that take a value, words before the command, and `clear`: the wrapper does nothing else."""
 
     short: str = ""
     flags: str = ""
     positional: int = 0
     clear: bool = True
-    more: bool = False  # the command gets further words that are not written here
-    shell: bool = False  # without a command it starts a shell, which reads what nobody knows
+    more: bool = False  # the command gets further words that are not in the line
+    shell: bool = False  # without a command it starts a shell with unknown input
 
 
 _ANYTHING = WrappedCommands(((None,),))
-"""Runs a text that only the shell will know."""
+"""A wrapper whose text only the shell knows."""
 
 _WRAPPERS = {
     "command": _Wrapper(flags="p"),
@@ -97,7 +98,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 
 
 def base_name(word: str | None) -> str | None:
-    """The program's name without its directory."""
+    """Return the program's name without its directory."""
     return None if word is None else word.rsplit("/", 1)[-1]
 
 
@@ -107,7 +108,7 @@ _EVALUATING_AFTER = {"printf": "-v", "test": "-v", "wait": "-p"}
 RUN_BY_PROGRAMS = re.compile(
     r"(PAGER|EDITOR|VISUAL|COMMAND|SSH|ASKPASS|DIFF|BROWSER|LESSOPEN|LESSCLOSE|BASH_ENV|ENV|PS[0-4])$"
 )
-"""Variables whose values programs take for commands."""
+"""Variables whose values programs run as commands."""
 
 _OFF = frozenset({"false", "no", "off", "0"})
 _BY_PROGRAM = re.compile(r"(pager|editor|command|fsmonitor|textconv|external|driver|cmd|helper|program|askpass)$", re.I)
@@ -116,7 +117,7 @@ _STANDARD_INPUT = re.compile(r"-|/dev/(stdin|fd/.*)|/proc/.*/fd/.*")
 
 
 def unwrap(words: Words) -> WrappedCommands | None:
-    """What this command would run, or None when it is no wrapper."""
+    """Return the commands that this one would run, or None when it is no wrapper."""
     name = base_name(words[0]) if words else None
     if name is None:
         return None
@@ -130,7 +131,7 @@ def unwrap(words: Words) -> WrappedCommands | None:
 
 
 def evaluated_names(words: Words) -> Words:
-    """The words that a builtin evaluates as names of variables: `read 'a[$(date)]'` runs date."""
+    """Return the words that a builtin evaluates as names of variables: `read 'a[$(date)]'` runs date."""
     name = words[0] if words else None
     if name in _EVALUATING:
         return words[1:]
@@ -140,7 +141,7 @@ def evaluated_names(words: Words) -> Words:
 
 def _unwrap_options(words: Words, wrapper: _Wrapper) -> WrappedCommands | None:
     if words[0] == "command" and len(words) > 1 and words[1] in {"-v", "-V"}:
-        return None  # only says where a program is
+        return None  # it only prints the path of a program
     start = _after_options(words, wrapper)
     if start is None:
         return (
@@ -159,7 +160,7 @@ def _unwrap_options(words: Words, wrapper: _Wrapper) -> WrappedCommands | None:
 
 
 def _with_unknown_arguments(words: Words, start: int) -> Words:
-    """The words where those that get something filled in are not known: `xargs -I X sh -c X`, `parallel echo {1}`."""
+    """Return the words with those marked unknown that get input: `xargs -I X sh -c X`, `parallel echo {1}`."""
     marks = {"{"}
     for at, word in enumerate(words[:start]):
         if word is not None and word.startswith(("-I", "-i", "-J", "--replace")):
@@ -169,7 +170,7 @@ def _with_unknown_arguments(words: Words, start: int) -> Words:
 
 
 def _after_options(words: Words, wrapper: _Wrapper) -> int | None:
-    """Where the command begins; None when an option is not known."""
+    """Return the start of the command; None when an option is not known."""
     at = 1
     while at < len(words):
         word = words[at]
@@ -190,7 +191,7 @@ def _after_options(words: Words, wrapper: _Wrapper) -> int | None:
 
 
 def _any_later_word(words: Words, more: Words = ()) -> WrappedCommands:
-    """Options we do not know: any later word may begin the command, which gets `more` words at its end."""
+    """Return all later words as possible commands after unknown options; each gets `more` words at its end."""
     starts = (at for at in range(1, min(len(words), 40)) if not (words[at] or "").startswith("-"))
     texts = (word.rpartition("=")[2] if word.startswith("--") else word for word in words[1:] if word)
     script = "\n".join(text for text in texts if len(text.split()) > 1)
@@ -198,7 +199,7 @@ def _any_later_word(words: Words, more: Words = ()) -> WrappedCommands:
 
 
 def _shell(words: Words) -> WrappedCommands | None:
-    """`bash -c TEXT`, `su -c TEXT`: the text; what a shell gets through a pipe or a here-document is not known."""
+    """Return the text of `bash -c TEXT` or `su -c TEXT`. Input by a pipe or a here-document is not known."""
     at = 1
     while at < len(words):
         word = words[at]
@@ -226,7 +227,7 @@ def _shell(words: Words) -> WrappedCommands | None:
 
 
 def _script_file(script: Words) -> WrappedCommands:
-    """A script that is read from a file is that file's matter; standard input is written in the same line."""
+    """Return a script that is read from a file. The line has the text of standard input."""
     if not script or script[0] is None or script[0] == "-s" or _STANDARD_INPUT.fullmatch(script[0]):
         return _ANYTHING
     return WrappedCommands(file=script)
@@ -267,7 +268,7 @@ def _env(words: Words) -> WrappedCommands | None:
 
 
 def _split_by_env(words: Words, at: int, option: str) -> WrappedCommands | None:
-    """`env -S TEXT`: the text stands for several words, and for further options; any other option is not known."""
+    """Return the command of `env -S TEXT`, whose text is several words and options; None for unknown options."""
     name, joined, value = option.partition("=")
     rest = words[at + 1 :]
     if name.startswith("--s") and joined:
@@ -301,7 +302,7 @@ def _trap(words: Words) -> WrappedCommands | None:
 _EVALUATES = frozenset(
     {"declare", "typeset", "local", "export", "readonly", "let", "unset", "test", "[", "printf", "read"}
 )
-"""Builtins whose arguments may be calculated, which is seen only where they stand as commands of the line."""
+"""Builtins that may evaluate their arguments, which is detected only for commands of the line."""
 
 
 def _coproc(words: Words) -> WrappedCommands | None:
@@ -314,7 +315,7 @@ def _coproc(words: Words) -> WrappedCommands | None:
 
 
 def _watch(words: Words) -> WrappedCommands | None:
-    """What it runs is one text for a shell."""
+    """Return its text, which a shell runs."""
     start = _after_options(words, _Wrapper(short="n", flags="bcdegtx"))
     if start is None:
         return _any_later_word(words)
@@ -323,7 +324,7 @@ def _watch(words: Words) -> WrappedCommands | None:
 
 
 def _unwrap_callback(words: Words) -> WrappedCommands | None:
-    """`mapfile -C TEXT`, `compgen -C TEXT`."""
+    """Return the text of `mapfile -C TEXT` or `compgen -C TEXT`."""
     for at, word in enumerate(words[1:], 1):
         if word is None:
             return _ANYTHING
@@ -334,7 +335,7 @@ def _unwrap_callback(words: Words) -> WrappedCommands | None:
 
 
 def _unwrap_alias(words: Words) -> WrappedCommands | None:
-    """`alias x=…`, `hash -p FILE x`, `enable -f FILE x`, `bind -x …`, `fc -s …`."""
+    """Return the command of `alias x=…`, `hash -p FILE x`, `enable -f FILE x`, `bind -x …`, `fc -s …`."""
     name, given = words[0], words[1:]
     if name == "alias":
         return WrappedCommands(opaque=True) if any(word is None or "=" in word for word in given) else None
@@ -360,13 +361,14 @@ def _find(words: Words) -> WrappedCommands | None:
 
 
 def _git(words: Words) -> WrappedCommands | None:
-    """`git rebase --exec`, `git bisect run`, `git submodule foreach`, `git -c core.pager=…`: texts given to git."""
+    """Return texts that git runs: `git rebase --exec`, `git bisect run`, `git submodule foreach`, `git -c
+    core.pager=…`."""
     for at, word in enumerate(words):
         key, given, value = (word or "").partition("=")
         if given and (words[at - 1] == "-c" or key.startswith("-c")) and _ALIAS.search(key):
             return WrappedCommands(script=value[1:] if value.startswith("!") else f"git {value}", guess=True)
         if key.lower().endswith("core.fsmonitor") and value.lower() in _OFF:
-            continue  # a boolean there is no program's name
+            continue  # a boolean is not the name of a program there
         if given and (words[at - 1] == "-c" or key.startswith("-c")) and _BY_PROGRAM.search(key):
             return WrappedCommands(script=value.removeprefix("!"), guess=True)
         if word is not None and word.startswith("--exec=") and "rebase" in words:

@@ -57,7 +57,7 @@ def _excerpt(text: str) -> str:
 
 
 class StructuredMessage(ToolInput):
-    """A message of the protocol."""
+    """Message of the protocol."""
 
     type: Literal[
         "shutdown_request", "shutdown_response", "permission_response", "plan_approval_response", "set_mode"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.agent_type import LEAD_ONLY, NOT_FOR_SUBAGENTS, find_agent_type, load_prompt
+from teamwright.agent.agent_type import LEAD_ONLY, find_agent_type, load_prompt
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.spawn_limits import SpawnLimits
@@ -81,7 +81,7 @@ def test_an_agent_knows_all_it_needs_in_few_tokens(team):
         "sub-agent": told(
             subagent_prompt(kind, SESSION),
             [
-                *(t for t in kit().plain_tools("a1") if t.name not in NOT_FOR_SUBAGENTS),
+                *kit().subagent_tools("a1", None, ()),
                 *kit().plan_tools("a1", plan_mode(), Nobody()),
             ],
         ),

@@ -219,7 +219,7 @@ def at_work(tmp: Path) -> Iterator[Place]:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 live.kill()
-            live.communicate()
+            live.wait()
 
 
 PLACES = {"": quiet, "at a terminal": quiet, "while a team works": at_work}

@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.docs.places import at_work
+from tests.support.waits import WAIT_S
 
 PAGE = (ROOT / "docs" / "formats" / "README.md").read_text()
 TOPS = (
@@ -67,6 +68,8 @@ def test_every_file_that_a_team_leaves_is_in_the_tables(tmp_path: Path):
             'teamwright -p "Say so." --permission-mode plan',
             "teamwright teams rm review --force",
         ):
+            if command.startswith("teamwright teams rm"):
+                place.live.communicate(timeout=WAIT_S)  # the lead was allowed its call, and ends with its turn
             done = place.give(command)
             assert done.code == 0, f"{command}\n{done}"
     home, project = tmp_path / "home" / ".teamwright", place.directory

@@ -151,7 +151,7 @@ def test_a_tasks_number_is_decimal_without_leading_zeros():
 def test_ids_of_requests_have_the_observed_forms():
     assert ids.shutdown_id("alice", 1795215218534) == "shutdown-1795215218534@alice"
     assert ids.plan_id("pat", "t7", 1795215493406) == "plan_approval-1795215493406@pat@t7"
-    assert re.fullmatch(r"perm-17-[a-z0-9]{7}", ids.permission_id(17))
+    assert re.fullmatch(r"perm-17-[a-z0-9]{7}", ids.request_id("perm", 17))
     assert re.fullmatch(r"a[0-9a-f]{6}", ids.run_id()) and re.fullmatch(r"b[0-9a-f]{6}", ids.job_id())
     assert len({ids.message_id() for _ in range(50)}) == 50
 

@@ -12,7 +12,7 @@ import pytest
 
 from teamwright.processes.process_group import Process, ProcessCommand, run_argv, run_command, wait_or_terminate
 from teamwright.processes.process_output import ProcessOutput
-from teamwright.processes.process_tree import ProcessTree, _list_from_ps, kill_group, list_processes
+from teamwright.processes.process_tree import ProcessTree, _list_from_ps, list_processes
 from tests.support.programs import reason
 from tests.support.waits import WAIT_S
 
@@ -196,13 +196,6 @@ async def test_a_stopped_process_is_ended_too(tmp_path):
     await process.terminate(2)
     process.close()
     assert process.exit_code in {-signal.SIGTERM, -signal.SIGKILL}
-
-
-async def test_kill_group_tells_that_nobody_is_left(tmp_path):
-    process = Process.start(shell("sleep 600 & sleep 600", tmp_path), ProcessOutput(100))
-    assert await kill_group(process.pid, 0.5)
-    await process.exited.wait()
-    process.close()
 
 
 async def test_a_number_that_was_taken_by_somebody_else_is_not_touched(tmp_path):

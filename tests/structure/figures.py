@@ -24,6 +24,8 @@ def exceptions() -> dict[str, list[str]]:
         "repeated class names": rules.repeated_class_names(),
         "repeated module names": rules.repeated_module_names(),
         "catch-all modules": rules.catch_all_modules(),
+        "names that only tests use": rules.unused_public_names(),
+        "modules over 400 lines": rules.long_modules(),
     }
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
+import teamwright
+from teamwright import testing
 from tests.structure.source import by_name, modules
 
 LAYERS = (
@@ -27,6 +31,9 @@ DIALECT = re.compile(
     re.IGNORECASE,
 )
 """Words that plain technical English does without."""
+
+EXPORTED = frozenset([*teamwright.__all__, *testing.__all__])
+"""Names of the Python API."""
 
 LEVEL = {package: level for level, entry in enumerate(LAYERS) for package in entry.split()}
 
@@ -97,3 +104,54 @@ def dialect_words() -> dict[str, float]:
 
 def _question_headings(prose: str) -> list[str]:
     return re.findall(r"^(?:What|Who|Whom|Whether) ", prose, flags=re.M)
+
+
+def long_modules() -> list[str]:
+    """Return each module with more than 400 lines."""
+    return sorted(module.name for module in modules() if module.lines > 400)
+
+
+def unused_public_names() -> list[str]:
+    """Return each public function, method and constant that nothing in the source names but its definition.
+
+    Left out are names of the Python API, of the shipped fakes, of overriding methods, and of decorated functions, which
+    a decorator registers.
+    """
+    named: Counter[str] = Counter()
+    defined: dict[str, list[str]] = defaultdict(list)
+    for module in modules():
+        for node in ast.walk(module.tree):
+            named.update(_names_in(node))
+        if module.layer not in {"api", "testing", ""}:
+            for name in _public_definitions(module.tree):
+                defined[name.rpartition(".")[2]].append(f"{module.name}:{name}")
+    return sorted(place for name, places in defined.items() if not named[name] for place in places)
+
+
+def _names_in(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()) | ast.keyword(arg=str(name)):
+            return [name]
+        case ast.alias(name=name):
+            return [name]
+        case ast.Constant(value=str(text)) if text.isidentifier():
+            return [text]
+        case ast.JoinedStr() | _:
+            return []
+
+
+def _public_definitions(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_exempt(node):
+            yield node.name
+        elif isinstance(node, ast.ClassDef) and not node.bases and node.name not in EXPORTED:
+            methods = [inner for inner in node.body if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)]
+            yield from (f"{node.name}.{method.name}" for method in methods if not _is_exempt(method))
+        elif isinstance(node, ast.AnnAssign | ast.Assign):
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            yield from (t.id for t in targets if isinstance(t, ast.Name) and not t.id.startswith("_"))
+
+
+def _is_exempt(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    plain = {"property", "staticmethod", "classmethod", "cache", "asynccontextmanager", "contextmanager"}
+    return node.name.startswith("_") or any(ast.unparse(d).rpartition(".")[2] not in plain for d in node.decorator_list)

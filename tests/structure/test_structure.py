@@ -24,6 +24,10 @@ def test_a_module_name_is_unique_inside_its_top_level_package():
     require_no_more("repeated module names", rules.repeated_module_names())
 
 
+def test_no_public_name_is_used_by_tests_alone():
+    require_no_more("names that only tests use", rules.unused_public_names())
+
+
 def test_no_module_has_a_name_that_says_nothing():
     require_no_more("catch-all modules", rules.catch_all_modules())
 
@@ -52,7 +56,7 @@ def test_a_module_has_a_docstring():
 
 
 def test_a_module_has_at_most_400_lines():
-    require_no_more("modules over 400 lines", sorted(module.name for module in modules() if module.lines > 400))
+    require_no_more("modules over 400 lines", rules.long_modules())
 
 
 def test_a_function_has_at_most_50_lines():

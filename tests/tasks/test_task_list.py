@@ -57,7 +57,6 @@ async def test_tasks_are_listed_in_numeric_order_without_book_keeping_of_others(
     await tasks.update("2", by="ann", metadata={"_internal": True})
     assert [t.id for t in await tasks.all()] == ["1", *map(str, range(3, 12))]
     assert len(await tasks.all(internal=True)) == 11
-    assert (await tasks.count_by_status())["pending"] == 10
 
 
 @pytest.mark.promise("B1", "F13")
@@ -194,12 +193,12 @@ async def test_a_refused_claim_adds_no_edge(tasks):
 async def test_blocked_is_derived_and_completion_touches_no_other_file(tasks):
     await tasks.create("a", "", by="ann")
     await tasks.create("b", "", by="ann", blocked_by=["1"])
-    assert tasks.known_blockers(await tasks.get("2")) == ["1"] and (await tasks.count_by_status())["blocked"] == 1
+    assert tasks.known_blockers(await tasks.get("2")) == ["1"]
     before = (tasks.directory / "2.json").stat()
     change = await tasks.update("1", by="ann", status="completed")
     assert [t.id for t in change.unblocked] == ["2"]
     assert (tasks.directory / "2.json").stat() == before and on_disk(tasks, 2)["blockedBy"] == ["1"]
-    assert tasks.known_blockers(await tasks.get("2")) == [] and (await tasks.count_by_status())["blocked"] == 0
+    assert tasks.known_blockers(await tasks.get("2")) == []
 
 
 @pytest.mark.promise("F17", "B5", "P2")
@@ -372,14 +371,6 @@ async def test_a_reserved_task_is_kept_on_every_path(tasks):
     ):
         assert "cyd" in await refused("reserved", call)
     assert (await tasks.update("1", by="team-lead", lead=True, owner="bob")).assigned == "bob"
-
-
-async def test_the_hint_says_what_is_in_the_way(tasks):
-    await tasks.create("a", "", by="ann")
-    await tasks.create("b", "", by="ann", blocked_by=["1"])
-    await tasks.create("c", "", by="ann", metadata={"for": ["cyd"]})
-    await tasks.claim("1", "ann")
-    assert await tasks.wait_hint() == "#1 is with ann; #2 waits for #1; #3 is kept for cyd"
 
 
 # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────────

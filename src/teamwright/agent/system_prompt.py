@@ -17,6 +17,8 @@ from teamwright.protocol.message_xml import REMINDER
 from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.values import dataclass
 
+_NO_TRAILER = "Add no trailer and no advertisement to commit messages."
+
 
 @dataclass(frozen=True, slots=True)
 class PromptEnvironment:
@@ -27,6 +29,8 @@ class PromptEnvironment:
     branch: str | None
     platform: str
     headless: bool = False
+    git_trailer: str = ""
+    """The last line of each commit message, by the setting of that name; empty: commits have no trailer."""
 
     def text(self) -> str:
         """Return the environment part, with today's date."""
@@ -42,6 +46,9 @@ class PromptEnvironment:
             *([f"You may also use: {others}"] if others else []),
             f"Platform: {self.platform}. Date: {today.isoformat()}.",
         ]
+        if self.branch is not None:
+            line = " ".join(self.git_trailer.split())
+            lines.append(f"End each commit message with this line: {line}" if line else _NO_TRAILER)
         if self.headless:
             lines.append("No user is present to answer questions.")
         return "\n".join(lines)

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.requests.stop_request import LeadProcess
@@ -57,11 +56,6 @@ class OpenRequest:
     lives: bool = True
     resume: str = ""
     box: Path = Path()
-
-    @property
-    def shown_owner(self) -> str:
-        """The name of the waiting member, as shown to people."""
-        return LEAD_ALIAS if self.owner == LEAD else self.owner
 
 
 def parse_request(body: Mapping[str, Any]) -> tuple[OpenRequest, LeadProcess] | None:

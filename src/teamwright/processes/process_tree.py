@@ -189,11 +189,6 @@ def _wait(families: list[ProcessTree], within_s: float) -> list[ProcessTree]:
     return families
 
 
-async def kill_group(group: int, grace_s: float = 2.0) -> bool:
-    """End a process group of this program and all its descendants; return True when no process is left."""
-    return not await ProcessTree(group).terminate(grace_s)
-
-
 def new_mark() -> str:
     """Return a mark for a new process: the pid and start of this program, and a random part."""
     return _own_program_mark(os.getpid()) + secrets.token_hex(8)

@@ -202,11 +202,6 @@ def plan_id(name: str, team: str, now_ms: int | None = None) -> str:
     return f"plan_approval-{_ms(now_ms)}@{name}@{team}"
 
 
-def permission_id(now_ms: int | None = None) -> str:
-    """Return `perm-<ms>-<7 of a-z0-9>` (as observed)."""
-    return request_id("perm", now_ms)
-
-
 def request_id(kind: str, now_ms: int | None = None) -> str:
     """Return `<kind>-<ms>-<7 of a-z0-9>`: a request of another kind, with an id of the same form."""
     tail = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(7))

@@ -260,7 +260,12 @@ def resumed_model(ground: SessionContext) -> str | None:
 def session_environment(ground: SessionContext) -> PromptEnvironment:
     roots = (ground.cwd, *ground.settings.directories)
     return PromptEnvironment(
-        ground.cwd, roots, current_branch(ground.cwd), platform.system(), headless=is_unattended(ground)
+        ground.cwd,
+        roots,
+        current_branch(ground.cwd),
+        platform.system(),
+        headless=is_unattended(ground),
+        git_trailer=ground.settings.git_trailer,
     )
 
 

@@ -137,10 +137,6 @@ class Toolset:
     _shared: tuple[AnyTool, ...] = ()
     """Tools without a state, shared by all agents. An agent's directory is in its workplace."""
 
-    def plain_tools(self, member: str) -> list[AnyTool]:
-        """Return the tools of every agent: files, shell, web, skills, and the program's own tools."""
-        return [*self._plain(), *self._skills()]
-
     def subagent_tools(self, id: str, starts: SessionTeam | None, denied: Sequence[str]) -> list[AnyTool]:
         """Return the tools of a sub-agent. One that may start others gets the team, which they need.
 

@@ -132,39 +132,6 @@ class TaskList:
         index = self.store.index
         return sort_ids(i for i in task.blocked_by if i.isascii() and i.isdigit() and index.is_open(int(i)))
 
-    async def count_by_status(self) -> dict[str, int]:
-        """Return the number of tasks by status; `blocked` counts open tasks that wait."""
-        counts = dict.fromkeys((*map(str, TaskStatus), "blocked"), 0)
-        for task in await self.all():
-            counts[str(task.status)] += 1
-            counts["blocked"] += task.status is not TaskStatus.COMPLETED and bool(self.known_blockers(task))
-        return counts
-
-    async def still_mine(self, id: str, by: str) -> bool:
-        """Read the task and return True when it is open and owned by this member.
-
-        Called at the start and before completion.
-        """
-        task = self.store.read(task_id(id))
-        if task is None or task.status is TaskStatus.COMPLETED:
-            return False
-        return is_owner(task.owner, with_realm(by, self._realm))
-
-    async def wait_hint(self) -> str:
-        """Return one line on why no task may be free, for a status line or a model; empty when no task is open."""
-        words: list[str] = []
-        for task in await self.all():
-            if task.status is TaskStatus.COMPLETED:
-                continue
-            if waiting := self.known_blockers(task):
-                words.append(f"#{task.id} waits for {', '.join(f'#{i}' for i in waiting)}")
-            elif task.owner:
-                words.append(f"#{task.id} is with {task.owner}")
-            elif task.reserved_for:
-                words.append(f"#{task.id} is kept for {', '.join(task.reserved_for)}")
-        more = f"; {len(words) - 8} more" if len(words) > 8 else ""
-        return "; ".join(words[:8]) + more
-
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create(self, subject: str, description: str, *, by: str, **more: Unpack[NewTask]) -> Task:

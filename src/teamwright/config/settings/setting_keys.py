@@ -132,7 +132,7 @@ KEYS: dict[str, SettingKey] = {
     "dedupe_names": SettingKey("bool", "Whether a name that is taken becomes name-2."),
     "task_check": SettingKey("text", "A command that must succeed before any task is completed; none by default."),
     "task_check_timeout_s": SettingKey("seconds", "How long the check of a task may take."),
-    "git_trailer": SettingKey("text", "A trailer line for commits; none by default."),
+    "git_trailer": SettingKey("text", "The last line of each commit message; none by default."),
     "thinking": SettingKey(
         "word", "Whether models think as much as they find right, where they can.", words=("adaptive", "off")
     ),

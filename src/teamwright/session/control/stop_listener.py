@@ -71,11 +71,6 @@ class StopListener:
     _telling: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
     _leaving: _EndingTeam | None = None
 
-    @property
-    def is_requested(self) -> bool:
-        """True when the user asked from another process to end the team."""
-        return self._leaving is not None
-
     # ── doorbells ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def open_doorbell(self, name: str, look: Callable[[], None]) -> Callable[[], None]:

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.command_queue import CommandQueue
-from teamwright.protocol.ids import nearest
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
@@ -148,8 +147,3 @@ def find_run(runs: Mapping[str, SubagentRun], text: str) -> SubagentRun | None:
     if wanted in runs:
         return runs[wanted]
     return next((run for run in reversed(list(runs.values())) if run.name and run.name.lower() == wanted), None)
-
-
-def nearest_run(runs: Mapping[str, SubagentRun], text: str, other_names: tuple[str, ...] = ()) -> str | None:
-    """The id or name that is most like it, or None."""
-    return nearest(text, [*runs, *(run.name for run in runs.values() if run.name), *other_names])

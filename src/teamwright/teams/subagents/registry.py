@@ -1,8 +1,8 @@
-"""All sub-agents of a session: started, waited for, moved to the background, written to, stopped, gone on with.
+"""All sub-agents of a session: start, wait, move to the background, send, stop and resume.
 
-Each runs in a task of its own, so that interrupting whoever started it touches none that is in the background. The end
-is on disk before anybody is told of it, and every end in the background is told once, to its owner. How an agent is
-made is a port; who hears a notice is another. Knows no tool and no screen.
+Each runs in a separate task, so that interrupting its caller affects no background run. An end is on disk before any
+notice, and every end in the background causes one notice to its owner. Agents are built and owners notified through
+ports.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ from teamwright.teams.subagents.run_reports import (
 )
 
 SESSION_ENDED = "the session was left"
-"""Why one was stopped that ran when its session ended."""
+"""The cause of a stop at the end of the session."""
 
 INTERRUPTED = "the agent that waited for it was interrupted"
-"""Why one was stopped in the foreground."""
+"""The cause of a stop in the foreground."""
 
 GRACE_S = 5.0
-"""How long a stopped sub-agent may take to wind up."""
+"""Seconds that a stopped sub-agent may take to end."""
 
 
 class Subagents:
-    """The sub-agents of one session. `session` is its directory; `teller` is set before the first one ends."""
+    """The sub-agents of one session. `session` is its directory; the notifier of owners is set before the first end."""
 
     def __init__(
         self,
@@ -85,19 +85,19 @@ class Subagents:
         self._scratch = session / "output"
         self._journal = RunJournal(session)
         self._running: dict[str, SubagentRun] = {}
-        """Those that may run: what is asked with every start does not grow with those that ended."""
+        """Runs that may be running: start checks do not slow down with the number of ended runs."""
         self._starting = 0
         self._closed = False
 
-    # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def runs(self) -> dict[str, SubagentRun]:
-        """All runs of the session, of earlier lives too, oldest first."""
+        """All runs of the session, of earlier processes too, oldest first."""
         return self._journal.runs
 
     def running_runs(self, owner: str | None = None, *, background: bool | None = None) -> list[SubagentRun]:
-        """Those that run, of one owner if given, in the background or in the foreground if said."""
+        """Return the running runs: of one owner if given, in the background or in the foreground if given."""
         return [
             run
             for run in self._running.values()
@@ -105,11 +105,11 @@ class Subagents:
         ]
 
     def has_background_runs(self) -> bool:
-        """Whether any runs in the background: whoever waits for the end of all work waits for it."""
+        """Return True when any runs in the background: the end of all work waits for it."""
         return bool(self.running_runs(background=True))
 
     def find(self, text: str) -> SubagentRun | None:
-        """The run of that id or name; one that nothing but its transcript remembers is found by its id."""
+        """Return the run of that id or name; a run that only has a transcript left is found by its id."""
         found = find_run(self.runs, text)
         if found is not None:
             return found
@@ -121,25 +121,25 @@ class Subagents:
         )
 
     def find_by_call(self, key: str) -> SubagentRun | None:
-        """The run that a call began before a kill."""
+        """Return the run that a call began before a kill."""
         return next((run for run in self.runs.values() if run.key == key), None)
 
     def unreported(self) -> list[SubagentRun]:
-        """Runs of earlier lives whose owner may not know of their end, each with what it had said."""
+        """Return the runs of earlier processes whose end may be unreported, each with its last text."""
         lost = self._journal.unreported()
         for run in lost:
             run.text = run.text or last_text(run)
         return lost
 
     def mark_reported(self, ids: Iterable[str]) -> None:
-        """The owners of these know of their ends, or are no more."""
+        """Mark the ends of these runs as reported."""
         for id in ids:
             self._journal.record_reported(self.runs[id])
 
-    # ── beginning ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── start ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def runs_in_background(self, requested: bool) -> bool:
-        """Whether one that is asked for in this way runs in the background."""
+        """Return True when a run with this request runs in the background."""
         return self.settings.background and (requested or self.settings.always_background)
 
     async def start(
@@ -151,9 +151,9 @@ class Subagents:
         background: bool,
         before_first_turn: Callable[[Agent], None] | None = None,
     ) -> SubagentRun:
-        """Start one; `ready` is given the agent before its first turn.
+        """Start a run; `before_first_turn` receives its agent.
 
-        Raises TeamwrightError: a limit, a kind or a model that is not there; nothing runs then.
+        Raises TeamwrightError for a limit, an unknown type or model; nothing runs then.
         """
         spec = self.builder.resolve(spec)
         self._check_limit()
@@ -180,10 +180,10 @@ class Subagents:
     async def resume(
         self, run: SubagentRun, prompt: str, owner: str, call: CallRef, *, background: bool, id: str = ""
     ) -> SubagentRun:
-        """Go on with one that has ended: all of its conversation, and the new words. Its id stays.
+        """Resume an ended run with its whole conversation and the new text. Its id stays.
 
-        Without words it goes on where a kill cut it off. `id` names the words of a message: they are told once. Raises
-        as `start`, and TeamRefused for one that runs.
+        Without a text it continues where a kill interrupted it. `id` names the message of the text, which is delivered
+        once. Raises as `start`, and TeamRefused for a running one.
         """
         async with run.lock:
             return await self._resume(run, prompt, owner, call, background=background, id=id)
@@ -194,7 +194,7 @@ class Subagents:
         if run.is_running and run.task is not None:
             raise is_running_error(run)
         if run.task is not None:
-            await asyncio.wait({run.task})  # its former life ends what it left and tells of its end first
+            await asyncio.wait({run.task})  # its earlier generation ends first, with its own notice
         self._check_limit()
         spec = self.builder.resolve(restore_spec(run, prompt))
         before = run.call, run.key
@@ -206,7 +206,7 @@ class Subagents:
             raise
         talk = agent.conversation
         if run.task is None and run.state == "killed" and run.owner == owner:
-            self.withdraw(owner, run.notice_key)  # a kill ended it, and it runs again before that was told
+            self.withdraw(owner, run.notice_key)  # a kill ended it, and it runs again before the notice
         queue_lost_notices(run, talk, self._jobs, self)
         words = prompt_block(owner if id else run.owner, run, talk.tags, prompt)
         run.owner, run.background = owner, background
@@ -216,7 +216,7 @@ class Subagents:
         return self._start_run(run, agent)
 
     def _start_run(self, run: SubagentRun, agent: Agent) -> SubagentRun:
-        """Its words are in its transcript already: from here on a kill loses none of them."""
+        """Start the run's task. The text is in the transcript already, so that no kill loses it."""
         for id, blocks in agent.conversation.queued.items():
             run.queue.put("lead", blocks, id)
         commands = run.queue.texts_in_order()
@@ -238,7 +238,9 @@ class Subagents:
         return run
 
     async def _build_agent(self, spec: SpawnSpec, owner: str, run: SubagentRun, *, resumed: bool = False) -> Agent:
-        """The agent of a run: counted while it is made, and let go where the session has ended meanwhile."""
+        """Build the agent of a run: it counts during the build, and is released when the session has
+        ended in between.
+        """
         self._starting += 1
         try:
             agent = await self.builder.build_subagent(spec, owner, run, resumed=resumed)
@@ -259,7 +261,7 @@ class Subagents:
             pass
         return id, path
 
-    # ── a life ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── one run ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _run(self, run: SubagentRun, agent: Agent, opening: UserMessage | None, file: OutputFile) -> None:
         started, begun = time.monotonic(), agent.conversation.message_count
@@ -270,7 +272,7 @@ class Subagents:
             run.record_turn_end(end)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None:
-                task.uncancel()  # it is heeded here: what follows is seen through
+                task.uncancel()  # the cancellation is handled here: the next steps are completed
             by_us = run.cause or self._closed
             run.state = "killed" if by_us else "failed"
             run.failure_reason = run.cause or (SESSION_ENDED if self._closed else "it was cancelled from inside")
@@ -289,7 +291,7 @@ class Subagents:
         return "agents" if self.running_runs(id) else "jobs" if jobs else ""
 
     async def _end_run(self, run: SubagentRun, agent: Agent, outcome: str, file: OutputFile) -> None:
-        """It has ended: that stands on disk first, then whoever waits is released, then what it left is ended."""
+        """End a run: write the end to disk, then release the waiting caller, then stop what the run left."""
         run.unread_messages = len(run.queue)
         run.queue.remove(run.queue.texts_in_order())
         agent.conversation.close()
@@ -321,12 +323,12 @@ class Subagents:
         if self.running_runs(run.id):
             await self.stop_all(run.id, "the agent that started it has ended")
 
-    # ── waiting ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── wait ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def wait_in_foreground(self, run: SubagentRun) -> bool:
-        """Wait for the end; False when it went to the background meanwhile.
+        """Wait for the end; False when the run moved to the background.
 
-        Cancelling stops one that did not, and is re-raised.
+        Cancelling stops a foreground run, and is re-raised.
         """
         try:
             async with asyncio.timeout(self.settings.background_after_s if self.settings.background else None):
@@ -340,7 +342,9 @@ class Subagents:
         return not run.background
 
     def move_to_background(self, run: SubagentRun) -> bool:
-        """Let it go on in the background, nothing lost; its caller goes on at once. False: it does not run there."""
+        """Move the run to the background without loss; its caller continues at once. False: it is not in the
+        foreground.
+        """
         if run.background or not run.is_running or not self.settings.background:
             return False
         run.move_to_background()
@@ -349,26 +353,26 @@ class Subagents:
         return True
 
     async def wait(self, run: SubagentRun, timeout_s: float) -> bool:
-        """Wait for the end, at most so long; whether it has ended."""
+        """Wait for the end, at most `timeout_s` seconds. Returns True when it has ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await run.ended.wait()
         return run.ended.is_set()
 
     def mark_read(self, run: SubagentRun) -> None:
-        """Its owner reads the end now, in a call: a notice would tell it twice."""
+        """Record that its owner read the end in a call: a notice would repeat it."""
         run.result_read = True
         self.withdraw(run.owner, run.notice_key)
         self._journal.record_reported(run)
 
     def withdraw(self, owner: str, key: str) -> bool:
-        """Take back a notice that its owner was not told yet; whether there was one."""
+        """Withdraw an undelivered notice. Returns True when there was one."""
         return self.notifier is not None and self.notifier.withdraw(owner, key)
 
-    # ── writing to one ────────────────────────────────────────────────────────────────────────────────────────
+    # ── send ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def send(self, run: SubagentRun, text: str, sender: str, call: CallRef) -> bool:
-        """Words for it: a running one has them in its transcript at once, one that ended goes on with them.
+        """Send a text to the run: a running one has it in its transcript at once, an ended one resumes with it.
 
         Returns whether it was running. Raises as `start`, StorageError.
         """
@@ -396,7 +400,7 @@ class Subagents:
             return False
 
     def notify_run(self, id: str, text: str, key: str) -> bool:
-        """A notice for a sub-agent: a job of its own has ended. False when it does not run."""
+        """Notify a sub-agent of the end of one of its jobs. False when it does not run."""
         run = self.runs.get(id)
         if run is None or not run.is_running or run.agent is None:
             return False
@@ -404,10 +408,12 @@ class Subagents:
         run.input_arrived.set()
         return True
 
-    # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── end ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def stop(self, run: SubagentRun, cause: str) -> None:
-        """Stop it: what it had said stays, and is told in a notice if nobody waits. One that comes is stopped then."""
+        """Stop the run: its text so far stays, and goes into a notice when no caller waits. A run that is starting is
+        stopped then.
+        """
         if run.is_resuming and not self._closed:
             async with run.lock:
                 pass
@@ -420,16 +426,16 @@ class Subagents:
         await asyncio.wait({task}, timeout=GRACE_S)
 
     async def stop_all(self, owner: str, cause: str) -> None:
-        """Stop all of one owner."""
+        """Stop all runs of one owner."""
         await asyncio.gather(*(self.stop(run, cause) for run in self.running_runs(owner)))
 
     async def end_background(self) -> None:
-        """Nothing is started any more, and what is in the background ends; the others end with those who wait."""
+        """End the background runs and prevent new starts; the other runs end with their waiting callers."""
         self._closed = True
         await asyncio.gather(*(self.stop(run, SESSION_ENDED) for run in self.running_runs(background=True)))
 
     async def close(self) -> None:
-        """End everything; nobody is told now, owners hear of it when the session goes on. May be called twice."""
+        """End everything without notices; owners are notified when the session resumes. May be called twice."""
         await self.end_background()
         tasks = [run.task for run in self.runs.values() if run.task is not None and not run.task.done()]
         await asyncio.gather(*(self.stop(run, SESSION_ENDED) for run in self.running_runs()))

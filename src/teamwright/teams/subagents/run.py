@@ -1,7 +1,4 @@
-"""One run of a sub-agent: whose it is, how it stands, what it gave. A value that its life fills in.
-
-Knows the agent it holds while it lives; starts nothing and tells nobody.
-"""
+"""One run of a sub-agent: its owner, its state and its result."""
 
 from __future__ import annotations
 
@@ -19,17 +16,17 @@ from teamwright.protocol.values import dataclass
 RunState = Literal["running", "completed", "failed", "killed"]
 
 MarkBlocked = Callable[[str | None], None]
-"""Marks who is blocked by an open request, and with None that it no longer is."""
+"""Marks the agent that an open request blocks; None ends the block."""
 
 
 @dataclass(slots=True, eq=False)
 class SubagentRun:
-    """A sub-agent from its start to its end; going on with it begins another generation of the same run.
+    """A sub-agent from its start to its end; a resume begins another generation of the same run.
 
-    `owner` is told of its end: who started it, or went on with it last. `call` is the model's own id of that call,
-    `key` names it for good. `file` can be read at any time. `about` is what it was started with, as it is kept.
-    `limit` is the cap that ended it, `unread` counts messages that it never read, `cause` is why it was stopped.
-    `read`: its owner read the end in a call.
+    `owner` is notified of its end: the agent that started or last resumed it. `call` is the model's own id of that
+    call, `key` its permanent name. `output_file` can be read at any time. `spec_fields` are the stored fields of its
+    spec. `limit` is the cap that ended it, `unread_messages` counts messages that it never read, `cause` is why it was
+    stopped. `result_read`: its owner read the end in a call.
     """
 
     id: str
@@ -62,39 +59,39 @@ class SubagentRun:
     task: asyncio.Task[None] | None = None
     queue: CommandQueue = field(default_factory=CommandQueue)
     input_arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever something came for it, or a job of its own ended."""
+    """Set when it has new input, or one of its jobs ended."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when nobody waits for it in the foreground any more: it ended, or went to the background."""
+    """Set when no caller waits for it in the foreground any more: it ended, or went to the background."""
     _blocked_callbacks: list[MarkBlocked] = field(default_factory=list[MarkBlocked])
 
     @property
     def notice_key(self) -> str:
-        """The transcript of its owner holds the end of this generation as `notice:<this>`."""
+        """The key of its end: the owner's transcript stores the end of this generation as `notice:<key>`."""
         return f"agent-{self.id}-{self.generation}"
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not come to its end."""
+        """True while it has not ended."""
         return self.state == "running"
 
     @property
     def is_resuming(self) -> bool:
-        """Whether it has ended, and somebody is about to go on with it."""
+        """Return True when it has ended and is about to be resumed."""
         return not self.is_running and self.lock.locked()
 
     @property
     def description(self) -> str:
-        """3 to 5 words, or its id."""
+        """The description of 3 to 5 words, or its id."""
         return str(self.spec_fields.get("description") or self.id)
 
     @property
     def agent_type(self) -> str:
-        """The type of agent."""
+        """The agent type."""
         return str(self.spec_fields.get("agent_type") or "general-purpose")
 
     def block_caller(self, mark_blocked: MarkBlocked) -> MarkBlocked:
-        """Who is blocked while it asks: its caller, as long as that waits for it in the foreground."""
+        """Return the callback that blocks its caller while it asks, as long as the caller waits in the foreground."""
 
         def now(on: str | None) -> None:
             if self.background:
@@ -109,7 +106,7 @@ class SubagentRun:
         return now
 
     def move_to_background(self) -> None:
-        """From now on it runs in the background: its caller goes on, whatever it asks."""
+        """Move it to the background: its caller continues, even while it asks."""
         self.background = True
         waits, self._blocked_callbacks = self._blocked_callbacks, []
         for waiting in waits:
@@ -117,12 +114,12 @@ class SubagentRun:
         self.released.set()
 
     def record_turn_end(self, end: TurnEnd) -> None:
-        """Its turns came to this end."""
+        """Record the end of its turns."""
         self.state = "completed" if end.stop == "done" else "failed"
         self.text, self.failure_reason, self.limit, self.end = end.text, end.explanation, end.limit, end
 
     def reset(self) -> None:
-        """Another generation, or the first, begins to run."""
+        """Reset it for the first or another generation."""
         self.state, self.text, self.failure_reason = "running", "", ""
         self.limit, self.cause, self.unread_messages, self.result_read = "", "", 0, False
         self.usage, self.error, self.end = None, None, None
@@ -130,19 +127,19 @@ class SubagentRun:
         self.ended, self.released = asyncio.Event(), asyncio.Event()
 
     def set_ended(self) -> None:
-        """Whoever waits for its end is told; a session remembers many that ended, and one event says it of all."""
+        """Set its end, and replace its event by one that all ended runs share, since a session remembers many."""
         self.ended.set()
         self.released.set()
         self.ended = self.released = _ENDED_EVENT
 
 
 _ENDED_EVENT = asyncio.Event()
-"""Set for ever: nobody waits for it, so that it belongs to no loop."""
+"""An event that is always set: no task waits for it, so that it belongs to no loop."""
 _ENDED_EVENT.set()
 
 
 def find_run(runs: Mapping[str, SubagentRun], text: str) -> SubagentRun | None:
-    """The run of that id, or the newest of that name, without regard to case."""
+    """Return the run of that id, or the newest of that name, without regard to case."""
     wanted = text.strip().lower()
     if wanted in runs:
         return runs[wanted]

@@ -1,7 +1,7 @@
-"""Sub-agents of a session on disk: begun, moved to the background, ended, settled; what a kill does not take away.
+"""The journal of a session's sub-agents on disk: begun, moved to the background, ended, reported.
 
-`agents.jsonl` in the session's directory, a line an occurrence. A run is settled when its owner's transcript has its
-end, or its end was read, or nobody is left to be told. Knows no agent. Format: docs/formats/sub-agent-runs.md.
+`agents.jsonl` in the session's directory, one line for each event. A run is settled when its owner's transcript has its
+end, its end was read, or its owner is gone. Format: docs/formats/runs.md.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ID = re.compile(r"a[0-9a-f]{6}")
 
 
 def is_run_id(text: str) -> bool:
-    """Whether it has the form of a sub-agent's id."""
+    """Return True when the text has the form of a sub-agent's id."""
     return _ID.fullmatch(text) is not None
 
 
 def find_by_transcript(id: str, transcript: Path, file: Path) -> SubagentRun | None:
-    """The run of which only this transcript is left; None when it is none of a sub-agent."""
+    """Return the run of which only this transcript is left; None when it is not a sub-agent's."""
     with suppress(StorageError, OSError):
         header = read_header(transcript)
         if header is not None and header.get("agent_id") == id and header.get("member") == id:
@@ -48,7 +48,7 @@ def find_by_transcript(id: str, transcript: Path, file: Path) -> SubagentRun | N
 
 
 def has_prompt(transcript: Path, id: str) -> bool:
-    """Whether the transcript holds these words, told or waiting to be."""
+    """Return True when the transcript contains this prompt, delivered or queued."""
     if find_delivered_ids(transcript, {id}):
         return True
     mark, queued = f'"id":"{id}"'.encode(), b'{"type":"queued"'
@@ -56,7 +56,7 @@ def has_prompt(transcript: Path, id: str) -> bool:
 
 
 def last_text(run: SubagentRun) -> str:
-    """The newest text that it said in its newest generation; empty when it said none, or nothing can be read."""
+    """Return the newest text of its newest generation; empty without one, or when the transcript is unreadable."""
     begun = iso_time(run.started_ms)
     with suppress(StorageError, OSError, ValueError, KeyError, TypeError):
         for line in read_backward(run.transcript):
@@ -73,20 +73,20 @@ def last_text(run: SubagentRun) -> str:
 JOURNAL_NAME = "agents.jsonl"
 VERSION = 1
 MAX_TEXT = 20_000
-"""Characters of a final text that the journal has too; the transcript has all of it."""
+"""Characters of a final text that the journal stores; the transcript has all of it."""
 
 MORE = "\n[… its output file has all of it]"
-"""Ends a text of which the journal has the beginning."""
+"""The end of a text that the journal truncates."""
 
 PROCESS_ENDED = "it ended with the process that ran it"
-"""Why one was killed whose end nobody noted."""
+"""The cause of an end that no process recorded."""
 
 _OMITTED_FIELDS = frozenset({"prompt", "call", "name"})
 _END_STATES: dict[str, RunState] = {"completed": "completed", "failed": "failed", "killed": "killed"}
 
 
 class RunJournal:
-    """The journal of the session that is run now. What the disk refuses is not noted: an agent runs all the same."""
+    """The journal of the running session. A write error loses only the record: the agent still runs."""
 
     def __init__(self, session: Path) -> None:
         self.path = session / JOURNAL_NAME
@@ -95,7 +95,7 @@ class RunJournal:
         self.runs = self._read()
 
     def record_start(self, run: SubagentRun) -> None:
-        """A generation begins."""
+        """Record the start of a generation."""
         self._append(
             run,
             "begun",
@@ -111,11 +111,11 @@ class RunJournal:
         )
 
     def record_move(self, run: SubagentRun) -> None:
-        """It went to the background."""
+        """Record the move to the background."""
         self._append(run, "background")
 
     def record_end(self, run: SubagentRun) -> None:
-        """How it came to its end, with what it gave: noted before anybody is told."""
+        """Record the end with its result, before any notice."""
         self._append(
             run,
             "ended",
@@ -128,15 +128,15 @@ class RunJournal:
         )
 
     def record_reported(self, run: SubagentRun) -> None:
-        """Whoever waited knows of the end, or nobody is there who waits."""
+        """Record that the owner knows of the end, or is gone."""
         if run.notice_key not in self._settled:
             self._settled.add(run.notice_key)
             self._append(run, "settled")
 
     def unreported(self) -> list[SubagentRun]:
-        """Runs of earlier lives whose owner may not have been told of their end; oldest first.
+        """Return the runs of earlier processes whose owner may not know of their end; oldest first.
 
-        One in the foreground is told of by its call; one that no call began was a person's.
+        The call of a foreground run reports its end; a run without a call was a person's.
         """
         return [
             run
@@ -145,7 +145,7 @@ class RunJournal:
         ]
 
     def close(self) -> None:
-        """Close the file; harmless when closed. A later note opens it again."""
+        """Close the file; harmless when closed. A later record opens it again."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
@@ -179,7 +179,7 @@ class RunJournal:
                 made.generation, made.started_ms = int(fact["generation"]), int(fact["at"])
                 made.answers_before = int(fact["answers"])
                 if run is not None and run.generation == made.generation:
-                    made.started_ms = run.started_ms  # a kill cut it off, and it went on
+                    made.started_ms = run.started_ms  # a kill interrupted it, and it was resumed
                 runs.pop(id, None)
                 runs[id] = made
             case "background" if run is not None:
@@ -198,7 +198,7 @@ class RunJournal:
 
 
 def stored_spec(spec: SpawnSpec) -> dict[str, Any]:
-    """What is noted of a spec: all that an agent was started with, but for its words."""
+    """Return the stored fields of a spec: all but the prompt."""
     made: dict[str, Any] = {}
     for name, default in _stored_fields():
         value: object = getattr(spec, name)
@@ -222,12 +222,12 @@ def _stored_fields() -> tuple[tuple[str, object], ...]:
 
 @lru_cache(maxsize=64)
 def _bounds(bounds: AgentBounds) -> dict[str, Any]:
-    """The same for all agents of a kind: shared, not to be changed."""
+    """Return the fields of an agent type's bounds: shared by its agents, not to be changed."""
     return asdict(bounds)
 
 
 def restore_spec(run: SubagentRun, prompt: str) -> SpawnSpec:
-    """The spec of a run that is gone on with. What a newer version noted and this one does not know is left out."""
+    """Return the spec of a resumed run. Unknown fields of a newer version are left out."""
     known: dict[str, Any] = {}
     for one in fields(SpawnSpec):
         if one.name not in run.spec_fields or one.name in _OMITTED_FIELDS:
@@ -245,5 +245,5 @@ def restore_spec(run: SubagentRun, prompt: str) -> SpawnSpec:
 
 
 def _tuple(part: Any) -> Any:
-    """A list of a file is a tuple here."""
+    """Return a list of the file as a tuple."""
     return tuple(cast("list[Any]", part)) if isinstance(part, list) else part

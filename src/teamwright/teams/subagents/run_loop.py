@@ -1,6 +1,6 @@
-"""The life of a sub-agent: its turns until nothing waits for it and nothing of its own runs.
+"""The turns of a sub-agent: they run until it has no input and nothing that it started is running.
 
-Handed a ready agent and its queue; knows the loop and hooks; does not know who waits for the end, nor where.
+Depends on a built agent and its queue, the agent loop and hooks. The wait for its end is left to `registry`.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from teamwright.teams.subagents.run import SubagentRun
 from teamwright.teams.subagents.run_reports import OutputFile, end_notice, job_end_notice
 
 RunningKind: TypeAlias = Literal["agents", "jobs", ""]
-"""What of all that the agent started still runs: sub-agents of its own, or commands alone."""
+"""The running things that the agent started: sub-agents, or only commands."""
 
 
 class UnreportedRuns(Protocol):
-    """The sub-agents of earlier lives whose ends may not have been told."""
+    """The sub-agents of earlier processes whose ends may be unreported."""
 
     def unreported(self) -> list[SubagentRun]:
-        """They, oldest first."""
+        """Return these runs, oldest first."""
         ...
 
     def mark_reported(self, ids: Iterable[str]) -> None:
-        """Nobody needs to be told of these any more."""
+        """Mark the ends of these runs as reported."""
         ...
 
 
 class QueueSteering:
-    """What comes for a busy sub-agent, before its next model call (the loop's steering)."""
+    """The input of a busy sub-agent, before its next model call (the loop's steering)."""
 
     def __init__(self, run: SubagentRun) -> None:
         self._run = run
 
     async def next_input(self) -> SteeringInput | None:
-        """All that waits, in order."""
+        """Return all queued input, in order."""
         queue = self._run.queue
         if not queue:
             return None
@@ -64,15 +64,18 @@ async def run_subagent(
     running_kind: Callable[[], RunningKind],
     patience_s: float,
 ) -> TurnEnd:
-    """What its life came to: with these words, or without any where it stood. Raises as `run_until_done`."""
+    """Run the sub-agent with this input, or continue without one. Returns its last turn end. Raises as
+    `run_until_done`.
+    """
     talk = agent.conversation
     if opening is None and talk.items and not (talk.owes_answer or talk.interrupted):
-        return TurnEnd("done", talk.text_since(talk.inherited_count))  # it was done, and killed before that was noted
+        # it was done, and killed before the end was recorded
+        return TurnEnd("done", talk.text_since(talk.inherited_count))
     first = agent.tags.hook_notes(await agent.hooks.run_start_hooks())
     if opening is not None and first:
         words = (
             (*first, *opening.blocks) if talk.is_unstarted_fork else (*opening.blocks, *first)
-        )  # a fork's job is last
+        )  # a fork's job comes last
         opening = UserMessage(words, opening.ids)
     return await run_until_done(run, agent, opening, running_kind, patience_s)
 
@@ -84,7 +87,7 @@ async def run_until_done(
     running_kind: Callable[[], RunningKind],
     patience_s: float,
 ) -> TurnEnd:
-    """Run the job to its end: hooks may keep it at work, messages and the ends of what it started are told first.
+    """Run the job to its end: hooks may continue it; messages and the ends of what it started are delivered first.
 
     It waits for its own sub-agents as long as they run, and `patience_s` seconds at most for its commands. Cancelling
     is re-raised; the transcript is in order then.
@@ -101,20 +104,20 @@ async def run_until_done(
         return stopping.reason if stopping.blocked and not stopping.halted else ""
 
     end = await run_turn_with_stop_hooks(agent, opening, goes_on, turns)
-    while end.stop == "done" and run.queue:  # it came while hooks were asked
+    while end.stop == "done" and run.queue:  # it arrived while hooks were asked
         end = join_turns(end, await run_turn_with_stop_hooks(agent, _deliver_queue(run, agent), goes_on, turns))
     return end
 
 
 def _deliver_queue(run: SubagentRun, agent: Agent) -> None:
-    """Tell what waits; the turn that follows answers it."""
+    """Deliver the queue; the following turn answers it."""
     commands = run.queue.texts_in_order()
     append_user_message(agent, to_user_message(commands))
     run.queue.remove(commands)
 
 
 async def _wait_for_input(run: SubagentRun, running_kind: Callable[[], RunningKind], patience_s: float) -> bool:
-    """Whether something waits for it; while what it started runs, something may still come."""
+    """Wait for input while what it started is running. Returns True when there is input."""
     with suppress(TimeoutError):
         while not run.queue and (what := running_kind()):
             run.input_arrived.clear()
@@ -124,7 +127,7 @@ async def _wait_for_input(run: SubagentRun, running_kind: Callable[[], RunningKi
 
 
 def record_events(run: SubagentRun, agent: Agent, file: OutputFile) -> Emit:
-    """What it says goes into its file as it comes, and what it uses is counted, however it ends."""
+    """Return an emitter that writes its output into its file and counts its usage, with any kind of end."""
     emit = agent.emit
 
     def now(event: TeamEvent) -> None:
@@ -139,9 +142,9 @@ def record_events(run: SubagentRun, agent: Agent, file: OutputFile) -> Emit:
 
 
 def release_agent(run: SubagentRun, agent: Agent, emit: Emit) -> None:
-    """Its life is over: nothing leads back to the agent from its own parts, so that all of it is free at once.
+    """Release the agent of an ended run: no part refers back to the agent, so that all of it is freed at once.
 
-    Without that each would wait for a search for garbage, which took a thirtieth of what a short run costs.
+    Otherwise each would wait for a garbage collection, which took a thirtieth of the cost of a short run.
     """
     run.agent = None
     agent.emit, agent.steering = emit, NoSteering()
@@ -151,7 +154,7 @@ def release_agent(run: SubagentRun, agent: Agent, emit: Emit) -> None:
 def queue_lost_notices(
     run: SubagentRun, conversation: Conversation, jobs: BackgroundJobs, agents: UnreportedRuns
 ) -> None:
-    """What it started ended with an earlier life of the session: it hears of each, once, before it goes on."""
+    """Queue a notice, once, for each thing it started that ended with an earlier process of the session."""
     ended = [
         (jobs.mark_reported, job.id, job.key, job_end_notice(job)) for job in jobs.unreported() if job.owner == run.id
     ]

@@ -43,7 +43,7 @@ def end_notice(run: SubagentRun) -> str:
 
 
 def may_continue(run: SubagentRun) -> bool:
-    """Return whether it helps to continue a sub-agent that ended: not after a refused request, nor at a spent cap."""
+    """Return True when it helps to continue a sub-agent that ended: not after a refused request, nor at a spent cap."""
     end = run.end
     if end is None or run.state == "killed":
         return True
@@ -67,7 +67,7 @@ def job_end_notice(job: Job) -> str:
 
 
 def _quote(text: str) -> str:
-    """Text of others between double quotes: it can neither end the quotes nor begin a line."""
+    """Quote other authors' text: it can neither end the quotes nor begin a line."""
     return _flatten(text).replace('"', "'")
 
 
@@ -76,13 +76,13 @@ def _flatten(text: str) -> str:
 
 
 def prompt_block(sender: str, run: SubagentRun, tags: RuntimeTags, text: str) -> Block:
-    """Words for a sub-agent: its owner's are its job, those of others come as a message."""
+    """Return the block of a text for a sub-agent: its owner's text is its job, that of others comes as a message."""
     whose = run.owner in {"", sender}
     return text_block(text if whose else tags.message(sender, text))
 
 
 def subagent_event(run: SubagentRun) -> SubagentChanged:
-    """How it stands, as an event."""
+    """Return its state as an event."""
     state = run.state if not run.is_running else "background" if run.background else "running"
     return SubagentChanged(
         member=run.owner, agent=run.id, state=state, kind=run.agent_type, description=run.description, name=run.name
@@ -90,18 +90,18 @@ def subagent_event(run: SubagentRun) -> SubagentChanged:
 
 
 def is_running_error(run: SubagentRun) -> TeamRefused:
-    """The error for going on with one that runs."""
+    """Return the error for resuming a running one."""
     do = [f'SendMessage with to "{run.id}" reaches it now.']
     return TeamRefused("team-refused", f"{run.id} is running", do=do, note="nothing was started")
 
 
 def usage_text(run: SubagentRun) -> str:
-    """What it used."""
+    """Return its usage."""
     return f"total_tokens: {run.tokens}\ntool_uses: {run.tool_calls}\nduration_ms: {run.duration_ms}"
 
 
 def result_facts(run: SubagentRun, prompt: str) -> dict[str, object]:
-    """The fields of a result in the foreground, for programs."""
+    """Return the fields of a result in the foreground, for programs."""
     ended = "budget_exceeded" if run.limit not in {"", REPEATED_CALLS} else run.state
     return {
         "status": ended,
@@ -116,7 +116,7 @@ def result_facts(run: SubagentRun, prompt: str) -> dict[str, object]:
 
 
 def background_facts(run: SubagentRun, prompt: str, *, can_read: bool) -> dict[str, object]:
-    """The fields of a start in the background, for programs."""
+    """Return the fields of a start in the background, for programs."""
     return {
         "status": "async_launched",
         "agentId": run.id,
@@ -128,18 +128,18 @@ def background_facts(run: SubagentRun, prompt: str, *, can_read: bool) -> dict[s
 
 
 class OutputFile:
-    """The file of a run, written as it goes: what it says, a line for each call, how it ended. Never raises."""
+    """The output file of a run, written live: its texts, a line for each call, its end. Never raises."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def write_head(self, run: SubagentRun) -> None:
-        """The file is there from the first moment on."""
+        """Write the head, so that the file exists from the start."""
         head = f"[{run.id}: {run.agent_type}, {run.description}]" if run.generation == 1 else "[it continues]"
         self._write(f"{head}\n")
 
     def write_answer(self, content: list[Block]) -> None:
-        """An answer of the model."""
+        """Write an answer of the model."""
         lines: list[str] = []
         for block in content:
             if block["type"] == "text" and block["text"].strip():
@@ -149,7 +149,7 @@ class OutputFile:
         self._write("".join(f"{line}\n" for line in lines))
 
     def write_end(self, run: SubagentRun) -> None:
-        """How it came to its end."""
+        """Write the end."""
         why = f": {run.failure_reason}" if run.failure_reason else ""
         self._write(f"[{run.state}{why}]\n")
 

@@ -54,7 +54,7 @@ class Script:
 
 def work(request):
     """A member completes each task that it receives and ends its turn."""
-    found = re.findall(r"#(\d+) task|\"taskId\":\"(\d+)\"", newest(request))
+    found = re.findall(r"#(\d+)(?: task|: )|\"taskId\":\"(\d+)\"", newest(request))
     ids = [one or other for one, other in found]
     if ids and "updated" not in newest(request):
         return [("TaskUpdate", {"taskId": id, "status": "completed"}) for id in ids]

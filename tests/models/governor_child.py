@@ -10,7 +10,7 @@ from teamwright.models.rate_limit.rate_limiter import RateLimiter
 
 
 def rate_limiter(page):
-    return RateLimiter(max_running=8, backoff_s=0.001, max_backoff_s=0.005, board=FileRateLimitStore(Path(page)))
+    return RateLimiter(max_running=8, backoff_s=0.001, max_backoff_s=0.005, store=FileRateLimitStore(Path(page)))
 
 
 def say(text):

@@ -64,7 +64,7 @@ def page(tmp_path):
 
 
 def rate_limiter(page, most=8):
-    return RateLimiter(max_running=most, backoff_s=0.001, max_backoff_s=0.005, board=FileRateLimitStore(page))
+    return RateLimiter(max_running=most, backoff_s=0.001, max_backoff_s=0.005, store=FileRateLimitStore(page))
 
 
 async def refuse(one, seconds=0.0):

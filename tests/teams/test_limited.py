@@ -50,7 +50,7 @@ def service(monkeypatch, tmp_path):
 
     def set_up(server, retries, longest_s=0.05):
         rate_limiter = RateLimiter(
-            backoff_s=0.01, max_backoff_s=0.05, board=FileRateLimitStore(tmp_path / "governors" / "page")
+            backoff_s=0.01, max_backoff_s=0.05, store=FileRateLimitStore(tmp_path / "governors" / "page")
         )
         settled = components.model_settings
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 from pydantic import ValidationError
 
 from teamwright.agent.tool import AnyTool, ToolInput, ToolResult
-from teamwright.models.arguments import problem_of
+from teamwright.models.arguments import describe_problem
 from teamwright.protocol.ids import nearest
 
 Schema: TypeAlias = dict[str, Any]
@@ -78,7 +78,7 @@ def unread_arguments(tool: AnyTool, text: str) -> ToolResult:
 
     the position of the fault and the accepted parameters.
     """
-    what = f"The arguments of {tool.name} are not one JSON object: {problem_of(text)}."
+    what = f"The arguments of {tool.name} are not one JSON object: {describe_problem(text)}."
     return ToolResult.error(
         what, f"Send them as one JSON object. {tool.name} takes {describe_parameters(_visible_schema(tool))}"
     )

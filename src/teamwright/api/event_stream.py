@@ -1,4 +1,4 @@
-"""Event iterators of the API: they read from the log file when the reader is late, and live otherwise.
+"""Event iterators of the API. An iterator that is behind reads from the log file; otherwise it receives live events.
 
 A slow reader never blocks the team. An iterator in use counts as a reader that may answer requests. Depends on the
 event log and the request queue.

@@ -74,7 +74,11 @@ class Member:
         return await self._modes.set(mode, self.name, source="mode=")
 
     async def send(self, text: str, summary: str = "") -> Sent:
-        """Send a message to the member as the user. Raises UnknownMember after it ended, UsageError for empty text."""
+        """Send a message to the member as the user.
+
+        Raises UnknownMember after the member ended, UsageError for empty text, and StorageError (InboxFull,
+        LockTimeout) when the inbox does not accept it; nothing is sent then.
+        """
         return await send_text(self._team, USER, self.name, text, summary)
 
     def interrupt(self) -> bool:
@@ -86,7 +90,10 @@ class Member:
         return mate is not None and mate.interrupt()
 
     async def stop(self) -> None:
-        """Kill the member; its open tasks return to the list. Raises UnknownMember after it ended."""
+        """Kill the member; its open tasks return to the list.
+
+        Raises UnknownMember after the member ended, UsageError for the lead.
+        """
         await kill(self._team, self.require(), "stopped by the program")
 
     def require(self) -> Teammate:
@@ -124,12 +131,12 @@ class Tasks:
         budget: Budget | None = None,
         check: str = "",
     ) -> Task:
-        """Add a task to the list; it is blocked by the tasks in `after` (tasks or their numbers).
+        """Add a task to the list and return it. The tasks in `after` (tasks or their numbers) block it.
 
         `metadata={"for": ["ada"]}` reserves the task for these members, `{"needs": ["Bash"]}` for members with these
         tools. `budget` caps tokens and money of all work on the task. `check` is a shell command that must succeed in
-        the working directory of the owner before the task can be completed. Raises UsageError without a subject and
-        TaskRefused for an unknown task number; nothing is added then.
+        the working directory of the owner before the task can be completed. Raises UsageError without a subject or
+        for a value that is no task number, and TaskRefused for an unknown number; nothing is added then.
         """
         self._require_running()
         for what, text in (("a subject", subject), ("a description", description), ("a check", check)):
@@ -146,11 +153,12 @@ class Tasks:
         )
 
     async def update(self, task: TaskRef, **changes: Unpack[TaskWishes]) -> Task:
-        """Change `subject description status owner metadata add_blocks add_blocked_by`; return the changed task.
+        """Change fields of a task: `subject description active_form status owner metadata add_blocks add_blocked_by`.
 
-        `status` is pending, in_progress, completed or deleted. The new and the former owner are notified. Raises
-        TaskRefused when the task graph forbids the change, UnknownMember for an owner that is not a member, and
-        UsageError for an unknown field or status; nothing is changed then.
+        Returns the changed task. `status` is pending, in_progress, completed or deleted; an empty `owner` removes the
+        owner. The new and the former owner are notified. Raises TaskRefused when the task graph forbids the change,
+        UnknownMember for an owner that is not a member, and UsageError for an unknown field or status. Nothing is
+        changed then.
         """
         self._require_running()
         unknown = sorted(set(changes) - set(TaskWishes.__annotations__))
@@ -167,7 +175,7 @@ class Tasks:
         return await self._team.tasks.all()
 
     async def get(self, task: TaskRef) -> Task | None:
-        """Return one task as it is on disk, or None."""
+        """Return one task as it is on disk, or None. Raises UsageError for a value that is no task number."""
         return await self._team.tasks.get(_number(task))
 
 

@@ -22,8 +22,8 @@ class Hook:
     function, returns a dict with the JSON that a hook command would print, or None. A plain function must not block; a
     coroutine may take `timeout_s` seconds. The result of a function that raises or takes longer is ignored.
 
-    Raises UsageError for an unknown event, a matcher that is not a regular expression, or a timeout that is not above
-    0.
+    Raises UsageError for an unknown event, a matcher that is not a regular expression, a function that cannot be
+    called, or a timeout that is not between 0 and 3,600 seconds.
     """
 
     event: str

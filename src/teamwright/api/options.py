@@ -19,8 +19,9 @@ from teamwright.protocol.ids import nearest
 from teamwright.session.options import Options
 
 PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions"]
-"""The mode for calls that no rule decides: ask; ask, but allow edits; deny; or allow. `plan` forbids changes until a
-plan is approved. In `delegate` a lead only coordinates, and a member may edit and asks its lead for the rest."""
+"""The mode for calls that no rule decides. `default` asks, `acceptEdits` allows edits and asks for the rest, `dontAsk`
+denies, `bypassPermissions` allows. `plan` forbids changes until a plan is approved. In `delegate` a lead only
+coordinates, and a member may edit and asks its lead for the rest."""
 
 
 class TeamOptions(TypedDict, total=False):
@@ -63,8 +64,8 @@ class TeamOptions(TypedDict, total=False):
     """The state root. None: `TEAMWRIGHT_HOME`, else `~/.teamwright`."""
 
     on_request: OnRequest | None
-    """A function that is called with every RequestOpened and answers with its methods. A plain function returns the
-    result of the method.
+    """A function that receives every RequestOpened and answers it with a method of the event. A coroutine function
+    awaits the method; a plain function returns its result.
     """
 
     hooks: Sequence[Hook]

@@ -31,7 +31,7 @@ class Run:
         self._end: int | None = None
         self._reason = ""
         self._work = asyncio.ensure_future(_begin(work, before._task if before is not None else None))
-        self._task = asyncio.ensure_future(self._see())
+        self._task = asyncio.ensure_future(self._finish())
 
     def __await__(self) -> Generator[Any, None, Result]:
         return self._wait().__await__()
@@ -97,7 +97,7 @@ class Run:
             await asyncio.wait({self._task})
             raise
 
-    async def _see(self) -> Result:
+    async def _finish(self) -> Result:
         try:
             return await self._work
         except asyncio.CancelledError:

@@ -219,8 +219,8 @@ class Team:
     def run(self, prompt: str) -> Run:
         """Give the lead a prompt; the result is ready when no member works any more.
 
-        Only one run at a time is possible; a run that was cancelled ends first. Raises UsageError for an empty prompt,
-        and TeamRefused during another run.
+        Only one run at a time is possible; a run that was cancelled ends first. Raises UsageError for an empty prompt
+        and outside the block, and TeamRefused during another run.
         """
         session = self.session
         require_prompt(prompt)
@@ -260,7 +260,7 @@ class Team:
     async def spawn(self, name: str, prompt: str, **options: Unpack[SpawnOptions]) -> Member:
         """Start a teammate. It works on its prompt at once, then claims tasks and answers mail.
 
-        See SpawnOptions for the keywords: `agent_type`, `model`, `effort`, `mode`, `budget`. Raises InvalidName,
+        See SpawnOptions for the keywords: `agent_type model effort mode budget command`. Raises InvalidName,
         UsageError, TeamRefused, LimitExceeded and CannotStart; no files or processes are left then.
         """
         self._require_running()
@@ -285,8 +285,8 @@ class Team:
     async def set_budget(self, name: str, budget: Budget) -> Budget:
         """Change the caps of a member, also for a resume; a member that paused at a cap continues.
 
-        Caps that `budget` does not name stay as they are. Returns the caps that apply. Raises UnknownMember, and
-        TeamRefused for a member that another program runs.
+        Caps that `budget` does not name stay as they are. Returns the caps that apply. Raises UnknownMember, UsageError
+        for the lead, and TeamRefused for a member that another program runs.
         """
         check_option_types({"budget": budget})
         mate, team = Member(name, self.session.team, self.session.modes).require(), self.session.team
@@ -340,8 +340,9 @@ class Team:
         """Change the model of the lead, or of a member, from its next call on; `Team.resume` keeps it.
 
         The new model starts with a new prefix. Agents started later without a model use the lead's.
-        Raises UnknownMember, and CannotStart for a model that is not available or that has no known price under a cap
-        on money; nothing is changed then.
+        Raises UnknownMember, UsageError for an object without the Model contract, and CannotStart for a model that is
+        not available or that has no known price under a cap on money. Raises TeamRefused for a model object when the
+        member runs in a separate process. Nothing is changed then.
         """
         require_model(model, or_none=False)
         return await set_model(self.session, model, require_text(A_NAME, member), by=USER)
@@ -349,7 +350,8 @@ class Team:
     async def send(self, to: str, text: str, summary: str = "") -> Sent:
         """Send a message to a member, or to `lead`, as the user.
 
-        Raises UsageError, and UnknownMember with the nearest name.
+        Raises UsageError for empty text, UnknownMember with the nearest name, and StorageError (InboxFull, LockTimeout)
+        when the inbox does not accept the message; nothing is sent then.
         """
         session = self.session
         to, text = require_text(A_NAME, to), require_text("a message", text)
@@ -387,7 +389,8 @@ class Team:
     async def stop(self, name: str) -> None:
         """Kill a member, a sub-agent or a background command, by its name or id.
 
-        Open tasks of a member return to the list; the caller of a sub-agent is notified. Raises UnknownMember.
+        Open tasks of a member return to the list; the caller of a sub-agent is notified. Raises UnknownMember, and
+        UsageError for the lead.
         """
         if await stop_task(self.session, require_text(A_NAME, name)) is None:
             await Member(name, self.session.team, self.session.modes).stop()

@@ -85,7 +85,7 @@ class HookRunner:
         self, event: str, payload: Mapping[str, Any], subjects: tuple[str, ...] = ("",), cwd: Path | None = None
     ) -> HookOutcome:
         """Run the matching hooks and wait for them. Raises nothing but `CancelledError`; then no hook is left
-        running.
+        running, except background hooks.
         """
         found = self.index.matching_hooks(event, subjects)
         if not found:
@@ -110,13 +110,13 @@ class HookRunner:
             self.notify(message, "info")
         return outcome
 
-    def run_in_background(self, firing: Coroutine[Any, Any, object], what: str) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Run a coroutine in the background; the end of the session waits a little for it."""
 
         async def alone() -> None:
-            await firing
+            await work
 
-        self._start_detached(alone(), what)
+        self._start_detached(alone(), name)
 
     async def close(self) -> None:
         """Wait for background hooks, then end them."""

@@ -163,13 +163,13 @@ class Inbox:
             time_ = entry.timestamp or iso_time()
             whole = InboxEntry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)
         whole = self.signer.sign(whole)
-        letter = OutgoingEntry(whole, whole.encode(), runtime=runtime)
+        outgoing = OutgoingEntry(whole, whole.encode(), runtime=runtime)
         if (traffic := self._events) is None:
-            await self._outbox.send(letter)
+            await self._outbox.send(outgoing)
             return msg_id
-        traffic.note_sending(whole, quiet=letter.is_contentless)
+        traffic.note_sending(whole, quiet=outgoing.is_contentless)
         try:
-            await self._outbox.send(letter)
+            await self._outbox.send(outgoing)
         except BaseException as problem:
             traffic.note_failed(msg_id, is_certain=isinstance(problem, InboxFull | LockTimeout))
             raise
@@ -231,11 +231,11 @@ class Inbox:
         if self._events is not None:
             self._events.compare(self._unread, items)
 
-    def _note_appended(self, before: FileStamp | None, after: FileStamp, letters: Sequence[OutgoingEntry]) -> None:
+    def _note_appended(self, before: FileStamp | None, after: FileStamp, entries: Sequence[OutgoingEntry]) -> None:
         """Update the known state after entries of this process were appended, without reading the file."""
         if self._stamp is not None and self._stamp == before and not self.has_more:
             self._stamp = after
-            self._unread += [_stored_entry(letter) for letter in letters]
+            self._unread += [_stored_entry(outgoing) for outgoing in entries]
 
     def _note_replaced(self, ids: Sequence[str]) -> None:
         """Note that newer notices replaced these on purpose: they are not lost."""
@@ -249,11 +249,11 @@ def _contains_id(raw: bytes, msg_id: str) -> bool:
     return re.search(rb'"msg_id":\s*%s' % re.escape(json.dumps(msg_id).encode()), raw) is not None
 
 
-def _stored_entry(letter: OutgoingEntry) -> InboxEntry:
+def _stored_entry(outgoing: OutgoingEntry) -> InboxEntry:
     """Return the entry as it will be read: characters that JSON or UTF-8 cannot contain were changed by encoding."""
-    entry = letter.entry
+    entry = outgoing.entry
     plain = entry.text.isascii() and not entry.extra and (entry.summary or "").isascii()
-    return entry if plain else parse_entry(json.loads(letter.raw))
+    return entry if plain else parse_entry(json.loads(outgoing.raw))
 
 
 _INBOXES: LoopCache[Inbox] = LoopCache(256)

@@ -64,10 +64,19 @@ class OutgoingEntry:
 class Outbox:
     """All sends of this process to one inbox."""
 
-    __slots__ = ("_box", "_busy", "_committed_in_tick", "_drain_task", "_on_commit", "_on_replaced", "_queue", "_quota")
+    __slots__ = (
+        "_busy",
+        "_committed_in_tick",
+        "_drain_task",
+        "_inbox",
+        "_on_commit",
+        "_on_replaced",
+        "_queue",
+        "_quota",
+    )
 
-    def __init__(self, box: LockedInbox, on_commit: OnCommit, on_replaced: OnReplaced) -> None:
-        self._box = box
+    def __init__(self, inbox: LockedInbox, on_commit: OnCommit, on_replaced: OnReplaced) -> None:
+        self._inbox = inbox
         self._on_commit = on_commit
         self._on_replaced = on_replaced
         self._queue: list[OutgoingEntry] = []
@@ -76,19 +85,19 @@ class Outbox:
         self._quota: UnreadQuota | None = None
         self._drain_task: asyncio.Task[None] | None = None
 
-    async def send(self, letter: OutgoingEntry) -> None:
+    async def send(self, outgoing: OutgoingEntry) -> None:
         """Write the entry to the file. Raises InboxFull, LockTimeout, LockLost, StorageError."""
-        self._queue.append(letter)
+        self._queue.append(outgoing)
         if self._busy:
-            await letter.wait_for_commit()
+            await outgoing.wait_for_commit()
         else:
             self._busy = True
             try:
                 await self._lead_commits()
             finally:
-                self._hand_over(letter)
-        if letter.problem is not None:
-            raise letter.problem
+                self._hand_over(outgoing)
+        if outgoing.problem is not None:
+            raise outgoing.problem
 
     async def _lead_commits(self) -> None:
         """Commit for all that wait. A second commit in one tick of the loop lets the others of the tick join."""
@@ -102,12 +111,12 @@ class Outbox:
     def _end_tick(self) -> None:
         self._committed_in_tick = False
 
-    def _hand_over(self, letter: OutgoingEntry) -> None:
+    def _hand_over(self, outgoing: OutgoingEntry) -> None:
         """Stop leading the commits: a cancelled leader withdraws its entry, and another sender serves the later
         ones.
         """
-        if not letter.settled and letter in self._queue:
-            self._queue.remove(letter)
+        if not outgoing.settled and outgoing in self._queue:
+            self._queue.remove(outgoing)
         if self._queue:
             self._drain_task = asyncio.get_running_loop().create_task(self._drain())
         else:
@@ -118,8 +127,8 @@ class Outbox:
             while self._queue:
                 await self._commit_waiting()
         except Exception as problem:  # all waiting senders must receive the error
-            for letter in self._queue:
-                letter.settle(problem)
+            for outgoing in self._queue:
+                outgoing.settle(problem)
             self._forget_settled()
         finally:
             self._busy = False
@@ -131,26 +140,28 @@ class Outbox:
         problem: StorageError | None = None
         for _ in range(1 + RETRIES):
             try:
-                await self._box.change(partial(self._commit, in_doubt=in_doubt))
+                await self._inbox.change(partial(self._commit, in_doubt=in_doubt))
                 return
             except LockLost as lost:
                 problem, in_doubt = lost, True
             except StorageError as refused:
                 problem = refused
                 break
-        for letter in first:
-            if not letter.settled:
-                letter.settle(problem)
+        for outgoing in first:
+            if not outgoing.settled:
+                outgoing.settle(problem)
         self._forget_settled()
 
     def _commit(self, file: ArrayFile, *, in_doubt: bool) -> None:
-        batch = [letter for letter in self._queue if not letter.is_abandoned]
+        batch = [outgoing for outgoing in self._queue if not outgoing.is_abandoned]
         if in_doubt:
             batch = _not_in_file(file, batch)
         before = file.stamp
-        tally = measure_unread(file, self._quota, sum(len(letter.raw) for letter in batch), len(batch))
-        refused = {letter: problem for letter in batch if (problem := tally.add(letter.raw, runtime=letter.runtime))}
-        accepted = [letter for letter in batch if letter not in refused] if refused else batch
+        tally = measure_unread(file, self._quota, sum(len(outgoing.raw) for outgoing in batch), len(batch))
+        refused = {
+            outgoing: problem for outgoing in batch if (problem := tally.add(outgoing.raw, runtime=outgoing.runtime))
+        }
+        accepted = [outgoing for outgoing in batch if outgoing not in refused] if refused else batch
         if accepted:
             appended = self._write(file, accepted)
             after = file.final_stamp()
@@ -159,50 +170,50 @@ class Outbox:
                 self._on_commit(before, after, accepted)
         elif tally.is_exact:
             self._quota = tally  # the next send is refused without reading the whole file
-        for letter in [letter for letter in refused if letter.is_idle_notice]:
-            if self._replace(file, letter):
-                del refused[letter]
-        for letter in batch:
-            letter.settle(refused.get(letter))
+        for outgoing in [outgoing for outgoing in refused if outgoing.is_idle_notice]:
+            if self._replace(file, outgoing):
+                del refused[outgoing]
+        for outgoing in batch:
+            outgoing.settle(refused.get(outgoing))
         self._forget_settled()
 
-    def _replace(self, file: ArrayFile, letter: OutgoingEntry) -> bool:
+    def _replace(self, file: ArrayFile, outgoing: OutgoingEntry) -> bool:
         """Replace the oldest unread notice of the sender, because the inbox is full. Return False when there is
         none.
         """
         items = split_array(file.read()) if file.stamp is not None else []
-        old = next((item for item in items if _is_notice(item, letter.entry.sender)), None)
+        old = next((item for item in items if _is_notice(item, outgoing.entry.sender)), None)
         if old is None:
             return False
-        file.replace(encode_array([*(item.raw for item in items if item is not old), letter.raw]))
+        file.replace(encode_array([*(item.raw for item in items if item is not old), outgoing.raw]))
         file.final_stamp()
         self._quota = None
         self._on_replaced([old.msg_id] if old.msg_id else [])
         return True
 
     def _forget_settled(self) -> None:
-        self._queue = [letter for letter in self._queue if not (letter.settled or letter.is_abandoned)]
+        self._queue = [outgoing for outgoing in self._queue if not (outgoing.settled or outgoing.is_abandoned)]
 
-    def _write(self, file: ArrayFile, letters: Sequence[OutgoingEntry]) -> bool:
+    def _write(self, file: ArrayFile, entries: Sequence[OutgoingEntry]) -> bool:
         """Write the entries to the file; return False when older notices made room for them."""
-        idle = {letter.entry.sender for letter in letters if letter.is_contentless}
+        idle = {outgoing.entry.sender for outgoing in entries if outgoing.is_contentless}
         if idle and file.stamp is not None:
             items = split_array(file.read())
             kept = [item for item in items if not _is_outdated_notice(item, idle)]
             if len(kept) != len(items):
-                file.replace(encode_array([*(item.raw for item in kept), *(letter.raw for letter in letters)]))
+                file.replace(encode_array([*(item.raw for item in kept), *(outgoing.raw for outgoing in entries)]))
                 return False
-        file.append([letter.raw for letter in letters])
+        file.append([outgoing.raw for outgoing in entries])
         return True
 
 
-def _not_in_file(file: ArrayFile, letters: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
+def _not_in_file(file: ArrayFile, entries: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
     """Return the entries whose id is not in the file; the others arrived, and get that outcome."""
     content = file.read()
-    for letter in letters:
-        if (letter.entry.msg_id or "").encode() in content:
-            letter.settle(None)
-    return [letter for letter in letters if not letter.settled]
+    for outgoing in entries:
+        if (outgoing.entry.msg_id or "").encode() in content:
+            outgoing.settle(None)
+    return [outgoing for outgoing in entries if not outgoing.settled]
 
 
 def _idle_notice(text: object) -> IdleNotification | None:

@@ -74,7 +74,7 @@ class McpClient:
             raise McpServerError("wants more input in the middle of a call, which is not supported")
         return result
 
-    async def _discover(self, clock: CallDeadline) -> None:
+    async def _discover(self, deadline: CallDeadline) -> None:
         self.peer.meta = {
             f"{_META}protocolVersion": VERSION_WITHOUT_HANDSHAKE,
             f"{_META}clientInfo": self._info,
@@ -82,7 +82,7 @@ class McpClient:
         }
         if isinstance(self.peer.transport, HttpTransport):
             self.peer.transport.without_handshake, self.peer.transport.version = True, VERSION_WITHOUT_HANDSHAKE
-        said = await self.peer.request("server/discover", {}, clock)
+        said = await self.peer.request("server/discover", {}, deadline)
         versions = said.get("supportedVersions")
         if not isinstance(versions, list) or VERSION_WITHOUT_HANDSHAKE not in versions:
             raise McpServerError("speaks no version of the protocol that we know", dead=True)

@@ -182,9 +182,9 @@ class JsonRpcPeer:
             self._reply(method, number)
         elif method == "notifications/progress":
             token = given.get("progressToken")
-            _, clock = self._waiting.get(token, (None, None)) if isinstance(token, int) else (None, None)
-            if clock is not None:
-                clock.note_progress(given)
+            _, deadline = self._waiting.get(token, (None, None)) if isinstance(token, int) else (None, None)
+            if deadline is not None:
+                deadline.note_progress(given)
         else:
             self.on_notification(method, given)
 

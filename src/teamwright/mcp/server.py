@@ -68,15 +68,15 @@ class McpServer:
     `tools` is its current list, None while it is unknown.
     """
 
-    def __init__(self, config: ServerConfig, around: ServerContext) -> None:
+    def __init__(self, config: ServerConfig, context: ServerContext) -> None:
         self.config = config
-        self.tools = around.listings.load(config.digest, config.key)
+        self.tools = context.listings.load(config.digest, config.key)
         self.state = "asleep"
         self.problem = ""
         self.pid = 0
         self.started_at = 0.0
         """The time of its last start, in seconds of the loop's clock; 0.0 before the first."""
-        self._context = around
+        self._context = context
         self._client: McpClient | None = None
         self._starting: asyncio.Task[McpClient | McpServerError] | None = None
         self._endings: set[asyncio.Task[None]] = set()

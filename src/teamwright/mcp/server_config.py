@@ -92,7 +92,7 @@ class _UnusableEntry(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedServer:
-    """One parsed entry: a server, or why it is left out; `unknown_key` is an unknown key of it."""
+    """One parsed entry: a server, or why it is left out; `unknown_key` is a phrase about its first unknown key."""
 
     config: ServerConfig | None
     reason: str = ""
@@ -139,7 +139,7 @@ def _is_disabled(entry: object) -> bool:
 
 
 def parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfig | None:
-    """Return the server of one entry; None for a disabled one."""
+    """Return the server of one entry; None for a disabled one. Raises _UnusableEntry."""
     key = server_key(name)
     if not key or len(key) > 40 or not name.isprintable():
         raise _UnusableEntry("its name cannot stand in a tool's name")

@@ -31,8 +31,8 @@ class PrefixRoom:
 class McpServerPool:
     """The servers of one session. `add` refuses a second one of the same name in tools."""
 
-    def __init__(self, around: ServerContext) -> None:
-        self.context = around
+    def __init__(self, context: ServerContext) -> None:
+        self.context = context
         self._by_key: dict[str, McpServer] = {}
         self._own_servers: dict[str, McpServer] = {}
         self._closed = False

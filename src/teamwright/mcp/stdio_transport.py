@@ -24,7 +24,7 @@ MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message."""
 
 MAX_UNASKED = 32 * 1024 * 1024
-"""Bytes of unrequested messages that a server may send between two answers."""
+"""Bytes of unrequested messages that a server may send between two answers, besides one message of MAX_LINE bytes."""
 
 MAX_UNREAD = 32 * 1024 * 1024
 """Bytes that wait for a server to read them."""
@@ -98,7 +98,7 @@ class StdioTransport:
     def start(
         cls, config: ServerConfig, environment: ServerEnvironment, peer: JsonRpcPeer, on_garbage: Callable[[str], None]
     ) -> StdioTransport:
-        """Start the process. `on_garbage` receives the first line that is no message.
+        """Start the process. `on_garbage` receives each line that is no JSON.
 
         Raises McpServerError when it cannot be started.
         """

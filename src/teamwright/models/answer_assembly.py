@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from teamwright.models.arguments import object_of, parse_arguments, safe_id, safe_name
+from teamwright.models.arguments import parse_arguments, parse_object, safe_id, safe_name
 from teamwright.models.model import TextPart, ThinkingPart, UsagePart
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block
 from teamwright.protocol.usage import Usage
@@ -69,17 +69,17 @@ class _OpenBlock:
             self.block.setdefault("input", {})
         if "input" not in self.block:
             return self.block
-        return self._call("".join(self.json or ()), torso=may_be_cut)
+        return self._call("".join(self.json or ()), may_be_cut=may_be_cut)
 
-    def _call(self, text: str, *, torso: bool) -> Block | None:
+    def _call(self, text: str, *, may_be_cut: bool) -> Block | None:
         """Return a call with its arguments. Broken JSON of a weak model is kept as text, for the toolbox to explain."""
         if not text.strip():
-            if torso and not self.block["input"]:
+            if may_be_cut and not self.block["input"]:
                 return None
-            self.block["input"] = object_of(self.block["input"])
+            self.block["input"] = parse_object(self.block["input"])
             return self.block
-        given = parse_arguments(text, repair=not torso)
-        if torso and UNPARSED_ARGUMENTS in given:
+        given = parse_arguments(text, repair=not may_be_cut)
+        if may_be_cut and UNPARSED_ARGUMENTS in given:
             return None
         self.block["input"] = _whole_pairs(given)
         return self.block

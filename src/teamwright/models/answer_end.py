@@ -121,10 +121,10 @@ ENDS: Mapping[AnswerEnd, EndRule] = {
 """The effects of each end. A failed turn has the error `no-answer`, and the text of the answer is kept."""
 
 
-def answer_end(word: str, content: Iterable[Block]) -> AnswerEnd:
+def answer_end(stop_reason: str, content: Iterable[Block]) -> AnswerEnd:
     """Return the end of an answer with this stop reason and these blocks."""
     kinds = {str(block.get("type")) for block in content}
-    end = _END_BY_STOP_REASON.get(word, AnswerEnd.UNKNOWN)
+    end = _END_BY_STOP_REASON.get(stop_reason, AnswerEnd.UNKNOWN)
     if end in {AnswerEnd.DONE, AnswerEnd.TOOL_CALLS}:
         if "tool_use" in kinds:
             return AnswerEnd.TOOL_CALLS

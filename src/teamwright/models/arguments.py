@@ -42,7 +42,7 @@ def parse_arguments(text: str, *, repair: bool = True) -> dict[str, Any]:
     return {UNPARSED_ARGUMENTS: text}
 
 
-def object_of(value: object) -> dict[str, Any]:
+def parse_object(value: object) -> dict[str, Any]:
     """Return arguments that were received as a value instead of as text."""
     found = _as_object(value)
     return {UNPARSED_ARGUMENTS: arguments_text(value)} if found is None else found
@@ -53,7 +53,7 @@ def arguments_text(value: object) -> str:
     return TOO_DEEP if is_deep(value) else json.dumps(value, ensure_ascii=False)
 
 
-def problem_of(text: str) -> str:
+def describe_problem(text: str) -> str:
     """Return why a text is no JSON object: the position, the expected syntax there, and the text around it."""
     too_deep = f"it has more than {MOST_DEPTH} levels of objects and lists"
     if text == TOO_DEEP:
@@ -101,9 +101,9 @@ def safe_name(name: object) -> str:
     return _NOT_IN_NAMES.sub("_", text.strip())[:_NAME_MOST] or "unnamed"
 
 
-def safe_id(came: object) -> str:
+def safe_id(received: object) -> str:
     """Return the id of a call, or a new one where a service would refuse it in a history."""
-    return came if isinstance(came, str) and _ID.fullmatch(came) else f"call_{uuid.uuid4().hex[:24]}"
+    return received if isinstance(received, str) and _ID.fullmatch(received) else f"call_{uuid.uuid4().hex[:24]}"
 
 
 def _candidates(text: str) -> tuple[str, ...]:

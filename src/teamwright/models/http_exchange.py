@@ -53,10 +53,10 @@ class Timeouts:
         return cls(settings.connect_s, read, stall)
 
 
-def new_client(endpoint: Endpoint, clocks: Timeouts) -> AsyncClient:
+def new_client(endpoint: Endpoint, timeouts: Timeouts) -> AsyncClient:
     """Return a client for one endpoint. TLS and the proxy settings are read only where they are needed.
 
-    Raises `ServiceError` for an unusable proxy or unusable certificates in the environment.
+    Raises `ServiceError` for an unusable_client_error proxy or unusable_client_error certificates in the environment.
     """
     import httpx2
 
@@ -73,14 +73,14 @@ def new_client(endpoint: Endpoint, clocks: Timeouts) -> AsyncClient:
             else not endpoint.is_on_this_machine,
             trust_env=not endpoint.is_on_this_machine,
             follow_redirects=False,
-            timeout=httpx2.Timeout(None, connect=clocks.connect_s, write=clocks.stall_s),
+            timeout=httpx2.Timeout(None, connect=timeouts.connect_s, write=timeouts.stall_s),
             limits=httpx2.Limits(max_connections=None, keepalive_expiry=60.0),
         )
     except (ImportError, OSError, ValueError, httpx2.InvalidURL) as problem:
-        raise unusable(problem) from None
+        raise unusable_client_error(problem) from None
 
 
-def unusable(problem: Exception) -> ServiceError:
+def unusable_client_error(problem: Exception) -> ServiceError:
     """Return the error of a client that cannot be created: a SOCKS proxy, certificates, the address of a proxy."""
     if isinstance(problem, ImportError):
         return ServiceError("setup", "a SOCKS proxy (ALL_PROXY, HTTPS_PROXY) needs the package socksio")
@@ -94,10 +94,10 @@ def unusable(problem: Exception) -> ServiceError:
 class HttpExchange:
     """One attempt of one request. `request_id` is known once the service has begun to answer."""
 
-    def __init__(self, client: AsyncClient, endpoint: Endpoint, clocks: Timeouts) -> None:
+    def __init__(self, client: AsyncClient, endpoint: Endpoint, timeouts: Timeouts) -> None:
         self._client = client
         self._endpoint = endpoint
-        self._clocks = clocks
+        self._clocks = timeouts
         self._progress_by = 0.0
         self._ending_by = float("inf")
         self.request_id = ""
@@ -213,7 +213,7 @@ class HttpExchange:
 
 
 async def get_json(
-    endpoint: Endpoint, path: str, clocks: Timeouts, signed: list[tuple[str, str]] | None = None
+    endpoint: Endpoint, path: str, timeouts: Timeouts, signed: list[tuple[str, str]] | None = None
 ) -> dict[str, Any]:
     """Return a JSON object of the service, e.g. its list of models. Raises `ServiceError`; does not retry.
 
@@ -223,7 +223,7 @@ async def get_json(
 
     headers = [(name, value) for name, value in signed or endpoint.headers() if name != "content-type"]
     try:
-        async with new_client(endpoint, clocks) as client, asyncio.timeout(clocks.connect_s * 2):
+        async with new_client(endpoint, timeouts) as client, asyncio.timeout(timeouts.connect_s * 2):
             response = await client.get(endpoint.url(path), headers=headers)
     except TimeoutError:
         raise ServiceError("stalled", "no answer in time") from None

@@ -53,14 +53,14 @@ ALIVE_EVERY_S = 1.0
 WARMUP_WAIT = "an equal prompt, which is read first"
 """The wait reason of a call that lets another one go first."""
 CONTINUATIONS = 8
-"""The number of times that a paused answer (`pause_turn`) is continued before it is returned as it is."""
+"""The number of requests for one answer that the service pauses (`pause_turn`); after them it is returned as it is."""
 FIRST_CONNECTS = 2
 """The number of retries for a service that never answered and cannot be reached."""
 MAX_REASON = 120
 """Characters of a service's error text that are shown with the first retry."""
 LOCAL_FAILURE_STATUSES = frozenset({500, 501, 502})
 """Statuses of a local server that cannot run the model, e.g. for lack of memory. A server that never answered is then
-retried as rarely. 503 is not among them: it means that the model is still loading."""
+retried as rarely as one that cannot be reached. 503 is not among them: it means that the model is still loading."""
 
 
 PROVIDERS_THAT_REFUSE = frozenset({"anthropic", "openai", "google", "bedrock"})
@@ -276,7 +276,7 @@ class MessagesApi:
 
 
 class _Outcome:
-    """The result of an answer: one of the two is set. `failed_usage` is the usage of failed attempts."""
+    """The result of an answer: `reply` or `failure` is set. `failed_usage` is the usage of failed attempts."""
 
     __slots__ = ("failed_usage", "failure", "reply")
 
@@ -303,11 +303,16 @@ class _Attempt:
     )
 
     def __init__(
-        self, exchange: HttpExchange, dialect: ApiFormat, prefix: Prefix, items: Sequence[bytes], stagger: CacheWarmup
+        self,
+        exchange: HttpExchange,
+        api_format: ApiFormat,
+        prefix: Prefix,
+        items: Sequence[bytes],
+        cache_warmup: CacheWarmup,
     ) -> None:
         self.exchange = exchange
-        self._format, self._prefix, self._items, self._cache_warmup = dialect, prefix, items, stagger
-        self._translator = dialect.translator(items)
+        self._format, self._prefix, self._items, self._cache_warmup = api_format, prefix, items, cache_warmup
+        self._translator = api_format.translator(items)
         self.assembly = AnswerAssembly()
         self.trouble: ServiceError | None = None
         self.shared_pause_s: float | None = None

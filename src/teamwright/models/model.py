@@ -139,10 +139,10 @@ _MAX_SENTENCE = 300
 class Failure:
     """The final failure of a call: the last part of a failed stream.
 
-    `slug` is of `protocol.errors.SLUGS` (`wrong-key unknown-model no-network model-failed no-answer context-full
-    window-too-small limit`). `retriable`: the same request may work later (the agent is paused, not ended);
-    `retry_after_s` is set for a limit that passes: the seconds until then. `before_first_reply` is for exit codes: this
-    service has never answered in this process. `failed_usage` is the usage of its attempts.
+    `slug` is one of `protocol.errors.SLUGS` (such as `wrong-key`, `no-network`, `model-failed`, `context-full`).
+    `retriable`: the same request may work later (the agent is paused, not ended); `retry_after_s` is set for a limit
+    that passes: the seconds until then. `before_first_reply` is for exit codes: this service has never answered in this
+    process. `failed_usage` is the usage of its attempts.
     """
 
     slug: str

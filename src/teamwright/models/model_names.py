@@ -16,7 +16,7 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import get_command, start_command
 from teamwright.models.model import ModelCard
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.naming import is_claude, meant_name, moved_by, without_provider
+from teamwright.models.naming import canonical_name, has_gateway, is_claude, no_provider_error
 from teamwright.models.provider_table import (
     OFFICIAL_HOST,
     PROVIDERS,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from teamwright.models.local_servers import LocalServer
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY")
-"""The variables that are read when no model is named."""
+"""The variables that the error lists as examined when no model is named."""
 
 OTHER_KEYS = {
     "OPENROUTER_API_KEY": "openrouter",
@@ -51,7 +51,7 @@ def resolve_model(name: str | None, env: Mapping[str, str], settings: ModelSetti
     """Return the card and the endpoint of a name. Raises `CannotStart` (`no-model`, `unknown-model`)."""
     wanted = (name or settings.model or "").strip()
     provider, wire = split_name(wanted or DEFAULT_MODEL, settings)
-    wanted = meant_name(wanted)
+    wanted = canonical_name(wanted)
     _require_named(provider, wire, wanted, env, settings)
     endpoint = make_endpoint(provider, env)
     require_key(provider, endpoint, wanted, env, settings)
@@ -69,7 +69,7 @@ def _caches_an_hour(provider: Provider, endpoint: Endpoint, settings: ModelSetti
 
 def _require_named(provider: Provider, wire: str, wanted: str, env: Mapping[str, str], settings: ModelSettings) -> None:
     """Raise `CannotStart` (`unknown-model`) for a name without a provider that Anthropic does not have."""
-    if provider.id != "anthropic" or "/" in wanted or not wanted or is_claude(wire) or moved_by(env):
+    if provider.id != "anthropic" or "/" in wanted or not wanted or is_claude(wire) or has_gateway(env):
         return
     said = {name.partition("/")[2] for name in (*settings.prices, *settings.models)} | set(settings.models)
     if wire in aliases() or wire in said or provider.base_url != PROVIDERS["anthropic"].base_url:
@@ -83,7 +83,7 @@ def _require_named(provider: Provider, wire: str, wanted: str, env: Mapping[str,
         if _is_same_model(wire, model.id)
     ]
     own = [name for name in settings.custom if name not in PROVIDERS]
-    raise without_provider(wire, served[:2], own, nearest(wire, aliases()))
+    raise no_provider_error(wire, served[:2], own, nearest(wire, aliases()))
 
 
 NO_SETTINGS = ModelSettings()
@@ -121,8 +121,11 @@ def key_variables(settings: ModelSettings) -> tuple[str, ...]:
 
 
 def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
-    """Return the provider and its id of the model. Without a provider it is Anthropic's."""
-    name = meant_name(name)
+    """Return the provider and its id of the model; a name without a provider is Anthropic's.
+
+    Raises `CannotStart` (`unknown-model`) for an unknown provider, and for a provider without a model.
+    """
+    name = canonical_name(name)
     first, slash, rest = name.partition("/")
     known = known_providers(settings)
     if not slash and first not in known:

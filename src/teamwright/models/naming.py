@@ -24,7 +24,7 @@ _OPEN = re.compile(r".*:|(?:qwen|llama|mistral|devstral|deepseek|gpt-oss|gemma|p
 """Names of models that users run on their own servers."""
 
 
-def meant_name(name: str) -> str:
+def canonical_name(name: str) -> str:
     """Return the name that a form of another product means, e.g. `opus` for `opus[1m]`; other names unchanged."""
     name = name.strip()
     if name.lower().endswith(_LONG_WINDOW):
@@ -37,7 +37,7 @@ def is_claude(name: str) -> bool:
     return name.lower().startswith("claude")
 
 
-def without_provider(name: str, served: Sequence[str], own: Sequence[str], close: str | None) -> CannotStart:
+def no_provider_error(name: str, served: Sequence[str], own: Sequence[str], close: str | None) -> CannotStart:
     """Return the error for a name without its provider: its possible meanings, and the settings of a server.
 
     `served` are matching names of this machine's servers, `own` the user's providers, `close` a similar alias.
@@ -59,6 +59,6 @@ def without_provider(name: str, served: Sequence[str], own: Sequence[str], close
     )
 
 
-def moved_by(env: Mapping[str, str]) -> bool:
+def has_gateway(env: Mapping[str, str]) -> bool:
     """Return True when a gateway replaces Anthropic's service: its models may have any name."""
     return bool(env.get("ANTHROPIC_BASE_URL", "").strip())

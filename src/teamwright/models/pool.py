@@ -78,12 +78,12 @@ class ModelPool:
         key = (card.provider, card.wire, endpoint.fingerprint)
         if key not in self._open:
             served = ServedModel(endpoint)
-            card = await served.opened(card)
+            card = await served.card_when_opened(card)
             most = known_providers(settings)[card.provider].requests
-            governor = rate_limiter_for(endpoint.fingerprint, rate_limit_file(self._rate_limits, endpoint), most)
-            dialect = format_for(card, endpoint)
+            limiter = rate_limiter_for(endpoint.fingerprint, rate_limit_file(self._rate_limits, endpoint), most)
+            api_format = format_for(card, endpoint)
             model = MessagesApi(
-                card, endpoint, rate_limiter=governor, settings=settings, api_format=dialect, served=served
+                card, endpoint, rate_limiter=limiter, settings=settings, api_format=api_format, served=served
             )
             self._open.setdefault(key, model)  # another agent may have opened it during the await
         return self._open[key]

@@ -1,7 +1,7 @@
 """The table of providers: the service, its API, and the source of its key.
 
-A provider is used only when its name is given, never because a port answers. `tried` is the evidence that it works: a
-test by a person, or its documentation only.
+A provider is used only when its name is given, never because a port answers. `evidence` is the
+reason to expect that it works: a person tried it, or its documentation says so.
 """
 
 from __future__ import annotations
@@ -281,7 +281,10 @@ def _ollama_url(host: str) -> str:
 
 
 def make_endpoint(provider: Provider, env: Mapping[str, str]) -> Endpoint:
-    """Return the endpoint with its key from the environment; without one the credential is empty."""
+    """Return the endpoint with its key from the environment; without one the credential is empty.
+
+    Raises CannotStart (`bad-settings`) for an unusable address, and for a header whose variable is not set.
+    """
     base_url = find_base_url(provider, env)
     _require_address(provider, base_url)
     # A gateway at ANTHROPIC_BASE_URL may support only the oldest version.

@@ -1,8 +1,8 @@
-"""Facts about a model from its local server: the window, and the other models of the server. Other services are never
-asked.
+"""Facts about a model from a server of the user: the window, and the other models of the server.
 
-A server may know the window only once the model is loaded, after the first answer: until it reports the window, it is
-asked again after each answer, a few times. Each query is bounded in time. Depends on `server_facts`.
+Other services are never asked. A server may know the window only once the model is loaded, after the first answer:
+until it reports the window, it is asked again after each answer, a few times. Each query is bounded in time. Depends on
+`server_facts`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class ServedModel:
         self._queries_left = 0
         self.window: int | None = None
 
-    async def opened(self, card: ModelCard) -> ModelCard:
+    async def card_when_opened(self, card: ModelCard) -> ModelCard:
         """Return the card with the server's facts, before the first request. A window in the user's settings is
         kept.
         """
         if not self._endpoint.own:
             return card
         card = await self._asked(card)
-        presets_only = self._endpoint.provider in _TELLS_LATER
+        reports_later = self._endpoint.provider in _TELLS_LATER
         self._queries_left = (
-            MAX_QUERIES if presets_only and self.window is None and not is_set(card, "context_tokens") else 0
+            MAX_QUERIES if reports_later and self.window is None and not is_set(card, "context_tokens") else 0
         )
         return card
 
@@ -55,9 +55,9 @@ class ServedModel:
     async def _asked(self, card: ModelCard) -> ModelCard:
         from teamwright.models import server_facts
 
-        told = await asyncio.to_thread(server_facts.ask_server, self._endpoint, card.wire)
-        self.window = None if is_set(card, "context_tokens") else told.window
-        return with_server(card, told)
+        reported = await asyncio.to_thread(server_facts.ask_server, self._endpoint, card.wire)
+        self.window = None if is_set(card, "context_tokens") else reported.window
+        return with_server(card, reported)
 
     async def explain_failure(self, failure: Failure, card: ModelCard) -> Failure:
         """Return a failure, with the server's models where it does not have the requested one."""

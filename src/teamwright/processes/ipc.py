@@ -155,13 +155,13 @@ class IpcConnection:
         if self._writer.transport.get_write_buffer_size() > MAX_WAITING:
             self._writer.transport.abort()
 
-    def _dispatch(self, body: dict[str, Any], ear: IpcHandler) -> None:
+    def _dispatch(self, body: dict[str, Any], handler: IpcHandler) -> None:
         if "note" in body:
             with contextlib.suppress(Exception):
-                ear.handle_note(str(body.pop("note")), body)
+                handler.handle_note(str(body.pop("note")), body)
         elif "call" in body:
             id = int(body["call"])
-            work = self._answer(id, ear.handle_call(str(body["do"]), cast("IpcBody", body["said"])))
+            work = self._answer(id, handler.handle_call(str(body["do"]), cast("IpcBody", body["said"])))
             self._answers_running[id] = task = asyncio.create_task(work, name=f"answer to {body['do']}")
             task.add_done_callback(lambda _: self._answers_running.pop(id, None))
         elif "cancel" in body:
@@ -192,9 +192,11 @@ class IpcServer:
         self._inode = os.stat(path).st_ino
 
     @classmethod
-    async def open(cls, path: Path, on_call: Callable[[IpcConnection], Awaitable[None]]) -> IpcServer:
-        """Listen at the path, replacing the socket of a dead process; `on_call` receives each new connection. Raises
-        StorageError."""
+    async def open(cls, path: Path, on_connection: Callable[[IpcConnection], Awaitable[None]]) -> IpcServer:
+        """Listen at the path, replacing the socket of a dead process. Raises StorageError.
+
+        `on_connection` receives each new connection.
+        """
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             make_private(path.parent)
@@ -202,7 +204,7 @@ class IpcServer:
             private = bind(listening, path)
 
             async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await on_call(IpcConnection(reader, writer))
+                await on_connection(IpcConnection(reader, writer))
 
             server = await asyncio.start_unix_server(connected, sock=listening, limit=MAX_LINE)
         except OSError as problem:

@@ -60,17 +60,17 @@ def end_orphans(session: Path, grace_s: float = 2.0) -> list[Orphan]:
     for content on the disk: damaged records are ignored.
     """
     found = _find_with_trees(session)
-    living = {id(family): (left, family) for left, family in found if left.is_alive and not left.contains_this_process}
-    stayed = {id(family) for family in terminate_trees([family for _, family in living.values()], grace_s)}
-    for left, family in found:
-        if id(family) in stayed or left.contains_this_process:
+    living = {id(tree): (left, tree) for left, tree in found if left.is_alive and not left.contains_this_process}
+    stayed = {id(tree) for tree in terminate_trees([tree for _, tree in living.values()], grace_s)}
+    for left, tree in found:
+        if id(tree) in stayed or left.contains_this_process:
             continue
         with contextlib.suppress(OSError):
             left.file.unlink()
     _remove_damaged_records(session)
     return [
-        left if left.contains_this_process else replace(left, is_alive=id(family) in stayed)
-        for left, family in found
+        left if left.contains_this_process else replace(left, is_alive=id(tree) in stayed)
+        for left, tree in found
         if left.is_alive
     ]
 
@@ -88,10 +88,10 @@ def _find_with_trees(session: Path) -> list[tuple[Orphan, ProcessTree]]:
             continue
         # After another boot pids mean nothing; the mark is always proof.
         here = record.boot == boot_id()
-        family = ProcessTree.from_record(record.pid if here else 0, record.mark, record.start, look)
-        members = {row.pid for row in family.members(look, include_self=True)}
+        tree = ProcessTree.from_record(record.pid if here else 0, record.mark, record.start, look)
+        members = {row.pid for row in tree.members(look, include_self=True)}
         left = Orphan(file, record.pid, record.purpose, record.at, bool(members), bool(members & own_line))
-        found.append((left, family))
+        found.append((left, tree))
     return sorted(found, key=lambda one: one[0].started_ms)
 
 

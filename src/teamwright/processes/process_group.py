@@ -73,13 +73,13 @@ class Process:
     def __init__(
         self,
         child: subprocess.Popen[bytes],
-        family: ProcessTree,
+        tree: ProcessTree,
         pipes: Sequence[OutputPipe],
         record: ProcessRecord | None = None,
         feed: StdinWriter | None = None,
     ) -> None:
         self.pid = child.pid
-        self.tree = family
+        self.tree = tree
         self.exited = asyncio.Event()
         self.moved_to_background = asyncio.Event()
         """Set when it exited, or when it no longer runs in the foreground."""
@@ -299,7 +299,10 @@ async def run_command(
 async def run_argv(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float = 30.0, max_output: int = 1_000_000
 ) -> ProcessResult:
-    """Run a program of the runtime, unmarked: stdout and stderr apart, `max_output` characters kept, no file."""
+    """Run a program of the runtime, unmarked. Raises OSError when it cannot be started.
+
+    stdout and stderr are separate, and nothing is written to a file. `max_output` characters of stdout are kept.
+    """
     return await run_command(
         ProcessCommand(argv, cwd, env, is_for_agent=False),
         ProcessOutput(max_output),

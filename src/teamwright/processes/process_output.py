@@ -17,7 +17,8 @@ _MAX_CHARACTER_BYTES = 4
 
 
 class ProcessOutput:
-    """A collector of bytes. `cap` is in characters of `text()`; `file` receives everything once the cap is passed.
+    """A collector of bytes. `cap` is in characters of `text()`; `file` receives the whole output once it exceeds the
+    cap, up to `file_cap` bytes.
 
     With `writes_at_once` the file is written from the first byte on, so that it can be read while the process runs.
     Without a file the middle of a long output is lost. Never raises for a full disk: `file_failed` reports it.

@@ -162,31 +162,31 @@ class ProcessTree:
             pause = min(pause * 2, _LONGEST_LOOK_S)
 
 
-def terminate_trees(families: Sequence[ProcessTree], grace_s: float) -> list[ProcessTree]:
+def terminate_trees(trees: Sequence[ProcessTree], grace_s: float) -> list[ProcessTree]:
     """End all trees together and wait: SIGTERM, after `grace_s` SIGKILL; return those with survivors.
 
     Blocks for `grace_s` and a few seconds at most: not for an event loop.
     """
-    left, look = list(families), ProcessSnapshot()
+    left, look = list(trees), ProcessSnapshot()
     for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process handles SIGTERM only after SIGCONT
-        left = [family for family in left if family.signal(number, look)]
+        left = [tree for tree in left if tree.signal(number, look)]
     left = _wait(left, grace_s)
     deadline = time.monotonic() + _KILL_WITHIN_S
     while left and time.monotonic() < deadline:
         look = ProcessSnapshot()
-        left = [family for family in left if family.signal(signal.SIGKILL, look)]
+        left = [tree for tree in left if tree.signal(signal.SIGKILL, look)]
         left = _wait(left, _LONGEST_LOOK_S)
     return left
 
 
-def _wait(families: list[ProcessTree], within_s: float) -> list[ProcessTree]:
+def _wait(trees: list[ProcessTree], within_s: float) -> list[ProcessTree]:
     deadline, pause = time.monotonic() + within_s, _FIRST_LOOK_S
-    while families and time.monotonic() < deadline:
+    while trees and time.monotonic() < deadline:
         time.sleep(pause)
         pause = min(pause * 2, _LONGEST_LOOK_S)
         look = ProcessSnapshot()
-        families = [family for family in families if family.members(look)]
-    return families
+        trees = [tree for tree in trees if tree.members(look)]
+    return trees
 
 
 def new_mark() -> str:
@@ -261,11 +261,11 @@ def process_start(pid: int, *, just_started: bool = False) -> str:
     return next((str(_seconds(row.start)) for row in list_processes() if row.pid == pid), "")
 
 
-def is_same_start(told: str, noted: str) -> bool:
+def is_same_start(reported: str, recorded: str) -> bool:
     """Return True when the start that the system reports is the recorded one."""
     if _LINUX:
-        return told == noted
-    return noted.isdigit() and abs(_seconds(told) - int(noted)) <= _SAME_START_S
+        return reported == recorded
+    return recorded.isdigit() and abs(_seconds(reported) - int(recorded)) <= _SAME_START_S
 
 
 def _list_from_proc(since: int = 0) -> list[ProcessInfo]:

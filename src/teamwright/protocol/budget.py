@@ -53,7 +53,7 @@ class Budget:
         return getattr(self, name) is not None
 
     def smaller_caps(self, other: Budget) -> Budget:
-        """Return a budget with the smaller of each two caps, so that both budgets are kept."""
+        """Return a budget with the smaller value of each cap, so that it keeps within both budgets."""
         if not other:
             return self
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in CAP_NAMES}

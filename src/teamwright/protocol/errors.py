@@ -3,9 +3,9 @@
 TeamwrightError                 the base class; has a slug of the table below
 ├── UsageError                  a call, command line or setting that is not accepted      exit 2
 │   ├── InvalidName             a name that is not valid                                  exit 2
-│   └── UnknownMember           a message to a name that is not in the team               exit 2
+│   └── UnknownMember           a name that is not in the team                            exit 2
 ├── CannotStart                 something needed is missing or unreadable                 exit 3
-├── LimitExceeded               the use of a cap is complete                              exit 4
+├── LimitExceeded               a cap is used up                                          exit 4
 ├── StorageError                a failure of the disk, a lock or a file                   exit 1
 │   ├── LockTimeout             another owner held the lock past the deadline
 │   ├── LockLost                another program took the lock: nothing was committed
@@ -93,7 +93,8 @@ class TeamwrightError(Exception):
     (labels at most 11 letters); `do`, commands that can be pasted or plain advice, the best first; `note`, a short end
     of the last line ("nothing was sent").
 
-    The other parts are attached as a note, so that a traceback shows the way out too. Errors survive pickling.
+    When the error has facts or advice, they are attached as a note of the exception with the slug and `note`, so that a
+    traceback shows them too. Errors survive pickling.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class InvalidName(UsageError):
 
 
 class UnknownMember(UsageError):
-    """A message to a name that is not in the team."""
+    """A name that is not in the team."""
 
 
 class CannotStart(TeamwrightError, RuntimeError):
@@ -166,7 +167,7 @@ class CannotStart(TeamwrightError, RuntimeError):
 
 
 class LimitExceeded(TeamwrightError, RuntimeError):
-    """The use of a cap is complete."""
+    """A cap that is used up."""
 
 
 class StorageError(TeamwrightError, OSError):

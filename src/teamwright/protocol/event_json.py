@@ -44,7 +44,7 @@ SCHEMA = 1
 """The version of the event log's lines."""
 
 _NOT_LOGGED = frozenset({"at", "responder", "facts", "origin"})
-"""Fields that `to_json` writes first, or that only live subscribers receive."""
+"""Fields that `to_json` writes in places of their own (`at`, `origin`), or that only live subscribers receive."""
 
 _LOGGED: dict[str, type[TeamEvent]] = {
     cls.KIND: cls
@@ -77,7 +77,7 @@ _LIVE: dict[str, type[TeamEvent]] = {cls.KIND: cls for cls in LIVE}
 
 
 def to_json(event: TeamEvent) -> dict[str, Any]:
-    """Return the event as an object: `type`, `at`, `member`, then its other fields."""
+    """Return the event as an object: `type`, `at`, `member`, its other fields, and `origin` if it is set."""
     out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3)}
     names, values = _own_fields(type(event))
     out.update(zip(names, values(event), strict=True))
@@ -102,7 +102,7 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
 
 
 _OPTIONAL_FIELDS = ("caller", "task", "aside", "counted", "ms")
-"""Fields of a model call that are written only when they are not empty."""
+"""Fields of a model call that are left out when they are empty or 0."""
 
 _TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))
 
@@ -139,7 +139,7 @@ def live_from_json(data: Mapping[str, Any]) -> TeamEvent | None:
 
 
 def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
-    """Return the event of a log line; None for a kind that this version does not know."""
+    """Return the event of a log line; None for an unknown kind, and for an object without the kind's fields."""
     cls = _LOGGED.get(str(data.get("type")))
     if cls is None:
         return None

@@ -21,7 +21,7 @@ from teamwright.protocol.values import dataclass
 class ToolCalled(BaseEvent):
     """A tool call ended. `call` is `cN`, the N-th call of the run; `use` the model's own id of it.
 
-    `outcome` is done, failed or denied. A call that was interrupted by a kill and run again has a later number too.
+    `outcome` is done, failed or denied. A call that a kill interrupted gets another, later number when it runs again.
     `output` is cut to 4,000 characters; the transcript has all of it. `facts` are the tool's data for programs (a
     changed file's `diff`, `added`, `removed`): subscribers receive them, the log leaves them out.
     """

@@ -113,10 +113,10 @@ def team_dir(name: str) -> str:
 
 
 def directory_name(text: str) -> str:
-    """Return one component of a path from outside (a team directory, a session). Raises InvalidName.
+    """Return a text from outside (a team directory, a session) as one component of a path. Raises InvalidName.
 
-    Refused: empty, `.`, `..`, separators, NUL, control characters, a leading dash or dot, over 200 characters, names
-    that are devices on other systems.
+    Refused: an empty text, a leading dash or dot, one of `/\\:*?"<>|`, unprintable characters, over 200 characters,
+    names of devices on other systems.
     """
     bad = not text or len(text) > 200 or text[0] in ".-" or not text.isprintable() or set(text) & set('/\\:*?"<>|\0')
     if bad or text.lower().split(".")[0] in _DEVICES:
@@ -203,7 +203,7 @@ def plan_id(name: str, team: str, now_ms: int | None = None) -> str:
 
 
 def request_id(kind: str, now_ms: int | None = None) -> str:
-    """Return `<kind>-<ms>-<7 of a-z0-9>`: a request of another kind, with an id of the same form."""
+    """Return `<kind>-<ms>-<7 of a-z0-9>`: the id of a request that is neither a shutdown nor a plan."""
     tail = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(7))
     return f"{kind}-{_ms(now_ms)}-{tail}"
 
@@ -219,7 +219,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def is_typo(word: str, known: str) -> bool:
     """Return True when `word` is probably a typo of `known`: another case, or one letter more, less, wrong or out of
-    place."""
+    place. Words of less than four letters must be equal, except for case."""
     one, other = word.lower(), known.lower()
     longest = max(len(one), len(other))
     if longest < 4 or abs(len(one) - len(other)) > 1:

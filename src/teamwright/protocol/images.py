@@ -17,7 +17,7 @@ MAX_PIXELS = 8_000
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MAGIC = ((_PNG, "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"), (b"GIF89a", "image/gif"))
 _NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
-"""Markers of a JPEG between those that contain its size."""
+"""Markers of a JPEG in the range of the frame markers that contain no size."""
 
 
 def image_type(raw: bytes) -> str | None:

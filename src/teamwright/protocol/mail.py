@@ -73,8 +73,8 @@ class InboxEntry:
 
 
 def parse_entry(data: Mapping[str, Any]) -> InboxEntry:
-    """Return an object of an inbox array as an entry. Never raises: values of wrong types become text (`undefined`
-    sender)."""
+    """Return an object of an inbox array as an entry. Never raises: a missing sender becomes `undefined`, a `text` that
+    is no string becomes its JSON, and other values of a wrong type count as absent."""
     return InboxEntry(
         sender=str(data.get("from", "undefined")),
         text=data["text"] if isinstance(data.get("text"), str) else json.dumps(data.get("text"), ensure_ascii=False),
@@ -114,7 +114,7 @@ _KEYS: Mapping[str, str] = {
 """Field names that differ from the keys on the wire."""
 
 _OWN_KEYS: Mapping[str, str] = {}
-"""The same for the two permission messages, whose keys have underscores."""
+"""The same for the two permission messages: none, because their keys are the field names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

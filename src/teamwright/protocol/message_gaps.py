@@ -45,8 +45,8 @@ def _bridge(before: _Message | None, after: _Message) -> list[_Message]:
 
 
 def _pair_results(messages: list[_Message]) -> list[_Message]:
-    """Return the messages with a result for each call and a call for each result; calls of the last message stay
-    open.
+    """Return the messages with a result for each call. A result without its call becomes text; calls of the last
+    message stay open.
     """
     calls: list[str] = []
     for message in messages:

@@ -66,13 +66,13 @@ class RuntimeTags:
         return text_block(self.reminder(text))
 
     def hook_notes(self, texts: Iterable[str]) -> tuple[Block, ...]:
-        """Return what hooks say to the model: data in notes of the runtime."""
+        """Return the texts of hooks for the model as notes of the runtime; tags in them are escaped."""
         return tuple(self.note(escape_tags(text)) for text in texts)
 
     def message(self, sender: str, body: str, *, color: str | None = None, summary: str | None = None) -> str:
-        """Return a message of another agent: it can neither close its tag nor contain one of the runtime.
+        """Return a message of another agent. Tags in its body are escaped, so that it cannot pretend to be the runtime.
 
-        The lead is named by its alias, as everywhere in what models read.
+        The lead is named by its alias, as in all texts for models.
         """
         attributes = {"teammate_id": LEAD_ALIAS if sender == LEAD else sender, "color": color, "summary": summary}
         given = {name: value for name, value in attributes.items() if value or name == "teammate_id"}
@@ -81,13 +81,13 @@ class RuntimeTags:
     def entry(self, entry: InboxEntry, *, plain: bool = False) -> str:
         """Return an inbox entry as a model reads it.
 
-        Mail of the lead, and of the runtime's own senders (`plain`), goes without the note that it has no authority.
+        Mail of the lead, and `plain` mail (of the runtime's own senders), has no note that it is no instruction.
         """
         made = self.message(entry.sender, entry.text, color=entry.color, summary=entry.summary)
         return made if plain or entry.sender == LEAD else f"{PEER_NOTE}\n{made}"
 
     def notification(self, body: str) -> str:
-        """Return the end of a job or a sub-agent. The caller escapes what others wrote."""
+        """Return a notification that a job or a sub-agent ended. The caller escapes text of others in `body`."""
         return self._element(NOTIFICATION, body)
 
     def fork(self, text: str) -> str:
@@ -99,7 +99,7 @@ class RuntimeTags:
         return self._element(SUMMARY, text)
 
     def conversation(self, text: str) -> str:
-        """Return a conversation in short, to be summarised."""
+        """Return a conversation as text, for the model that summarises it."""
         return self._element(CONVERSATION, text)
 
     def with_files(self, content: Sequence[Block]) -> tuple[Block, ...]:
@@ -122,7 +122,10 @@ class RuntimeTags:
         ]
 
     def mask_key_in_part(self, text: str) -> tuple[str, str]:
-        """Return a part of a streamed answer with the key masked, and the end of it where the key may begin."""
+        """Return a piece of a streamed answer with the key masked, and its end, which may be the beginning of the key.
+
+        The caller puts the end before the next piece.
+        """
         text = text.replace(self.key, KEY_MASK) if self.key else text
         held = next((n for n in range(min(len(self.key), len(text)), 0, -1) if self.key.startswith(text[-n:])), 0)
         return text[: len(text) - held], text[len(text) - held :]
@@ -161,7 +164,7 @@ def escape_tags(text: str) -> str:
 
 
 def parse_sender(attribute: str) -> str:
-    """Return the name behind the `teammate_id` of a message in a conversation."""
+    """Return the name in the `teammate_id` attribute of a message in a conversation."""
     return LEAD if attribute == LEAD_ALIAS else html.unescape(attribute)
 
 
@@ -171,7 +174,7 @@ def unescape_tags(text: str) -> str:
 
 
 def _replace_strings(value: Any, swap: Callable[[str], str]) -> Any:
-    """Return the value with every string in it replaced; the same object where nothing changes."""
+    """Return the value with `swap` applied to every string in it; the same dict when nothing in it changes."""
     if isinstance(value, str):
         return swap(value)
     if isinstance(value, dict):

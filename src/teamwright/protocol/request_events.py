@@ -69,7 +69,7 @@ class RequestOpened(BaseEvent):
     ) -> bool:
         """Allow the request; with `always` store the offered rule, with `input` run that instead, grant `updates` too.
 
-        Return False when another approver was first.
+        Return False when another approver was first, or when the event has no responder.
         """
         return await self._respond(RequestAnswer(verdict="allow", always=always, input=input, updates=tuple(updates)))
 

@@ -37,7 +37,7 @@ _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class RosterMember:
-    """One entry of the roster. The lead has the first 8 keys of a lead, a teammate 12; None means absent."""
+    """One entry of the roster. None means that the key is absent."""
 
     agent_id: str
     name: str
@@ -111,7 +111,7 @@ class TeamConfig:
         return replace(self, members=(*self.members[:position], member, *self.members[position + 1 :]))
 
     def without_member(self, name: str) -> TeamConfig:
-        """Return the roster without the member of that name (or agent id)."""
+        """Return the roster without the member of that name or agent id; its pane is no longer hidden."""
         lower = name.lower()
         left = tuple(m for m in self.members if lower not in (m.name.lower(), m.agent_id.lower()))
         gone = {m.pane_id for m in self.members} - {m.pane_id for m in left}

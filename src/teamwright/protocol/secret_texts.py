@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 MIN_FRAGMENT = 8
-"""Characters from which a piece of a secret is masked too."""
+"""The least number of characters of a piece of a secret that is masked."""
 
 _SECRET_NAME = re.compile(
     r"""

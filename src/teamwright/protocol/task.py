@@ -53,8 +53,8 @@ class TaskDraft:
     until: int
 
     def is_open(self, now: int) -> bool:
-        """Return True when the note is valid at `now` (ms). One further ahead than DRAFT_MS was written by a wrong
-        clock."""
+        """Return True when the note is valid at `now` (ms). An end more than DRAFT_MS ahead comes from a
+        wrong clock and is not valid."""
         return now < self.until <= now + DRAFT_MS
 
 

@@ -18,8 +18,7 @@ from urllib.parse import unquote
 
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, UsageError
-from teamwright.storage.atomic import storage_error, write_new
-from teamwright.storage.damaged_file import keep_damaged_copy
+from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_new
 from teamwright.storage.read_bounded import MAX_BYTES, read_plain
 
 VERSION = 1
@@ -151,7 +150,7 @@ class RequestStore:
         write_new(self.directory / name, _encode({"id": request_id, "v": VERSION} | dict(body)))
 
     def take_late_answers(self) -> list[dict[str, Any]]:
-        """Return and remove the late answers, by name."""
+        """Return and remove the late answers, in the order of their file names."""
         late = [path for path in sorted(self._entries()) if _LATE.fullmatch(path.name)]
         bodies = [_load_or_skip(path) for path in late]
         for path in late:

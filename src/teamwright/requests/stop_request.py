@@ -66,13 +66,13 @@ class StopRequest:
         if body.get("kind") != KIND:
             return None
         try:
-            lead, life = cast("dict[str, Any]", body["lead"]), body.get("incarnation")
+            lead, incarnation = cast("dict[str, Any]", body["lead"]), body.get("incarnation")
             return cls(
                 str(body["id"]),
                 str(body["target"]),
                 body.get("now") is True,
                 LeadProcess(str(lead["session"]), int(lead["pid"]), str(lead["since"])),
-                life if isinstance(life, int) else None,
+                incarnation if isinstance(incarnation, int) else None,
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -82,12 +82,12 @@ class StopRequest:
         """True when the whole team is to stop, the lead too."""
         return self.target == LEAD
 
-    def open_in(self, box: RequestStore, within_s: float) -> None:
+    def open_in(self, store: RequestStore, within_s: float) -> None:
         """Open the request. `within_s`: seconds that the requester waits for an acknowledgement. Raises
         StorageError.
         """
         lead = {"session": self.lead.session, "pid": self.lead.pid, "since": self.lead.since}
-        box.open(
+        store.open(
             self.id,
             {
                 "kind": KIND,
@@ -102,9 +102,9 @@ class StopRequest:
         )
 
 
-def open_stops(box: RequestStore) -> list[StopRequest]:
+def open_stops(store: RequestStore) -> list[StopRequest]:
     """Return the stop requests without an answer, the oldest first. Raises StorageError."""
-    return [one for body in box.open_requests() if (one := StopRequest.parse(body)) is not None]
+    return [one for body in store.open_requests() if (one := StopRequest.parse(body)) is not None]
 
 
 def stop_answer(
@@ -115,14 +115,14 @@ def stop_answer(
     return {"approve": approve, "reason": reason, "by": LEAD, "at": now_ms(), **facts}
 
 
-def acknowledgement_path(box: RequestStore, request_id: str) -> Path:
+def acknowledgement_path(store: RequestStore, request_id: str) -> Path:
     """Return the file that acknowledges the request, and contains the time limit of its answer."""
-    return box.directory / f"{file_stem(request_id)}.taken"
+    return store.directory / f"{file_stem(request_id)}.taken"
 
 
-def acknowledge(box: RequestStore, request_id: str, within_s: float) -> None:
+def acknowledge(store: RequestStore, request_id: str, within_s: float) -> None:
     """Acknowledge the request: an answer follows within that many seconds. Raises StorageError."""
-    path = acknowledgement_path(box, request_id)
+    path = acknowledgement_path(store, request_id)
     body = {"until": now_ms() + int(within_s * 1000), "pid": os.getpid()}
     try:
         write_new(path, json.dumps(body).encode())
@@ -130,10 +130,10 @@ def acknowledge(box: RequestStore, request_id: str, within_s: float) -> None:
         raise storage_error(problem, path) from problem
 
 
-def acknowledged_for_s(box: RequestStore, request_id: str) -> float | None:
+def acknowledged_for_s(store: RequestStore, request_id: str) -> float | None:
     """Return how many seconds an answer may still take; None before the acknowledgement."""
     try:
-        until = int(cast("dict[str, Any]", json.loads(acknowledgement_path(box, request_id).read_bytes()))["until"])
+        until = int(cast("dict[str, Any]", json.loads(acknowledgement_path(store, request_id).read_bytes()))["until"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return max(0.0, (until - now_ms()) / 1000)

@@ -98,7 +98,7 @@ class PendingFile:
             raise storage_error(problem, path) from problem
 
     def commit(self) -> None:
-        """Rename the temporary file into place."""
+        """Rename the temporary file into place. Raises StorageError; the temporary file is removed then."""
         try:
             os.rename(self.temporary_path, self.path)
             if self._fsync:
@@ -132,13 +132,16 @@ PENDING_MAX_AGE_S = 60.0
 _PENDING_NAME = re.compile(r".+\.tmp\.[0-9a-f]{8}")
 
 
-def keep_damaged_copy(path: Path) -> Path:
-    """Copy the bytes of a damaged file to `<file>.bad.<ms since 1970>`. Return the path of the copy. Raises
-    StorageError."""
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        raise storage_error(problem, path) from problem
+def keep_damaged_copy(path: Path, content: bytes | None = None) -> Path:
+    """Copy the bytes of a damaged file to `<file>.bad.<ms since 1970>`. Return the path of the copy.
+
+    `content` are the bytes to keep, by default those in the file. Raises StorageError.
+    """
+    if content is None:
+        try:
+            content = path.read_bytes()
+        except OSError as problem:
+            raise storage_error(problem, path) from problem
     moment = now_ms()
     while not write_new(copy := path.with_name(f"{path.name}.bad.{moment}"), content):
         moment += 1

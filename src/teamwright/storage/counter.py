@@ -20,7 +20,7 @@ _Changing: TypeAlias = Callable[[int], int]
 
 
 class Counter:
-    """The counter in a file, which is created when it is missing. Closed with its object. Raises StorageError."""
+    """The counter in a file, which is created when it is missing. The owner calls `close`. Raises StorageError."""
 
     __slots__ = ("_fd", "path")
 

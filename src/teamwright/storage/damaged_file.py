@@ -1,30 +1,16 @@
-"""Repair of a damaged inbox: a copy of all its bytes, and the whole entries among them.
+"""Repair of a damaged inbox: the whole entries among its bytes.
 
-Leaves the decision that a file is damaged to the holder of its lock.
+`atomic.keep_damaged_copy` keeps the bytes. Leaves the decision that a file is damaged to the holder of its lock.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any, cast
-
-from teamwright.protocol.clock import now_ms
-from teamwright.storage.atomic import write_new
 
 _START = re.compile(r"(?:^|[\[,]|\n)\s*(?=\{)")
 _MAX_DAMAGED_PLACES = 500
-
-
-def keep_damaged_copy(path: Path, content: bytes) -> Path:
-    """Copy the bytes to `<file>.bad.<ms since 1970>` and return its path. Raises StorageError."""
-    moment = now_ms()
-    while True:
-        copy = path.with_name(f"{path.name}.bad.{moment}")
-        if write_new(copy, content):
-            return copy
-        moment += 1
 
 
 def salvage_entries(content: bytes) -> list[dict[str, Any]]:

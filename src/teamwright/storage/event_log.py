@@ -31,7 +31,7 @@ MAX_WAITING = 1_000
 SNAPSHOT_EVERY = 500
 """Logged events between two snapshots: the most that a reader of the current state reads backward."""
 
-_LARGE_EVENTS = (ToolCalled, RequestOpened)
+_ENCODED_AT_ONCE = (ToolCalled, RequestOpened)
 """Events that contain objects of other modules (a tool's input), which may change later: they are encoded immediately.
 """
 
@@ -88,7 +88,7 @@ class EventLog:
             first = not self._lines
             # Other events are encoded when they are written, so that emitting an event does not wait for the encoder (8
             # µs each).
-            self._lines.append(_line(self._n, event) if isinstance(event, _LARGE_EVENTS) else (self._n, event))
+            self._lines.append(_line(self._n, event) if isinstance(event, _ENCODED_AT_ONCE) else (self._n, event))
             if self.state is not None:
                 self._update_state(self.state, event)
             if isinstance(event, ToolCalled):
@@ -214,7 +214,7 @@ class _Feed:
         self._has_events.set()
 
     def restart(self) -> None:
-        """Start again: the waiting events are in the file, except the newest."""
+        """Drop the waiting events: the reader finds the logged ones in the file."""
         self._waiting.clear()
         self.overflowed = False
 

@@ -63,9 +63,10 @@ def read_events(path: Path, after: int = 0) -> Iterator[tuple[int, TeamEvent]]:
 
 
 def read_newest(path: Path, *, since: float = 0.0, marks: tuple[bytes, ...] = ()) -> Iterator[tuple[int, TeamEvent]]:
-    """Yield the logged events, newest first, back to `since` (seconds since 1970).
+    """Yield the logged events, newest first, back to the newest snapshot that is older than `since`.
 
-    With `marks` only lines that contain all of these bytes.
+    `since` is in seconds since 1970; the last events may be older than that. With `marks` only lines that contain all
+    of these bytes are parsed.
     """
     for line in read_backward(path):
         if (at := parse_snapshot_time(line)) is not None:
@@ -80,7 +81,10 @@ def read_newest(path: Path, *, since: float = 0.0, marks: tuple[bytes, ...] = ()
 
 
 def find_event_end(path: Path, number: int) -> int:
-    """Return the byte offset after the event of that number, searched from the end; 0 when it is not found."""
+    """Return the byte offset after the event of that number, or after the newest line with a lower number.
+
+    Searches from the end. Returns 0 when there is no such line.
+    """
     found = 0
     if number > 0:
         found = next((end for end, line in read_backward_with_offsets(path) if 0 < parse_number(line) <= number), 0)

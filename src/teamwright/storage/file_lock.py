@@ -49,9 +49,9 @@ class FileLock:
         self._local = asyncio.Lock()
 
     def hold(self) -> LockHold:
-        """`async with lock.hold() as held:`, then plain code, `held.check()` before each commit.
+        """Return a hold for `async with lock.hold() as held:`. The caller calls `held.check()` before each commit.
 
-        Raises LockTimeout past the deadline, StorageError when the disk refuses.
+        Entering raises LockTimeout past the deadline, StorageError when the disk refuses.
         """
         return LockHold(self)
 
@@ -241,7 +241,7 @@ def remove_unused_guard(path: Path) -> None:
 
 
 def remove_dead_locks(directory: Path, guard_of: Callable[[Path], Path]) -> list[Path]:
-    """Remove the lock directories in a directory whose owner, a Teamwright process, was killed. Return the files.
+    """Remove the lock directories of killed Teamwright processes, and stale ones. Return the files that they locked.
 
     Other products wait for such a lock, or lose what they write, until it is 10 s old. A lock whose owner may live is
     left: its guard is held, or it belongs to another product and is younger than that. Raises nothing.

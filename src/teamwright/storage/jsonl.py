@@ -130,8 +130,8 @@ def read_lines(path: Path, start: int = 0) -> Iterator[bytes]:
 def read_backward(path: Path, upto: int | None = None) -> Iterator[bytes]:
     """Yield the whole lines from the last to the first, without their newline; blank ones are left out.
 
-    Reads in blocks from the end, so the last lines cost the same whatever the size of the file. `upto` is the number of
-    bytes of the file that are read; None: all.
+    Reads in blocks from the end, so the cost of the last lines does not depend on the size of the file. `upto` is the
+    number of bytes of the file that are read; None: all.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size

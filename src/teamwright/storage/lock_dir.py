@@ -91,8 +91,8 @@ def make_lock_dir(guard: int, directory: str) -> DirectoryMark | None:
 
 
 def judge_lock_dir(guard: int, directory: str) -> LockVerdict:
-    """Judge an existing directory: remove a dead owner of Teamwright at once, another product's only when it is
-    stale.
+    """Judge an existing directory. One of a dead Teamwright process is removed at once, one of another product only
+    when it is stale.
     """
     mark = directory_mark(directory)
     if mark is None:

@@ -27,10 +27,10 @@ class LoopCache(Generic[T]):
         runs.
         """
         loop = asyncio.get_running_loop()
-        shelf = self._loops.get(loop)
-        if shelf is None:
-            shelf = self._loops[loop] = _LoopObjects()
-        return shelf.get(key, make, self._keep)
+        objects = self._loops.get(loop)
+        if objects is None:
+            objects = self._loops[loop] = _LoopObjects()
+        return objects.get(key, make, self._keep)
 
 
 class _LoopObjects(Generic[T]):

@@ -12,9 +12,8 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.values import dataclass
-from teamwright.storage.atomic import storage_error, write_new
+from teamwright.storage.atomic import keep_damaged_copy, storage_error
 
 LOST = b'{"type":"lost"'
 """The beginning of a line that replaces an unreadable one."""
@@ -50,7 +49,7 @@ def set_aside_damaged_lines(
         found = _find_damaged(path, is_whole, is_last, most)
         if not found:
             return None
-        copy = _copy(path, b"".join(line + b"\n" for _, line in reversed(found)))
+        copy = keep_damaged_copy(path, b"".join(line + b"\n" for _, line in reversed(found)))
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             for start, line in found:
@@ -90,13 +89,6 @@ def _lines_backward(path: Path) -> Iterator[tuple[int, bytes]]:
             start = content.rfind(b"\n", 0, end) + 1
             yield start, content[start:end]
             end = start - 1
-
-
-def _copy(path: Path, content: bytes) -> Path:
-    moment = now_ms()
-    while not write_new(copy := path.with_name(f"{path.name}.bad.{moment}"), content):
-        moment += 1
-    return copy
 
 
 def _replacement(length: int) -> bytes:

@@ -1,7 +1,8 @@
 """Paths of all files and directories: the only module that knows the directory layout.
 
 One `Home` for each state root. A root of the other product joins its teams: `teams`, `tasks` and `plans` are then
-shared, and the files of Teamwright alone are under `teamwright/` inside it. Opens no file; creates directories only.
+shared, and the files of Teamwright alone are under `teamwright/` inside it. Reads and writes none of these files;
+`prepare` creates the root and tries to write in it.
 """
 
 from __future__ import annotations
@@ -225,15 +226,15 @@ def find_home(root: str | None = None) -> Home:
 
 
 @lru_cache(maxsize=64)
-def _session_path(ours: Path, cwd: Path, session: str) -> Path:
+def _session_path(own: Path, cwd: Path, session: str) -> Path:
     """Return the session's directory; cached, because every new agent needs it."""
-    return ours / "projects" / project_slug(cwd) / directory_name(session)
+    return own / "projects" / project_slug(cwd) / directory_name(session)
 
 
 @lru_cache(maxsize=64)
-def _agent_transcript_path(ours: Path, cwd: Path, session: str, agent: str) -> Path:
+def _agent_transcript_path(own: Path, cwd: Path, session: str, agent: str) -> Path:
     """Return an agent's transcript; cached, because every new agent and every status needs it."""
-    return _session_path(ours, cwd, session) / f"agents/{inbox_stem(agent)}.jsonl"
+    return _session_path(own, cwd, session) / f"agents/{inbox_stem(agent)}.jsonl"
 
 
 @lru_cache(maxsize=8)
@@ -242,8 +243,8 @@ def _plans_path(shared: Path) -> Path:
 
 
 @lru_cache(maxsize=64)
-def _transcript_path(ours: Path, cwd: Path, session: str) -> Path:
-    return ours / "projects" / project_slug(cwd) / f"{directory_name(session)}.jsonl"
+def _transcript_path(own: Path, cwd: Path, session: str) -> Path:
+    return own / "projects" / project_slug(cwd) / f"{directory_name(session)}.jsonl"
 
 
 def project_slug(cwd: Path) -> str:

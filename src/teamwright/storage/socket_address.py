@@ -26,17 +26,17 @@ def bind(listening: socket.socket, path: Path) -> Path | None:
     A socket whose long path has no short form is created in a private temporary directory, which is returned, with a
     link to it at the path. Raises OSError.
     """
-    beside = path.with_name(f".{secrets.token_hex(4)}")
-    if _fits(beside) or DESCRIPTORS.is_dir():
-        with short_address(beside) as short:
+    temporary = path.with_name(f".{secrets.token_hex(4)}")
+    if _fits(temporary) or DESCRIPTORS.is_dir():
+        with short_address(temporary) as short:
             listening.bind(short)
         private = None
     else:
         private = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp")) / "socket"
         listening.bind(str(private))
-        os.symlink(private, beside)
-    os.chmod(beside, 0o600)
-    os.rename(beside, path)
+        os.symlink(private, temporary)
+    os.chmod(temporary, 0o600)
+    os.rename(temporary, path)
     return private
 
 

@@ -12,11 +12,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task, parse_task, task_fault
 from teamwright.protocol.values import dataclass
-from teamwright.storage.atomic import storage_error, write_new
+from teamwright.storage.atomic import storage_error
 
 LOCK_FILE = ".lock"
 WATERMARK_FILE = ".highwatermark"
@@ -107,17 +106,6 @@ def task_number(name: str) -> int | None:
     """Return the number in a task file's name; None for any other file."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
-
-
-def keep_damaged_copy(path: Path) -> None:
-    """Keep a copy of damaged bytes as `<file>.bad.<ms since 1970>`. Raises StorageError."""
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        raise storage_error(problem, path) from problem
-    moment = now_ms()
-    while not write_new(path.with_name(f"{path.name}.bad.{moment}"), content):
-        moment += 1
 
 
 def list_numbers(directory: Path) -> set[int]:

@@ -13,10 +13,10 @@ from pathlib import Path
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
-from teamwright.storage.atomic import storage_error, write_atomic, write_new
+from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic, write_new
 from teamwright.storage.file_lock import FileLock, LockHold, lock_at
 from teamwright.storage.paths import make_private
-from teamwright.tasks.task_file import LOCK_FILE, WATERMARK_FILE, damaged_error, keep_damaged_copy, read_watermark
+from teamwright.tasks.task_file import LOCK_FILE, WATERMARK_FILE, damaged_error, read_watermark
 from teamwright.tasks.task_graph import sort_ids
 from teamwright.tasks.task_index import TaskIndex
 from teamwright.tasks.task_rules import not_found_error

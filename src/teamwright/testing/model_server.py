@@ -58,11 +58,11 @@ class LoopbackModel:
 
     `url` is the base URL for `ANTHROPIC_BASE_URL` or a custom provider (for OpenAI's APIs with `/v1` appended).
     `requests` contains the received requests (with `keep` only that many of the newest), `connections` counts opened
-    connections, `left` is set when a client disconnects before its answer is complete. `models` is the list for `GET
-    /v1/models`, `facts` are the answers on other paths (`/props`, `/api/show`). `delay_s` (low, high) is the range in
-    seconds of a random delay of each answer.
+    connections, `client_left` is set when a client disconnects before its answer is complete. `models` is the list for
+    `GET /v1/models`, `facts` are the answers on other paths (`/props`, `/api/show`). `delay_s` (low, high) is the range
+    of a random delay of each answer, in seconds.
 
-    async with LoopbackModel(["Hello.", Status(429, retry_after=0.1)]) as server:\n        ...
+    async with LoopbackModel(["Hello.", Status(429, retry_after=0.1)]) as server: …
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """A model for tests, written in Python: it returns scripted answers and records its requests.
 
 `ScriptedModel("ok")` gives every agent the same answer; a list is a sequence of answers; a mapping gives each agent (by
-`Request.asker`) a separate list, or one text for all its answers; a function computes the answer from the request. It
-needs no file, adds no delay and costs nothing.
+`Request.agent_name`) a separate list, or one text for all its answers; a function computes the answer from the request.
+It needs no file, adds no delay and costs nothing.
 """
 
 from __future__ import annotations
@@ -99,17 +99,17 @@ class ScriptedModel:
             return self._answers(request)
         if not isinstance(self._answers, Mapping):
             return self._answer_from(self._answers, "")
-        asker = LEAD if request.agent_name == LEAD_ALIAS else request.agent_name
+        agent = LEAD if request.agent_name == LEAD_ALIAS else request.agent_name
         parts = {LEAD if name == LEAD_ALIAS else name: part for name, part in self._answers.items()}
-        part = parts.get(asker, ())
-        return part if isinstance(part, str) else self._answer_from(part, asker)
+        part = parts.get(agent, ())
+        return part if isinstance(part, str) else self._answer_from(part, agent)
 
-    def _answer_from(self, answers: Sequence[ScriptedAnswer], asker: str) -> ScriptedAnswer:
-        number = self._next_numbers.get(asker, 0)
-        self._next_numbers[asker] = number + 1
+    def _answer_from(self, answers: Sequence[ScriptedAnswer], agent: str) -> ScriptedAnswer:
+        number = self._next_numbers.get(agent, 0)
+        self._next_numbers[agent] = number + 1
         if number < len(answers):
             return answers[number]
-        whose = f' of "{asker}"' if asker else ""
+        whose = f' of "{agent}"' if agent else ""
         return Failure("bad-script", f"the {len(answers)} answers{whose} are used up")
 
     def _content(self, answer: Piece | Sequence[Piece]) -> list[Block]:

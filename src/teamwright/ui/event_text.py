@@ -140,8 +140,6 @@ def _notice_text(event: LimitReached | ModeChanged | ModelChanged | Notice | Com
 
 
 def _request_text(event: RequestOpened | RequestClosed) -> str:
-    from teamwright.ui.event_text import answer_text, request_text, short_id  # loaded only in a run with requests
-
     if isinstance(event, RequestOpened):
         return f"{_flatten(request_text(event))}  [{short_id(event.request)}]"
     reason = f": {_flatten(event.reason)}" if event.reason else ""

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.models.arguments import MOST_DEPTH, parse_arguments, problem_of
+from teamwright.models.arguments import MOST_DEPTH, describe_problem, parse_arguments
 from teamwright.models.model import Reply
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, text_block
 from teamwright.testing.model_server import LoopbackModel
@@ -111,7 +111,7 @@ def test_a_comma_inside_a_text_is_kept():
 )
 def test_the_model_learns_where_its_arguments_are_broken_and_what_was_expected(text, said):
     assert parse_arguments(text) == {UNPARSED_ARGUMENTS: text}
-    assert said in problem_of(text)
+    assert said in describe_problem(text)
 
 
 @pytest.mark.finding("M13")

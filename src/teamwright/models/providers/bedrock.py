@@ -124,7 +124,7 @@ _FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image
 
 
 class Bedrock:
-    """See `ApiFormat`. `caching`: True when the model accepts cache points in all places."""
+    """See `ApiFormat`. With `caching`, requests to Claude models have cache points."""
 
     def __init__(self, endpoint: Endpoint, model: str, *, caching: bool) -> None:
         self._endpoint = endpoint
@@ -252,7 +252,7 @@ class BedrockAnswer:
 
     @property
     def has_trailing(self) -> bool:
-        """True: the usage follows the end."""
+        """True until the usage was received, which follows the end."""
         return not self._counted
 
     def translate(self, event: Event) -> Iterable[Event]:
@@ -282,7 +282,7 @@ class BedrockAnswer:
             )
 
     def stop(self, said: Event) -> None:
-        """End the answer. Raises `ServiceError` for one that the service could not parse."""
+        """End the answer. One that the service could not parse fails with its usage, see `metadata`."""
         reason = str(said.get("stopReason") or "")
         if reason in _UNREADABLE:
             self._unreadable = True  # the counts follow it
@@ -290,7 +290,7 @@ class BedrockAnswer:
         self._events.end(_STOPS.get(reason, reason))
 
     def metadata(self, said: Event) -> None:
-        """Report the usage."""
+        """Report the usage. Raises `ServiceError` after an answer that the service could not parse."""
         usage = object_field(said, "usage")
         self._counted = True
         read, write = count_field(usage, "cacheReadInputTokens"), count_field(usage, "cacheWriteInputTokens")

@@ -182,15 +182,15 @@ class GeminiAnswer:
             self._events.signature(self._at("thought"), part["thoughtSignature"], API_NAME)
             self._at("signed")  # later parts do not belong to this thought
         if call := object_field(part, "functionCall"):
-            key = self._at("call", anew=True)
+            key = self._at("call", is_new=True)
             self._events.call(key, self._ids.id_for(call.get("id")), call.get("name"))
             self._events.arguments(key, call.get("args"))
         elif text:
             self._events.text(self._at("text"), text)
 
-    def _at(self, kind: str, *, anew: bool = False) -> tuple[str, int]:
+    def _at(self, kind: str, *, is_new: bool = False) -> tuple[str, int]:
         """Return the key of the growing block: another kind of part begins another block."""
-        if anew or self._block_number[0] != kind:
+        if is_new or self._block_number[0] != kind:
             self._block_number = (kind, self._block_number[1] + 1)
         return self._block_number
 

@@ -67,7 +67,7 @@ class OpenAiChat:
         host = urlsplit(endpoint.base_url).hostname or ""
         self._limit = "max_completion_tokens" if host.endswith(NEWER_HOSTS) else "max_tokens"
         self._by = f"{API_NAME}:{endpoint.provider}"
-        self._demands = host.endswith(REASONING_HOSTS)
+        self._requires_reasoning = host.endswith(REASONING_HOSTS)
         self._conversions = ConversionCache(self._head, self._pieces)
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
@@ -88,7 +88,7 @@ class OpenAiChat:
         if message.role != "assistant":
             return _user_messages(message.blocks)
         own = [block["thinking"] for block in message.blocks if block.get("by") == self._by]
-        return _assistant_messages(message.blocks, "".join(own) if own or self._demands else None)
+        return _assistant_messages(message.blocks, "".join(own) if own or self._requires_reasoning else None)
 
     def _head(self, head: PrefixFields) -> bytes:
         fields: dict[str, Any] = {"model": head.model, "stream": True, "stream_options": {"include_usage": True}}
@@ -183,7 +183,7 @@ class ChatAnswer:
 
     @property
     def has_trailing(self) -> bool:
-        """True: the usage follows in a separate chunk after the end."""
+        """True until the usage was received, which follows the end in a separate chunk."""
         return not self._counted
 
     def translate(self, event: Event) -> Iterable[Event]:
@@ -267,7 +267,7 @@ class _OpenCall:
         self.arguments = ""
 
     def take(self, arguments: object) -> str:
-        """Return a piece of the arguments as text."""
+        """Append a piece of the arguments, and return it as text."""
         piece = given_text(arguments)
         self.arguments += piece
         return piece

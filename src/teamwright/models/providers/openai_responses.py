@@ -161,9 +161,9 @@ class ResponsesAnswer:
 
     def translate(self, event: Event) -> Iterable[Event]:
         """Return the translation of one event."""
-        hear = _HANDLERS.get(str(event.get("type")))
-        if hear is not None and not self._events.has_ended:
-            hear(self, event)
+        handler = _HANDLERS.get(str(event.get("type")))
+        if handler is not None and not self._events.has_ended:
+            handler(self, event)
         return self._events.take_events()
 
     def created(self, event: Event) -> None:

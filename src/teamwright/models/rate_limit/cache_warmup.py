@@ -22,7 +22,7 @@ _MAX_KNOWN = 256
 
 
 class LeadingCall:
-    """The first call with a prefix; `began` ends the waiting of the others."""
+    """The first call with a prefix; `release_followers` ends the wait of the others."""
 
     __slots__ = ("_done", "loop")
 
@@ -35,7 +35,7 @@ class LeadingCall:
         self._done.set()
 
     async def wait(self, within_s: float) -> None:
-        """Wait until it began, `within_s` seconds at most."""
+        """Wait until its answer began or failed, `within_s` seconds at most."""
         try:
             async with asyncio.timeout(within_s):
                 await self._done.wait()

@@ -79,8 +79,8 @@ class RateLimitStore(Protocol):
         """Apply one step to the current state; return the new one."""
         ...
 
-    def take_permit(self, among: int) -> int | None:
-        """Return a free permit of 0 … `among` - 1, or None. Return it with `release_permit`."""
+    def take_permit(self, count: int) -> int | None:
+        """Return a free permit of 0 … `count` - 1, or None. Return it with `release_permit`."""
         ...
 
     def release_permit(self, place: int) -> None:
@@ -103,7 +103,7 @@ class MemoryRateLimitStore:
         self._state = step(self._state)
         return self._state
 
-    def take_permit(self, among: int) -> int | None:
+    def take_permit(self, count: int) -> int | None:
         """See RateLimitStore: the rate limiter's own count is sufficient here."""
         return ANY_PERMIT
 
@@ -160,12 +160,12 @@ class FileRateLimitStore:
             self._state = state
         return state
 
-    def take_permit(self, among: int) -> int | None:
+    def take_permit(self, count: int) -> int | None:
         """See RateLimitStore. A process that released a permit lets waiting processes take one first."""
         if time.monotonic() < self._held_back_until:
             return None
         try:
-            place = next((one for one in range(among) if one not in self._taken and self._lock(one, 1)), None)
+            place = next((one for one in range(count) if one not in self._taken and self._lock(one, 1)), None)
         except OSError:
             return ANY_PERMIT
         if place is not None:

@@ -58,7 +58,7 @@ class RateLimiter:
     """A rate limiter that all adapters with the same credential share.
 
     `max_running` requests run at once at most. Pauses that it chooses start at `backoff_s` and double up to
-    `max_backoff_s` seconds. `board` stores the state: without one it is this object's alone.
+    `max_backoff_s` seconds. `store` stores the state: without one it is this object's alone.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class RateLimiter:
         max_running: int = 32,
         backoff_s: float = 0.5,
         max_backoff_s: float = 60.0,
-        board: RateLimitStore | None = None,
+        store: RateLimitStore | None = None,
     ) -> None:
         self._terms = RateLimitTerms(max_running, backoff_s, max_backoff_s)
         self._capped = max_running < RateLimitTerms().max_running
-        self._store = board or MemoryRateLimitStore()
+        self._store = store or MemoryRateLimitStore()
         self._running = 0
         self._queue: deque[asyncio.Future[None]] = deque()
         self._mutex = threading.RLock()
@@ -107,9 +107,9 @@ class RateLimiter:
     @asynccontextmanager
     async def permit(self) -> AsyncGenerator[CallPermit, None]:
         """Yield a permit to call. Waits for the pause and for a permit, first come first served."""
-        turn, place = await self._enter()
+        permit, place = await self._enter()
         try:
-            yield turn
+            yield permit
         finally:
             self._leave(place)
 
@@ -186,31 +186,31 @@ class RateLimiter:
             for place in called:
                 self._queue.remove(place)
         for place in called:
-            place.get_loop().call_soon_threadsafe(_call_up, place)
+            place.get_loop().call_soon_threadsafe(_set_done, place)
 
-    def note_throttled(self, turn: CallPermit, retry_after_s: float | None = None) -> float:
+    def note_throttled(self, permit: CallPermit, retry_after_s: float | None = None) -> float:
         """Pause all calls after "too many requests"; return the seconds of the pause.
 
         Several refusals of concurrent calls are one event: the first one lowers the limit, the others only lengthen the
         pause if the service asked for more.
         """
         now = time.monotonic()
-        refusal = ServiceRefusal(turn.epoch, self._running, now, retry_after_s, random.random() * 0.25)
+        refusal = ServiceRefusal(permit.epoch, self._running, now, retry_after_s, random.random() * 0.25)
         with self._mutex:
             self._store.change(lambda state: apply_refusal(state.at_time(now), self._terms, refusal))
         return self.paused_s
 
-    def note_success(self, turn: CallPermit) -> None:
+    def note_success(self, permit: CallPermit) -> None:
         """Record a successful request: the limit rises a little."""
         state = self._state()
         if state.is_limited or state.level:
             with self._mutex:
                 now = time.monotonic()
-                self._store.change(lambda state: apply_success(state.at_time(now), self._terms, epoch=turn.epoch))
+                self._store.change(lambda state: apply_success(state.at_time(now), self._terms, epoch=permit.epoch))
             self._wake()
 
 
-def _call_up(place: asyncio.Future[None]) -> None:
+def _set_done(place: asyncio.Future[None]) -> None:
     if not place.done():
         place.set_result(None)
 
@@ -226,7 +226,7 @@ def rate_limiter_for(fingerprint: str, page: Path | None = None, most: int | Non
     """
     key = (fingerprint, str(page or ""), most)
     if key not in _RATE_LIMITERS:
-        _RATE_LIMITERS[key] = RateLimiter(max_running=most or RateLimitTerms().max_running, board=_open_store(page))
+        _RATE_LIMITERS[key] = RateLimiter(max_running=most or RateLimitTerms().max_running, store=_open_store(page))
     return _RATE_LIMITERS[key]
 
 

@@ -26,7 +26,7 @@ _ENVELOPE = re.compile(rf"(?:{re.escape(PEER_NOTE)}\n)?{MESSAGE_PATTERN}", re.DO
 
 
 @dataclass(frozen=True, slots=True)
-class HeardText:
+class ReceivedText:
     """A text that an agent received. `sender` is a name, `user`, or `system` for reminders of the runtime."""
 
     sender: str
@@ -34,7 +34,7 @@ class HeardText:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardResult:
+class ReceivedResult:
     """The result of a tool call, as text."""
 
     call_id: str
@@ -42,12 +42,12 @@ class HeardResult:
     is_error: bool
 
 
-def parse_user_message(content: str | Iterable[Block]) -> tuple[list[HeardText], list[HeardResult]]:
+def parse_user_message(content: str | Iterable[Block]) -> tuple[list[ReceivedText], list[ReceivedResult]]:
     """Return the texts and results of one user message, in order."""
     if isinstance(content, str):
         return _notes(content), []
-    notes: list[HeardText] = []
-    outcomes: list[HeardResult] = []
+    notes: list[ReceivedText] = []
+    outcomes: list[ReceivedResult] = []
     for block in content:
         kind = block.get("type")
         if kind == "text":
@@ -55,27 +55,27 @@ def parse_user_message(content: str | Iterable[Block]) -> tuple[list[HeardText],
         elif kind == "tool_result":
             body = block.get("content") or ""
             text = body if isinstance(body, str) else message_text(body)
-            outcomes.append(HeardResult(block["tool_use_id"], text, bool(block.get("is_error"))))
+            outcomes.append(ReceivedResult(block["tool_use_id"], text, bool(block.get("is_error"))))
     return notes, outcomes
 
 
-def _notes(text: str) -> list[HeardText]:
+def _notes(text: str) -> list[ReceivedText]:
     if f"<{MESSAGE} " not in text:
         return _plain(text)
-    notes: list[HeardText] = []
+    notes: list[ReceivedText] = []
     at = 0
     for found in _ENVELOPE.finditer(text):
         notes += _plain(text[at : found.start()])
-        notes.append(HeardText(parse_sender(found[1]), unescape_tags(found[2])))
+        notes.append(ReceivedText(parse_sender(found[1]), unescape_tags(found[2])))
         at = found.end()
     return notes + _plain(text[at:])
 
 
-def _plain(text: str) -> list[HeardText]:
+def _plain(text: str) -> list[ReceivedText]:
     text = text.strip()
     if not text:
         return []
-    return [HeardText("system" if text.startswith(f"<{REMINDER}") else "user", text)]
+    return [ReceivedText("system" if text.startswith(f"<{REMINDER}") else "user", text)]
 
 
 CallNumberLookup: TypeAlias = Callable[[str], str]
@@ -86,7 +86,7 @@ MAX_REPEATS = 10
 
 _ANSWER = b'{"role":"assistant"'
 _CALL_ID = re.compile(r"call_(\d+)_(\d+)_[0-9a-f]{8}_\d+")
-_NO_TEXT = HeardText("", "")
+_NO_TEXT = ReceivedText("", "")
 """The value for conditions that are true and use none of the received texts."""
 
 
@@ -99,8 +99,8 @@ class _UsedTurn:
     """A turn that was played: the text that it used, and the texts that its end of the turn discarded."""
 
     number: int
-    note: HeardText
-    swept: list[HeardText]
+    note: ReceivedText
+    discarded: list[ReceivedText]
 
 
 @dataclass(slots=True)
@@ -118,9 +118,9 @@ class ScriptPlayer:
     _run_id: str = field(default_factory=lambda: secrets.token_hex(4))
     _open: _UsedTurn | None = None
     _last: list[Block] | None = None
-    _notes: list[HeardText] = field(default_factory=list[HeardText])
-    _outcomes: list[HeardResult] = field(default_factory=list[HeardResult])
-    _used: dict[int, HeardText] = field(default_factory=dict[int, HeardText])
+    _notes: list[ReceivedText] = field(default_factory=list[ReceivedText])
+    _outcomes: list[ReceivedResult] = field(default_factory=list[ReceivedResult])
+    _used: dict[int, ReceivedText] = field(default_factory=dict[int, ReceivedText])
     _repeated: dict[int, int] = field(default_factory=dict[int, int])
     _calls: dict[str, tuple[int, ScriptCall]] = field(default_factory=dict[str, tuple[int, ScriptCall]])
     _named: dict[str, str] = field(default_factory=dict[str, str])
@@ -187,10 +187,10 @@ class ScriptPlayer:
             return
         self._used.pop(self._open.number, None)
         self._put_back(self._open.note)
-        self._notes += self._open.swept
+        self._notes += self._open.discarded
         self._open = self._last = None
 
-    def _put_back(self, note: HeardText) -> None:
+    def _put_back(self, note: ReceivedText) -> None:
         if note is not _NO_TEXT:
             self._notes.insert(0, note)
 
@@ -203,7 +203,7 @@ class ScriptPlayer:
             self._outcomes.append(outcome)
             self._result(outcome)
 
-    def _result(self, outcome: HeardResult) -> None:
+    def _result(self, outcome: ReceivedResult) -> None:
         """Capture from a result of this player's call; an interrupted call makes its turn usable again."""
         number, call = self._calls.get(outcome.call_id, (-1, None))
         if call is None:
@@ -226,7 +226,7 @@ class ScriptPlayer:
 
     # ── choosing ──
 
-    def _choose(self) -> tuple[int, HeardText] | None:
+    def _choose(self) -> tuple[int, ReceivedText] | None:
         """Return the first unused turn whose conditions are true, with the text that it uses."""
         for number, turn in enumerate(self._turns):
             if number not in self._used or turn.repeat:
@@ -235,7 +235,7 @@ class ScriptPlayer:
                     return number, note
         return None
 
-    def _fits(self, when: TurnConditions) -> HeardText | None:
+    def _fits(self, when: TurnConditions) -> ReceivedText | None:
         """Return the text that the conditions use; None when they are false."""
         if when.have and not all(self.texts.get(name) for name in when.have):
             return None
@@ -247,13 +247,13 @@ class ScriptPlayer:
             return _NO_TEXT
         return next((note for note in self._notes if _matches_text(when, note)), None)
 
-    def _matches_result(self, when: TurnConditions, outcome: HeardResult) -> bool:
+    def _matches_result(self, when: TurnConditions, outcome: ReceivedResult) -> bool:
         _, call = self._calls.get(outcome.call_id, (-1, None))
         if when.tool is not None and (call is None or call.tool != when.tool):
             return False
         return when.result is None or when.result.search(outcome.text) is not None
 
-    def _use(self, number: int, note: HeardText) -> _UsedTurn:
+    def _use(self, number: int, note: ReceivedText) -> _UsedTurn:
         """Mark a turn as used and remove its text. An answer without calls ends the turn: all received texts are
         discarded."""
         turn = self._turns[number]
@@ -262,10 +262,10 @@ class ScriptPlayer:
             self._capture(turn.capture_text, one.text)
         if note is not _NO_TEXT:
             self._notes.remove(note)
-        swept: list[HeardText] = []
+        discarded: list[ReceivedText] = []
         if not turn.calls:
-            swept, self._notes = self._notes, swept
-        return _UsedTurn(number, note, swept)
+            discarded, self._notes = self._notes, discarded
+        return _UsedTurn(number, note, discarded)
 
     # ── playing ──
 
@@ -315,7 +315,7 @@ class ScriptPlayer:
         return self.receipts(call_id) or "?"
 
 
-def _matches_text(when: TurnConditions, note: HeardText) -> bool:
+def _matches_text(when: TurnConditions, note: ReceivedText) -> bool:
     if when.task is not None and (note.sender != TASK_LIST or not when.task.search(note.text)):
         return False
     if when.sender is not None and not when.sender.search(note.sender):

@@ -28,7 +28,7 @@ class AnswerTokens:
 
 
 def answer_tokens(answer: Answer, prompt_tokens: int) -> AnswerTokens:
-    """Return the token counts that the script gives, else bytes / 4."""
+    """Return the token counts that the script gives, else the number of characters / 4."""
     given = answer.usage or {}
     written = len(answer.text + answer.thinking + json.dumps([dict(i) for _, i in answer.tools])) // 4 + 1
     read, write = given.get("cache_read_input_tokens", 0), given.get("cache_creation_input_tokens", 0)

@@ -176,12 +176,8 @@ def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, 
     if live and bundle is not None:
         raise UsageError("usage", "--live and --bundle exclude each other", note="nothing was sent")
     if bundle is not None:
-        from teamwright.ui.cli.doctor import write_bug_report
-
         return write_bug_report(subject, place.resolve(bundle) if bundle else None, as_json=as_json)
     if live:
-        from teamwright.ui.cli.doctor import run_live_check
-
         return run_live_check(subject, yes=yes, as_json=as_json)
     findings = find_problems(subject)
     problems = sum(finding.verdict == "problem" for finding in findings)

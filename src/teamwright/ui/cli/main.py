@@ -21,7 +21,7 @@ COMPLETION_VARIABLE = "_TEAMWRIGHT_COMPLETE"
 """The environment variable in which a completion script names its shell."""
 
 MEMBER_FLAG = "--agent-id"
-"""The first argument of a member process (see protocol.argv, which other runs need not load)."""
+"""The first argument of a member process (see protocol.member_flags, which other runs need not load)."""
 
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -29,12 +29,12 @@ _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code of docs/exit-codes.md. Never raises."""
     args = list(sys.argv[1:] if argv is None else argv)
-    deaf = sys.stdout is None
+    stdout_closed = sys.stdout is None
     _reopen_closed_streams()
     _replace_unencodable()
     debug = "--debug" in args[: args.index("--") if "--" in args else len(args)]
     try:
-        if deaf:
+        if stdout_closed:
             raise _no_stdout_error()
         if shell := os.environ.get(COMPLETION_VARIABLE):
             from teamwright.ui.cli.completion.completer import print_completions

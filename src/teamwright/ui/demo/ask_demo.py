@@ -116,8 +116,8 @@ async def run_ask_demo(
     options: DemoOptions, repository: Repository, screen: DemoScreen, calls: CallCollector, pace_ms: int
 ) -> tuple[Result, AskDemo]:
     """Run the team until it is done, with or without an answer. No process of the demo is left running."""
-    by_itself = options.yes or options.output_format == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())
-    asked = AskDemo(options.home, by_itself, screen)
+    answers_itself = options.yes or options.output_format == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())
+    asked = AskDemo(options.home, answers_itself, screen)
     try:
         async with open_session(_options(options, repository, pace_ms)) as session:
             freeze_loaded()

@@ -35,13 +35,13 @@ _TASKS = {"created": "adds #{0} {1}", "claimed": "claims #{0}", "completed": "âœ
 _ENDED_STATES = frozenset({"completed", "failed", "crashed", "killed"})
 
 
-def demo_line(event: TeamEvent, board: TeamPanel, *, new: bool = False) -> str | None:
+def demo_line(event: TeamEvent, team_panel: TeamPanel, *, new: bool = False) -> str | None:
     """Return the line for an event. `new` is True for the first event of its member."""
     match event:
         case ToolCalled():
             return _call(event)
         case TaskChanged():
-            return _task(event, board)
+            return _task(event, team_panel)
         case MessageSent(wire="idle_notification") if not is_contentless(event):
             return f"â†’ {display_name(event.to)}   {one_line(event.summary)}"
         case MemberChanged() if event.member != LEAD:
@@ -113,14 +113,14 @@ def _message(event: ToolCalled) -> str | None:
     return None
 
 
-def _task(event: TaskChanged, board: TeamPanel) -> str | None:
+def _task(event: TaskChanged, team_panel: TeamPanel) -> str | None:
     task = event.task
     if event.change == "lost":
         return f"#{task.id} went to another member: {one_line(event.detail)}"
     if event.change not in _TASKS:
         return None
     said = _TASKS[event.change].format(task.id, one_line(task.subject))
-    if event.change == "completed" and (free := board.tasks_freed_by(task.id)):
+    if event.change == "completed" and (free := team_panel.tasks_freed_by(task.id)):
         said += f"   {number_list(free)} {'is' if len(free) == 1 else 'are'} free now"
     return said
 

@@ -93,9 +93,9 @@ async def run_kill_demo(repository: Repository, home: str | None, pace_ms: int, 
     Raises TeamwrightError when a process fails without being killed.
     """
     session = str(uuid.uuid4())
-    life = DemoSpec(str(repository.top), repository.name, repository.commit, home, session, pace_ms)
+    spec = DemoSpec(str(repository.top), repository.name, repository.commit, home, session, pace_ms)
     log = resolve_home(home).session(repository.top, session) / "events.jsonl"
-    run = _Run(life, screen, log, KILLS)
+    run = _Run(spec, screen, log, KILLS)
     following = asyncio.create_task(_follow(run))
     try:
         while not await _run_until_killed(run):

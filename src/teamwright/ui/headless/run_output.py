@@ -34,7 +34,7 @@ _REQUEST_WIDTH = 200
 
 @dataclass(slots=True)
 class RunOutput:
-    """The two output streams of a run. `on_lost` is called once, when stdout fails; `lost` is the reason."""
+    """The two output streams of a run. `on_write_error` is called once, when stdout fails with `write_error`."""
 
     format: str
     progress: bool

@@ -27,10 +27,10 @@ from teamwright.ui.printable import clean
 async def run_in_external_team(flags: MemberFlags) -> MemberEnd:
     """Run the member of an external team to its end. Raises TeamwrightError."""
     print_line(f"{flags.agent_name} of {flags.team_name}, which another program leads")
-    async with run_external_member(flags, os.environ) as guest:
-        unsubscribe = guest.log.subscribe(lambda _number, event: show_event(event), live=False)
+    async with run_external_member(flags, os.environ) as member:
+        unsubscribe = member.log.subscribe(lambda _number, event: show_event(event), live=False)
         try:
-            ended = await guest.wait_until_ended()
+            ended = await member.wait_until_ended()
         finally:
             unsubscribe()
     print_line(f"{flags.agent_name} has ended: {ended.cause or ended.how}")
@@ -63,8 +63,6 @@ def run_member(argv: Sequence[str]) -> int:
 async def _run(flags: MemberFlags) -> int:
     # a lead of this program passes a spawn file; without one the lead is another program
     if not os.environ.get(VARIABLE):
-        from teamwright.ui.member.member_process import run_in_external_team
-
         return EXIT_CODES[(await run_in_external_team(flags)).how]
     spawn = take_spawn_file(flags, os.environ)
     attended = sys.stdin.isatty() and sys.stdout.isatty()
@@ -86,7 +84,7 @@ class EventBuffer:
         self._show: Callable[[TeamEvent], None] | None = None
 
     def put(self, _number: int, event: TeamEvent) -> None:
-        """See storage.log.Subscriber."""
+        """Keep or show the event; see storage.event_log.Subscriber."""
         if self._show is None:
             self._events.append(event)
         else:
@@ -113,18 +111,20 @@ async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     from teamwright.ui.terminal.narrator import Narrator
     from teamwright.ui.terminal.paint import make_paint
 
-    seat = MemberControl(member, lambda request: face.on_request(request), lambda event: face.on_answer(event))
-    narrator = Narrator(make_paint(os.environ, is_tty=True), usual_model=seat.model)
-    face = MemberTerminal(seat, narrator, member.spawn.team, member.spawn.grace_s)
-    face.line_input.editor = editor = make_editor(
-        face.editor_callbacks(member.maker.home.prompt_history), deferred=True
+    control = MemberControl(
+        member, lambda request: terminal.on_request(request), lambda event: terminal.on_answer(event)
+    )
+    narrator = Narrator(make_paint(os.environ, is_tty=True), usual_model=control.model)
+    terminal = MemberTerminal(control, narrator, member.spawn.team, member.spawn.grace_s)
+    terminal.line_input.editor = editor = make_editor(
+        terminal.editor_callbacks(member.maker.home.prompt_history), deferred=True
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, editor.interrupt)
-    face.greet()
-    feed.replay_to(face.on_event)
-    member.line.on_up = face.on_lead_change
-    unfollow = seat.follow()
-    reading = asyncio.create_task(face.read_lines(), name="reading lines")
+    terminal.greet()
+    feed.replay_to(terminal.on_event)
+    member.line.on_up = terminal.on_lead_change
+    unfollow = control.follow()
+    reading = asyncio.create_task(terminal.read_lines(), name="reading lines")
     try:
         return await member.obeying.wait_until_ended()
     finally:

@@ -111,44 +111,44 @@ def unknown_command_lines(name: str) -> list[str]:
     ]
 
 
-async def _help(_seat: MemberControl, _rest: str) -> list[str]:
+async def _help(_control: MemberControl, _rest: str) -> list[str]:
     return [
         *(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()),
         *(f"  {line}" for line in KEY_LINES),
     ]
 
 
-async def _tasks(seat: MemberControl, _rest: str) -> list[str]:
-    return [*task_lines(await seat.tasks()), *(f"  └ {one_line(line)}" for line in seat.running())]
+async def _tasks(control: MemberControl, _rest: str) -> list[str]:
+    return [*task_lines(await control.tasks()), *(f"  └ {one_line(line)}" for line in control.running())]
 
 
-async def _context(seat: MemberControl, _rest: str) -> list[str]:
-    return context_lines(seat.context())
+async def _context(control: MemberControl, _rest: str) -> list[str]:
+    return context_lines(control.context())
 
 
-async def _compact(seat: MemberControl, rest: str) -> list[str]:
-    return [f"  {clean(seat.name)} does it before its next model call"] if seat.compact(rest) else []
+async def _compact(control: MemberControl, rest: str) -> list[str]:
+    return [f"  {clean(control.name)} does it before its next model call"] if control.compact(rest) else []
 
 
-async def _cost(seat: MemberControl, _rest: str) -> list[str]:
-    return cost_lines(await seat.cost())
+async def _cost(control: MemberControl, _rest: str) -> list[str]:
+    return cost_lines(await control.cost())
 
 
-async def _mode(seat: MemberControl, rest: str) -> list[str]:
+async def _mode(control: MemberControl, rest: str) -> list[str]:
     if not rest:
-        return [f"  {clean(seat.name)} is in mode {seat.mode}", "", *mode_meaning_lines()]
+        return [f"  {clean(control.name)} is in mode {control.mode}", "", *mode_meaning_lines()]
     if len(rest.split()) > 1:
         return ["  /mode MODE: one mode, for this member"]
-    return [f"  {clean(await seat.set_mode(rest))}"]
+    return [f"  {clean(await control.set_mode(rest))}"]
 
 
-async def _background(seat: MemberControl, _rest: str) -> list[str]:
-    return background_lines(seat)
+async def _background(control: MemberControl, _rest: str) -> list[str]:
+    return background_lines(control)
 
 
-def background_lines(seat: MemberControl) -> list[str]:
+def background_lines(control: MemberControl) -> list[str]:
     """Move foreground work to the background, and return lines that name it."""
-    moved = seat.move_to_background()
+    moved = control.move_to_background()
     if not moved:
         return ["  nothing runs in the foreground that could go on in the background"]
     return [f"  in the background: {one_line(what)}" for what in moved]
@@ -170,7 +170,7 @@ HANDLERS: dict[str, CommandHandler] = {
 class MemberTerminal:
     """The terminal of a member, until the member ends. `editor` is set before the first output."""
 
-    seat: MemberControl
+    control: MemberControl
     narrator: Narrator
     team: str
     grace_s: float | None
@@ -184,9 +184,11 @@ class MemberTerminal:
 
     def __post_init__(self) -> None:
         self.line_input = LineInput(self.narrator, self.show)
-        self.panel = Panel(MemberScreen(self.seat), self.running_calls, self.narrator.paint, lambda: LEAD, None, _mask)
+        self.panel = Panel(
+            MemberScreen(self.control), self.running_calls, self.narrator.paint, lambda: LEAD, None, _mask
+        )
         self.panel.changed = lambda: self.editor.refresh()
-        self.seat.tasks_changed = self.panel.tasks_changed
+        self.control.tasks_changed = self.panel.tasks_changed
 
     @property
     def editor(self) -> Editor:
@@ -209,21 +211,21 @@ class MemberTerminal:
 
     def on_interrupt(self, line: bool) -> InterruptAction:
         """Handle Ctrl-C: clear the line, end the turn, or show how to end the member. It never closes the terminal."""
-        act = self.interrupts.press(line=line, is_working=self.seat.is_working, now=time.monotonic())
+        act = self.interrupts.press(line=line, is_working=self.control.is_working, now=time.monotonic())
         if act is InterruptAction.CLEAR:
             return act
-        if act is not InterruptAction.END_TURN or not self.seat.interrupt():
-            self.show([f"  no turn of {self.seat.name} runs; /stop ends {self.seat.name} for good"])
+        if act is not InterruptAction.END_TURN or not self.control.interrupt():
+            self.show([f"  no turn of {self.control.name} runs; /stop ends {self.control.name} for good"])
         return InterruptAction.END_TURN
 
     def on_escape(self) -> None:
         """Handle Esc on an empty line."""
-        if self.seat.is_working:
-            self.seat.interrupt()
+        if self.control.is_working:
+            self.control.interrupt()
 
     def on_background(self) -> None:
         """Handle Ctrl-B on an empty line."""
-        self.show(background_lines(self.seat))
+        self.show(background_lines(self.control))
 
     # ── events ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -234,20 +236,24 @@ class MemberTerminal:
 
     def greet(self) -> None:
         """Print the greeting."""
-        seat = self.seat
-        self.show(greeting_lines(seat.name, self.team, seat.model, seat.mode, seat.earlier_messages, self._width()))
-        self.show([f"  {clean(warning)}" for warning in seat.member.warnings])
+        control = self.control
+        self.show(
+            greeting_lines(
+                control.name, self.team, control.model, control.mode, control.earlier_messages, self._width()
+            )
+        )
+        self.show([f"  {clean(warning)}" for warning in control.member.warnings])
 
     def on_event(self, event: TeamEvent) -> None:
         """Show an event of the member, or of its sub-agents."""
         self.narrator.width = self._width()
-        mine = event.member == self.seat.name
+        mine = event.member == self.control.name
         if isinstance(event, TextDelta):
             self.show([clean(line) for line in self._stream.add(event.text)] if mine else [])
             return
         if isinstance(event, AssistantText):
             is_received = mine and event.message["role"] == "user"
-            self.show(received_lines(event.content, self.seat.name, self.narrator) if is_received else [])
+            self.show(received_lines(event.content, self.control.name, self.narrator) if is_received else [])
             return
         if mine:
             self.show([clean(line) for line in self._stream.end()])
@@ -262,7 +268,7 @@ class MemberTerminal:
 
     def on_lead_change(self, is_there: bool) -> None:
         """Show that the lead has ended or is back."""
-        self.show(lead_change_lines(self.seat.name, is_there, self.grace_s))
+        self.show(lead_change_lines(self.control.name, is_there, self.grace_s))
         self.editor.refresh()
 
     def on_request(self, request: RequestOpened) -> None:
@@ -282,7 +288,7 @@ class MemberTerminal:
         """Execute each typed line until the member ends."""
         self.panel.begin()
         try:
-            while not self.seat.is_ended:
+            while not self.control.is_ended:
                 await self._read_line()
         finally:
             self.panel.end()
@@ -306,7 +312,7 @@ class MemberTerminal:
                 questions = self.line_input.requests
                 self.show([] if questions.restore_postponed() else questions.lines(self.narrator))
             elif (run := HANDLERS.get(called[0])) is not None:
-                self._show_folded(await run(self.seat, called[1]))
+                self._show_folded(await run(self.control, called[1]))
             else:
                 self._show_folded(unknown_command_lines(called[0]))
         except TeamwrightError as problem:
@@ -318,11 +324,11 @@ class MemberTerminal:
         if bare == "/quit":
             self._leave_on_second_press()
         elif bare is not None:
-            self._show_folded(await HANDLERS[bare](self.seat, ""))
+            self._show_folded(await HANDLERS[bare](self.control, ""))
         elif is_note(line):
             self._show_folded(NOTE_LINES)
         elif line.strip():
-            await self.seat.send(line)
+            await self.control.send(line)
 
     def _show_folded(self, lines: Sequence[str]) -> None:
         """Print lines without colours, broken between words in a narrow window."""
@@ -330,13 +336,13 @@ class MemberTerminal:
 
     async def _stop(self) -> None:
         """End the member for good after the person confirmed."""
-        name = clean(self.seat.name)
+        name = clean(self.control.name)
         try:
             reply = await self.editor.answer(f"end {name} for good? [y/n] ")
         except ReadCancelled:
             reply = ""
         if reply.strip().lower() in {"y", "yes"}:
-            await self.seat.stop()
+            await self.control.stop()
         else:
             self.show([f"  {name} stays"])
 
@@ -345,9 +351,9 @@ class MemberTerminal:
         now, before = time.monotonic(), self._leave_hinted_at
         self._leave_hinted_at = now
         if now - before <= LEAVE_WINDOW_S:
-            self.seat.leave()
+            self.control.leave()
             return
-        name = clean(self.seat.name)
+        name = clean(self.control.name)
         again = f"Ctrl-D again within {LEAVE_WINDOW_S:.0f} s closes this terminal, and ends {name} with it"
         self.show([f"{again}; its open tasks go back to the list"])
 

@@ -1,6 +1,6 @@
 """A conversation as lines of a terminal: messages to the member, its answers, and one line for each call.
 
-Depends on `protocol.envelope`, the form in which messages reach a model.
+Depends on `protocol.message_xml`, the form in which messages reach a model.
 """
 
 from __future__ import annotations

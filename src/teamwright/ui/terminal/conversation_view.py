@@ -107,8 +107,8 @@ class ConversationView:
         if not self.viewed_member or event.member != self.name or self._conversation is None:
             return isinstance(event, AssistantText)
         if isinstance(event, AssistantText):
-            heard = self._conversation.live and event.message["role"] == "user"
-            self.show(received_lines(event.content, self.name, self.narrator) if heard else [])
+            is_received = self._conversation.live and event.message["role"] == "user"
+            self.show(received_lines(event.content, self.name, self.narrator) if is_received else [])
             return True
         if not self._conversation.live and not isinstance(event, LIVE):
             self._catch_up(self._conversation)
@@ -127,8 +127,8 @@ class ConversationView:
         """Show the rest of the lead's text at the end of its turn."""
         self._end_stream(LEAD)
 
-    def _catch_up(self, delivery: ConversationReader) -> None:
-        for message in delivery.new_messages():
+    def _catch_up(self, reader: ConversationReader) -> None:
+        for message in reader.new_messages():
             if message["role"] == "user":
                 self.show(received_lines(message["content"], self.name, self.narrator))
             else:
@@ -143,10 +143,10 @@ class ConversationView:
         head = "" if name == self.name else f"{self.narrator.name(name)}{gap}"
         self.show([head + clean(line) for line in lines])
 
-    def _history_lines(self, delivery: ConversationReader) -> list[str]:
-        if delivery.foreign:
+    def _history_lines(self, reader: ConversationReader) -> list[str]:
+        if reader.foreign:
             return ["  another program runs it, and has its conversation; what it writes to the team is shown here"]
-        lines = history_lines(delivery.recent(MAX_HISTORY_LINES), self.name, self.narrator)
+        lines = history_lines(reader.recent(MAX_HISTORY_LINES), self.name, self.narrator)
         return lines if len(lines) <= MAX_HISTORY_LINES else ["  …", *lines[-MAX_HISTORY_LINES:]]
 
     def _heading(self, about: str) -> str:

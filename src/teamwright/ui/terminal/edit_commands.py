@@ -68,11 +68,11 @@ async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[
     return [*lines, *(f"  {clean(line)}" for line in summary_notes(found.again, found.cut_off, found.damaged))]
 
 
-Asked: TypeAlias = Callable[[str], Awaitable[bool]]
+AskYesNo: TypeAlias = Callable[[str], Awaitable[bool]]
 """A function that asks the person yes or no."""
 
 
-async def undo_lines(session: Session, rest: str, show: Callable[[list[str]], None], ask: Asked) -> list[str]:
+async def undo_lines(session: Session, rest: str, show: Callable[[list[str]], None], ask: AskYesNo) -> list[str]:
     """Show the undo plan for the last prompt, ask for confirmation, apply it, and return one line for each file."""
     said = _parse_arguments(rest, UNDO_USAGE, {"--force"})
     if said.call:

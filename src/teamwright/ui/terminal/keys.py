@@ -32,9 +32,9 @@ class KeyAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """A row of the table. `binds` maps actions to their keys; it is empty for keys that the library binds.
+    """A row of the table: the keys and their meaning as /help prints them, and the actions with the keys of each.
 
-    `shown` and `about` are for people; a row without them is described by another row.
+    `bindings` is empty for keys that the library binds, and for words that are typed.
     """
 
     name: str

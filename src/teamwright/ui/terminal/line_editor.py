@@ -197,14 +197,14 @@ class LineEditor:
     def _keys(self) -> KeyBindings:
         """Return the key bindings of the table with their actions."""
         keys = KeyBindings()
-        deeds: dict[KeyAction, Callable[[Buffer], object]] = {
+        actions: dict[KeyAction, Callable[[Buffer], object]] = {
             KeyAction.SEND: self._send,
             KeyAction.NEW_LINE: lambda typed: typed.insert_text("\n"),
             KeyAction.INTERRUPT: self._interrupt,
             KeyAction.BACKGROUND: self._background,
         }
         if (below := self._callbacks.status_area) is not None:
-            deeds |= {
+            actions |= {
                 KeyAction.DOWN: lambda typed: None if self._move_from_line(1, typed) else typed.auto_down(),
                 KeyAction.UP: lambda typed: None if self._move_from_line(-1, typed) else typed.auto_up(),
                 KeyAction.NEXT: lambda _: self._move_selection(1),
@@ -212,9 +212,9 @@ class LineEditor:
                 KeyAction.TASKS: lambda _: below.toggle_tasks(),
             }
         if self._callbacks.status_area is not None or self._callbacks.on_escape is not None:
-            deeds[KeyAction.BACK] = self._on_escape
-        for deed, names in (bind for key in KEY_TABLE for bind in key.bindings):
-            if (do := deeds.get(deed)) is not None:
+            actions[KeyAction.BACK] = self._on_escape
+        for action, names in (bind for key in KEY_TABLE for bind in key.bindings):
+            if (do := actions.get(action)) is not None:
                 keys.add(*names, filter=~is_searching)(_key_handler(do))  # during a search the library's bindings apply
         return keys
 
@@ -295,10 +295,10 @@ class _LineCompleter(Completer):
     """An adapter from `complete` to the library's completer."""
 
     def __init__(self, callbacks: EditorCallbacks) -> None:
-        self._wiring = callbacks
+        self._callbacks = callbacks
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        for one in self._wiring.complete(document.text_before_cursor):
+        for one in self._callbacks.complete(document.text_before_cursor):
             yield Completion(one.text, start_position=-one.length, display_meta=one.about)
 
 

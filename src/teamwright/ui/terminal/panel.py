@@ -69,7 +69,7 @@ TICK_S = 1.0
 class Panel:
     """A status area. `viewed_name` returns the viewed agent; `open_member` views another; it may be None."""
 
-    scene: StatusSource
+    source: StatusSource
     running_calls: RunningCalls
     paint: Paint
     viewed_name: Callable[[], str]
@@ -113,20 +113,20 @@ class Panel:
         """Return the current rows for the current size of the window."""
         size = window_size()
         width, most = max(size.columns - 1, 1), max(1, min(MAX_ROWS, size.lines // 3))
-        members, now = self.scene.members(self.board), time.time()
+        members, now = self.source.members(self.board), time.time()
         self.selection.settle([one.name for one in members])
-        look = RowStyle(width, most, now, self.selection.name, self.viewed_name(), self.paint, self.mask)
-        rows = member_rows(members, self._row_context(members), look)
+        row_style = RowStyle(width, most, now, self.selection.name, self.viewed_name(), self.paint, self.mask)
+        rows = member_rows(members, self._row_context(members), row_style)
         self._redraw_when_due(now, age_starts(members) if rows else [])
         tasks = task_rows(self.board, width, most, self.paint, self.mask) if self.tasks_shown else []
-        status = status_line(self.scene.now(self.board), width - 1)
+        status = status_line(self.source.now(self.board), width - 1)
         return [*rows, *tasks, self.paint("dim", f" {status}")]
 
     def move(self, by: int) -> bool:
         """See StatusArea."""
         if self.open_member is None:
             return False
-        members = self.scene.members(self.board)
+        members = self.source.members(self.board)
         return self.selection.move(
             by, [one.name for one in members if one.name != self.viewed_name() and one.state != STARTING]
         )
@@ -167,7 +167,7 @@ class Panel:
 
     async def _read_board(self) -> None:
         with suppress(TeamwrightError):  # an unreadable list is not shown; commands on it report the error
-            await self.scene.read(self.board)
+            await self.source.read(self.board)
         self.changed()
 
     def _redraw_when_due(self, now: float, since: list[float]) -> None:

@@ -71,5 +71,5 @@ class RunningCalls:
         return len(self.subagents.get(name, ()))
 
     def clear_member(self, member: str) -> None:
-        """Forget the calls of a member whose turn was interrupted."""
+        """Forget the running calls of a member that is not in a turn any more."""
         self.calls.pop(member, None)

@@ -81,8 +81,8 @@ class SessionScreen:
         self.line_input = LineInput(self.narrator, self.show)
         self.view = ConversationView(self.session, self.narrator, self.show)
         viewed, paint = (lambda: self.view.name), self.narrator.paint
-        scene, masked = SessionStatusSource(self.session), self._mask
-        self.panel = Panel(scene, self.running_calls, paint, viewed, self._view_member, masked, changed=self._refresh)
+        source, masked = SessionStatusSource(self.session), self._mask
+        self.panel = Panel(source, self.running_calls, paint, viewed, self._view_member, masked, changed=self._refresh)
 
     @property
     def editor(self) -> Editor:

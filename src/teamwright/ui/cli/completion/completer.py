@@ -232,7 +232,7 @@ class _Shell(ShellComplete):
         super().__init__(ParsingRoot(read_shapes(), complete_value), {}, PROGRAM, SHELL_VARIABLE)
 
     def source(self) -> str:
-        """The script for the shell."""
+        """Return the script for the shell."""
         return shell_script(self.name)
 
     def get_completion_args(self) -> tuple[list[str], str]:

@@ -80,7 +80,7 @@ class TurnEnd:
     tool_calls: int = 0
     reason: str = ""
     answer_end: str = ""
-    """The end of the newest answer (`models.ends.End`); empty without an answer."""
+    """The end of the newest answer (`models.answer_end.AnswerEnd`); empty without an answer."""
 
     @property
     def explanation(self) -> str:

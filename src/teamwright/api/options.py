@@ -117,7 +117,7 @@ class SpawnOptions(TypedDict, total=False):
     """The thinking effort, `low` to `max` or a number of tokens; by default that of the agent type, else the lead's."""
 
     mode: PermissionMode | None
-    """The member's permission mode; it may only narrow the team's."""
+    """The member's permission mode; the member is never allowed more than the lead."""
 
     budget: Budget | None
     """Caps on the member and its sub-agents, from start to end; `budget.agent` of the settings applies too."""

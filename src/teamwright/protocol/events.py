@@ -256,7 +256,7 @@ class SessionOpened(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReached(BaseEvent):
-    """A cap is used up: `limit` is money, tokens, turns, time, spawns, members, depth or rate."""
+    """A limit ended a turn of the lead. `limit` is money, tokens, turns, calls, time, or repeats (equal tool calls)."""
 
     KIND = "limit_reached"
     limit: str

@@ -87,8 +87,11 @@ class RequestOpened(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestClosed(BaseEvent):
-    """A request was closed; `by` is terminal, another terminal, program, lead, deadline, or cancelled (the requester
-    was stopped, or is gone)."""
+    """A request was closed.
+
+    `by` is terminal, another terminal, program, hook, policy, lead, deadline, or cancelled (the requester was stopped,
+    or is gone).
+    """
 
     KIND = "request_closed"
     request: str

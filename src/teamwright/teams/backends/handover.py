@@ -39,7 +39,7 @@ class Handover:
         self._starter = asyncio.get_running_loop().create_future()
 
     async def deliver(self, timeout_s: float) -> tuple[int, str]:
-        """Deliver the launch and wait until the program runs. Returns its pid and start time (see `family.start_of`).
+        """Deliver the launch and wait until the program runs. Returns its pid and its start time (`process_start`).
 
         The pid is 0 when the process cannot be seen from here. Raises LaunchFailed, after `timeout_s` seconds at the
         latest.

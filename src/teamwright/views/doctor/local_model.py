@@ -1,6 +1,6 @@
 """Findings of `doctor` about a model of the user's own server: whether it answers, has the model, and supports what.
 
-Sends requests only to that server, with a short deadline and without a prompt. Depends on `models.servers`.
+Sends requests only to that server, with a short deadline and without a prompt. Depends on `models.local_servers`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """The lease: one process drives a session, and a dead one does not."""
 
+import fcntl
+import json
 import os
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +60,38 @@ def test_a_lease_whose_file_was_replaced_is_the_new_files(tmp_path):
         Lease.take(path, "third")
     old.release()
     new.release()
+
+
+@pytest.mark.promise("P1", "F05")
+@pytest.mark.parametrize("before", ["", "dead"])
+def test_a_refused_process_names_a_holder_that_writes_its_note_after_the_refusal(tmp_path, start, before):
+    path = tmp_path / "lease"
+    if before:
+        holder = start("hold_lease", path)
+        assert holder.stdout.readline() == "held\n"
+        holder.kill()
+        holder.wait(WAIT_S)
+    path.touch()
+    refused = []
+    has_read = threading.Event()
+
+    class ReportingPath(type(Path())):
+        def read_bytes(self):
+            content = super().read_bytes()
+            has_read.set()
+            return content
+
+    def take():
+        with pytest.raises(CannotStart) as raised:
+            Lease.take(ReportingPath(path), "me")
+        refused.append(raised.value.what)
+
+    with path.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        other = threading.Thread(target=take)
+        other.start()
+        assert has_read.wait(WAIT_S)
+        file.truncate(0)
+        os.pwrite(file.fileno(), json.dumps({"pid": os.getpid(), "who": "late"}).encode(), 0)
+        other.join(WAIT_S)
+    assert refused == [f"process {os.getpid()} drives this session already (late)"]

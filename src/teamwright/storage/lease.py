@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,12 @@ from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import CannotStart
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
+
+_NOTE_WAIT_S = 0.5
+"""Seconds a refused process waits for the holder's note: the holder writes it just after it has the lock."""
+
+_NOTE_PAUSE_S = 0.005
+"""Seconds between two reads of the note."""
 
 
 class Lease:
@@ -82,6 +89,19 @@ def lease_holder(path: Path) -> int:
         return 0
 
 
+def process_exists(pid: int) -> bool:
+    """Return True when a process has this pid, also one of another user."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):  # the note of a damaged file may hold any number
+        return False
+    except OSError:
+        return True  # the process belongs to another user
+    return True
+
+
 def _open_locked(path: Path) -> int | None:
     while True:
         fd = _open(path)
@@ -115,15 +135,34 @@ def _is_at(path: Path, fd: int) -> bool:
 
 
 def _held_error(path: Path) -> CannotStart:
-    try:
-        held = json.loads(path.read_bytes())
-        pid, who = int(held["pid"]), str(held["who"])
-    except (OSError, ValueError, TypeError, KeyError):
+    note = _read_note(path)
+    if note is None:
         return CannotStart("session-busy", "another process drives this session", looked_at=[("lease", str(path))])
     return CannotStart(
         "session-busy",
-        f"process {pid} drives this session already ({who})",
-        looked_at=[("lease", str(path)), ("since", str(held.get("since", "unknown")))],
-        do=["go on in the terminal where it runs", f"end it with: kill {pid}"],
+        f"process {note['pid']} drives this session already ({note['who']})",
+        looked_at=[("lease", str(path)), ("since", str(note.get("since", "unknown")))],
+        do=["go on in the terminal where it runs", f"end it with: kill {note['pid']}"],
         note="nothing was started",
     )
+
+
+def _read_note(path: Path) -> dict[str, Any] | None:
+    """Return the note of the holder. A note that is missing or names a dead process is that of an earlier holder or is
+    being written, so it is read again for a moment."""
+    deadline = time.monotonic() + _NOTE_WAIT_S
+    while True:
+        note = _parse_note(path)
+        if note is not None and process_exists(note["pid"]):
+            return note
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_NOTE_PAUSE_S)
+
+
+def _parse_note(path: Path) -> dict[str, Any] | None:
+    try:
+        note = cast("dict[str, Any]", json.loads(path.read_bytes()))
+        return note | {"pid": int(note["pid"]), "who": str(note["who"])}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

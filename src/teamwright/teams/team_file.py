@@ -8,7 +8,6 @@ older version is always readable, unknown keys are kept, and a file of a newer v
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, replace
@@ -24,7 +23,7 @@ from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic
 from teamwright.storage.file_lock import lock_for
-from teamwright.storage.lease import lease_held
+from teamwright.storage.lease import lease_held, process_exists
 from teamwright.storage.paths import Home
 from teamwright.teams.incarnation import EndedIncarnation, Incarnation, PendingEnd, parse_incarnation, parse_pending_end
 
@@ -175,15 +174,7 @@ def is_lead_alive(lead: LeadLease) -> bool:
     """Return True when that lead is alive: its lease is held; without a lease, its process exists."""
     if lead.lease:
         return lease_held(Path(lead.lease))
-    if lead.pid <= 0:
-        return False
-    try:
-        os.kill(lead.pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # the process belongs to another user
-    return True
+    return process_exists(lead.pid)
 
 
 def parse_team_file(raw: bytes) -> TeamFile:

@@ -145,15 +145,13 @@ def test_an_earlier_name_of_a_setting_is_read_with_one_warning_that_names_the_ne
     assert (settings.team.shutdown_timeout_s, settings.places.orphan_timeout_s) == (3, 7)
     assert (settings.unattended_requests, settings.models["cache_warmup_s"]) == ("wait", None)
     assert sorted(line.partition(": ")[2] for line in settings.warnings) == [
-        f"{old} is used, and is called {new} now: rename it"
-        for old, new in sorted(RENAMED_KEYS.items())
-        if old != "members.recipes"
+        f"{old} is called {new} now: rename it" for old, new in sorted(RENAMED_KEYS.items()) if old != "members.recipes"
     ]
     repository.user({"goodbye_s": 3, "shutdown_timeout_s": 5})
     settings = repository.settings()
     assert settings.team.shutdown_timeout_s == 5
     assert [line.partition(": ")[2] for line in settings.warnings] == [
-        "goodbye_s is the old name of shutdown_timeout_s, which is used: remove it"
+        "goodbye_s is not used: it is the old name of shutdown_timeout_s, which the file also has"
     ]
     repository.user({"members": {"grace_s": 0}})
     with pytest.raises(CannotStart) as refused:

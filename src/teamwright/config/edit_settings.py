@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, cast
 from teamwright.config.setting_values import require_key
 from teamwright.config.settings.env_names import is_user_only_variable
 from teamwright.config.settings.merge import OWN_ONLY
-from teamwright.config.settings.setting_keys import KEYS, SettingKey
+from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS, SettingKey
 from teamwright.config.settings.setting_parts import reason
 from teamwright.config.settings.settings_files import SettingsLayer, bad_settings, parse_layer, read_layer
 from teamwright.config.settings.settings_survey import survey_layer
@@ -113,7 +113,10 @@ def _sample(key: SettingKey) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return the key and the named part of it. Raises UsageError naming the nearest."""
+    """Return the key, by its present name, and the named part of it. Raises UsageError naming the nearest."""
+    for old, new in RENAMED_KEYS.items():
+        if name == old or name.startswith(f"{old}."):
+            name = new + name.removeprefix(old)
     for key in _PARTS:
         if name.startswith(f"{key}.") and name != f"{key}.":
             return key, name.removeprefix(f"{key}.")
@@ -131,9 +134,10 @@ def _change(change: SettingTarget, key: str, part: str, value: Any) -> SettingCh
         require_inside(root, path)
     before = read_layer(path, origin)
     content = {} if before is None else _copy(before.raw)
+    renamed = _rename_old_key(content, key)
     way = (*key.split("."), *([part] if part else []))
     changed = _remove_from(content, way) if value is _ABSENT else _set_in(content, way, value, path)
-    if not changed:
+    if not changed and not renamed:
         return SettingChange(shown, str(path), False)
     layer = _checked(SettingsLayer(path, origin, text=json.dumps(content)), before, root, key)
     write_settings(root, path, origin, content)
@@ -172,6 +176,21 @@ def _set_in(content: dict[str, Any], way: tuple[str, ...], value: Any, path: Pat
         place = cast("dict[str, Any]", below)
     place[way[-1]] = value
     return json.dumps(content) != before
+
+
+def _rename_old_key(content: dict[str, Any], key: str) -> bool:
+    """Move a value with the earlier name of this key to the present name; a value that has it stays. Returns True when
+    the file had the earlier name."""
+    old = next((old for old, new in RENAMED_KEYS.items() if new == key), "")
+    *above, name = old.split(".")
+    place: Any = content
+    for part in above:
+        place = cast("dict[str, Any]", place).get(part) if isinstance(place, dict) else None
+    if not old or not isinstance(place, dict) or name not in place:
+        return False
+    value = cast("dict[str, Any]", place).pop(name)
+    cast("dict[str, Any]", place).setdefault(key.rpartition(".")[2], value)
+    return True
 
 
 def _remove_from(content: dict[str, Any], way: tuple[str, ...]) -> bool:

@@ -45,6 +45,7 @@ def servers(text: str) -> str:
 CASES = [
     (OURS, '{\n  "model": "x",\n  "teams": tru\n}', "broken", 3, "(line 3, column 12)"),
     (THEIRS, '{\n\n  "limits": {"members": -1}\n}', "broken", 3, "limits.members must be a whole number"),
+    (OURS, '{\n  "goodbye_s": 3\n}', "used", 2, "is called shutdown_timeout_s now: rename it"),
     (OURS, '{\n  "modle": "x"\n}', "ignored", 2, "is not a setting; did you mean model?"),
     (OURS, '{\n  "model": "a",\n  "model": "b"\n}', "ignored", 2, "occurs twice"),
     (THEIRS, '{\n  "outputStyle": "x"\n}', "ignored", 2, "is not used yet"),

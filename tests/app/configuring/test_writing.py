@@ -47,6 +47,22 @@ def test_a_text_becomes_what_the_key_must_be(repository, key, text, value):
     assert (found.state, found.file) == ("used", str(repository.home.settings))
 
 
+@pytest.mark.parametrize("name", ["members.orphan_timeout_s", "members.grace_s"])
+def test_a_change_of_a_key_replaces_its_earlier_name(repository, name):
+    repository.user({"members": {"grace_s": 7, "commands": {}}})
+    assert set_value(change(repository), name, "9").changed
+    assert written(repository) == {"members": {"commands": {}, "orphan_timeout_s": 9}}
+    repository.user({"members": {"grace_s": 7}, "goodbye_s": 2})
+    assert unset_value(change(repository), name).changed
+    assert written(repository) == {"goodbye_s": 2}
+
+
+def test_one_part_of_a_key_keeps_the_parts_under_its_earlier_name(repository):
+    repository.user({"members": {"recipes": {"mine": {"start": "a"}}}})
+    assert set_value(change(repository), "members.adapters.other", '{"start": "b"}').changed
+    assert written(repository) == {"members": {"adapters": {"mine": {"start": "a"}, "other": {"start": "b"}}}}
+
+
 @pytest.mark.parametrize(
     ("key", "text", "why"),
     [

@@ -1,7 +1,7 @@
-"""Settings files: JSON read and checked against one table of keys, each value with the place it came from.
+"""Settings files: JSON read and checked against one table of keys, each value with its file.
 
-Reads and checks only; which layer may say what, and which value wins, is decided in `merging`. An unknown key is
-a warning, a wrong type an error with file and line.
+Reads and validates only; `merge` decides which layer may set a key and which value is used. An unknown key is a
+warning, a wrong type an error with file and line.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MAX_BYTES = 1_000_000
 _NAMED = 2
 """Keys of a file of the other product that are named in the line about those without effect; the others are counted."""
 
-TWICE_MOST = 20
-"""Keys of one file that stand there twice and are told."""
+MAX_REPEATED = 20
+"""Repeated keys of one file that are reported."""
 
 
 class SettingsOrigin(Enum):
-    """Whose words a file holds. The later one is nearer and wins where only one value can hold."""
+    """The author of a file. Of two files with a single value for a key, the later one is used."""
 
     COMPAT_USER = "the user's, of the other product"
     USER = "the user's"
@@ -44,7 +44,7 @@ class SettingsOrigin(Enum):
 
     @property
     def of_repository(self) -> bool:
-        """Whether it lies in the repository, so that it may be somebody else's."""
+        """True for a file of the repository, whose author may be another person."""
         return self in {
             SettingsOrigin.COMPAT_SHARED,
             SettingsOrigin.COMPAT_LOCAL,
@@ -54,32 +54,33 @@ class SettingsOrigin(Enum):
 
     @property
     def compat(self) -> bool:
-        """Whether it is a file of the other product."""
+        """True for a file of the other product."""
         return self in {SettingsOrigin.COMPAT_USER, SettingsOrigin.COMPAT_SHARED, SettingsOrigin.COMPAT_LOCAL}
 
     @property
     def by_user(self) -> bool:
-        """Whether a person wrote it for themselves, once it is trusted."""
+        """True for a file that, once trusted, counts as written by this user."""
         return self not in {SettingsOrigin.COMPAT_SHARED, SettingsOrigin.SHARED}
 
 
 @dataclass(frozen=True, slots=True)
 class SettingRemark:
-    """What is to be said of a key that has no effect, or not the one that it seems to have.
+    """A remark about one key of a file.
 
-    `usual`: the other product has such a key, and nobody expects it to do anything here.
+    `usual`: a key of the other product without an effect here, as users expect. `used`: the value is used all the same.
     """
 
     name: str
     what: str
     usual: bool = False
+    used: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsLayer:
-    """One file: its known values by key, remarks about the others, and the raw object for whoever looks for more.
+    """One file: its known values by key, remarks about the others, and the whole object as it was read.
 
-    `text` is the file as it was read: positions are found in it.
+    `text` is the text of the file, in which positions are found.
     """
 
     path: Path
@@ -91,7 +92,7 @@ class SettingsLayer:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The remarks as lines for people: what is usual in a file of the other product is one line."""
+        """The remarks as lines for people. The usual remarks about a file of the other product are one line."""
         lines = [f"{self.path}: {remark.name} {remark.what}" for remark in self.remarks if not remark.usual]
         usual = [remark.name for remark in self.remarks if remark.usual]
         usual += [name for name in self.values.get("env", ()) if self.origin.compat and is_other_product_variable(name)]
@@ -105,13 +106,16 @@ class SettingsLayer:
 
 
 def read_layer(path: Path, origin: SettingsOrigin) -> SettingsLayer | None:
-    """The file's values, or None when there is none. Raises CannotStart (`bad-settings`) with file and position."""
+    """Return the layer of a file, or None when there is no file.
+
+    Raises CannotStart (`bad-settings`) with file and position.
+    """
     text = _text(path)
     return None if text is None else parse_layer(path, origin, text)
 
 
 def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:
-    """What a file with this text says. Raises CannotStart (`bad-settings`) with file and position."""
+    """Return the layer of a file with this text. Raises CannotStart (`bad-settings`) with file and position."""
     twice: list[str] = []
     try:
         read: Any = json.loads(text, object_pairs_hook=partial(_once, twice)) if text.strip() else {}
@@ -125,7 +129,7 @@ def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:
         raise bad_settings(path, "it is not a JSON object", "line 1")
     raw = cast("dict[str, Any]", read)
     values: dict[str, Any] = {}
-    remarks = [SettingRemark(name[:80], "occurs twice; only the last one is used") for name in twice[:TWICE_MOST]]
+    remarks = [SettingRemark(name[:80], "occurs twice; only the last one is used") for name in twice[:MAX_REPEATED]]
     pairs = _flat(raw, path, text)
     new_names = {name for name, _ in pairs}
     for name, value in pairs:
@@ -133,17 +137,17 @@ def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:
         if name in KEYS:
             values[name] = _checked(KEYS[name], name, value, path, text)
         elif new in new_names:
-            remarks.append(SettingRemark(name, f"is the old name of {new}, which is used: remove it"))
+            remarks.append(SettingRemark(name, f"is not used: it is the old name of {new}, which the file also has"))
         elif new is not None:
             values[new] = _checked(KEYS[new], name, value, path, text)
-            remarks.append(SettingRemark(name, f"is used, and is called {new} now: rename it"))
+            remarks.append(SettingRemark(name, f"is called {new} now: rename it", used=True))
         else:
             remarks += _unknown(name, origin)
     return SettingsLayer(path, origin, values, tuple(remarks), raw, text)
 
 
 def _once(twice: list[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of its pairs; names that stand there again go into `twice`."""
+    """Return the object with these pairs; repeated names are added to `twice`."""
     made: dict[str, Any] = {}
     for name, value in pairs:
         if name in made:
@@ -153,14 +157,14 @@ def _once(twice: list[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def bad_settings(path: Path, what: str, where: str = "") -> CannotStart:
-    """The error of a settings file that cannot be used."""
+    """Return the error of a settings file that cannot be used."""
     looked_at = [("file", str(path)), *([("at", where)] if where else [])]
     do = ["correct the file, or move it away"]
     return CannotStart("bad-settings", f"a settings file cannot be read: {what}", looked_at=looked_at, do=do)
 
 
 def line_of(text: str, name: str) -> str:
-    """Where a key stands in its file, for errors."""
+    """Return the line and name of a key, for errors."""
     line = find_positions(text).line(*name.split("."))
     return f"line {line}, {name}" if line else name
 

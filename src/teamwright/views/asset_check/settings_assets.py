@@ -85,7 +85,7 @@ def _remarks(layer: SettingsLayer) -> Iterator[Asset]:
     twice = {str(at[-1]): line for at, line in places.twice}
     for remark in layer.remarks:
         line = twice.get(remark.name) or places.line(*remark.name.split("."))
-        yield Asset(SETTINGS, remark.name, "ignored", str(layer.path), line, remark.what)
+        yield Asset(SETTINGS, remark.name, "used" if remark.used else "ignored", str(layer.path), line, remark.what)
 
 
 def _part(part: SettingPart, group: str = SETTINGS, name: str = "") -> Asset:

@@ -1,6 +1,7 @@
 """The statements of a shell line: simple and compound commands, their operators and redirections.
 
-Depends on `word_reader`. A line that bash would refuse, or that shells read differently, raises UnreadableLine.
+A line that bash would refuse, or that shells read differently, raises UnreadableLine. Words, line ends and simple
+commands have readers of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import re
 from collections.abc import Callable
 from typing import ClassVar
 
-from teamwright.permissions.shell.scanner import NOT_BASH, UnreadableLine
+from teamwright.permissions.shell.here_documents import HereDocumentReader
+from teamwright.permissions.shell.scanner import NOT_BASH, Scanner, SyntaxMarks, UnreadableLine
 from teamwright.permissions.shell.simple_commands import SimpleCommandReader
 from teamwright.permissions.shell.syntax_tree import (
     AndOr,
@@ -28,6 +30,7 @@ from teamwright.permissions.shell.syntax_tree import (
     WhileLoop,
     Word,
 )
+from teamwright.permissions.shell.word_reader import WordReader
 from teamwright.permissions.word_lists import word_set
 
 _RESERVED = re.compile(
@@ -43,37 +46,49 @@ _EXPRESSION = re.compile(r"[A-Za-z0-9_.,:/@%+*?^$|()\[\]{}!=~#-]+")
 _TEST_SIGN = re.compile(r"(?:&&|\|\||[<>()]|!(?=[ \t]))")
 
 
-class LineGrammar(SimpleCommandReader):
+class LineGrammar:
     """A parser that reads a line statement by statement."""
+
+    def __init__(self, text: str) -> None:
+        self.scanner = Scanner(text)
+        self.words = WordReader(self.scanner, self.statements)
+        self.documents = HereDocumentReader(self.scanner, self.words)
+        self.commands = SimpleCommandReader(self.scanner, self.words, self.documents)
+
+    @property
+    def marks(self) -> SyntaxMarks:
+        """The positions that a second parser must confirm."""
+        return self.scanner.marks
 
     def parse_line(self) -> StatementSequence:
         """Parse all statements of the line."""
         found = self.statements()
-        if self.at != self.end or self.waiting:
+        if self.scanner.at != self.scanner.end or self.scanner.waiting:
             raise UnreadableLine(NOT_BASH)
         return found
 
     def statements(self) -> StatementSequence:
         """Parse statements up to a bracket or a reserved word that closes the enclosing one."""
+        scanner = self.scanner
         items: list[Statement] = []
         aside: list[int] = []
         while True:
-            self.newlines()
+            self.documents.newlines()
             if not self._begins():
                 return StatementSequence(tuple(items), frozenset(aside))
             items.append(self._and_or())
-            self.blanks()
-            if self.is_next("&"):
+            scanner.blanks()
+            if scanner.is_next("&"):
                 aside.append(len(items) - 1)
-                self.at += 1
-            elif self.is_next(";") and not self.is_next(";;") and not self.is_next(";&"):
-                self.at += 1
-            elif not self.is_next("\n") and not self.is_next("#"):
+                scanner.at += 1
+            elif scanner.is_next(";") and not scanner.is_next(";;") and not scanner.is_next(";&"):
+                scanner.at += 1
+            elif not scanner.is_next("\n") and not scanner.is_next("#"):
                 return StatementSequence(tuple(items), frozenset(aside))
 
     def _begins(self) -> bool:
         """Return True when a statement may begin here."""
-        return bool(self.char()) and self.char() not in ");" and self._reserved() not in _CLOSES
+        return bool(self.scanner.char()) and self.scanner.char() not in ");" and self._reserved() not in _CLOSES
 
     def _at_least_one(self) -> StatementSequence:
         """Parse one or more statements."""
@@ -83,83 +98,86 @@ class LineGrammar(SimpleCommandReader):
         return found
 
     def _reserved(self) -> str:
-        found = _RESERVED.match(self.text, self.at, self.end)
+        found = _RESERVED.match(self.scanner.text, self.scanner.at, self.scanner.end)
         return found[0] if found is not None else ""
 
     def _keyword(self, word: str) -> None:
         """Skip this reserved word, which must come next."""
         if self._reserved() != word:
             raise UnreadableLine(NOT_BASH)
-        self.at += len(word)
+        self.scanner.at += len(word)
 
     def _and_or(self) -> Statement:
+        scanner = self.scanner
         items = [self._pipeline()]
         signs: list[bool] = []
         while True:
-            self.blanks()
-            both = self.is_next("&&")
-            if not both and not self.is_next("||"):
+            scanner.blanks()
+            both = scanner.is_next("&&")
+            if not both and not scanner.is_next("||"):
                 return AndOr(tuple(items), tuple(signs)) if signs else items[0]
-            self.at += 2
-            self.newlines()
+            scanner.at += 2
+            self.documents.newlines()
             signs.append(both)
             items.append(self._pipeline())
 
     def _pipeline(self) -> Statement:
-        timed = _TIMED.match(self.text, self.at, self.end)
+        scanner = self.scanner
+        timed = _TIMED.match(scanner.text, scanner.at, scanner.end)
         if timed is not None:
             self._timed(timed)
         if self._reserved() == "!":
-            self.at += 1
-            self.blanks()
+            scanner.at += 1
+            scanner.blanks()
         found = [self._command()]
         while True:
-            self.blanks()
-            if not self.is_next("|") or self.is_next("||"):
+            scanner.blanks()
+            if not scanner.is_next("|") or scanner.is_next("||"):
                 return found[0] if len(found) == 1 else Pipeline(tuple(found))
-            self.at += 2 if self.is_next("|&") else 1
-            self.newlines()
+            scanner.at += 2 if scanner.is_next("|&") else 1
+            self.documents.newlines()
             found.append(self._command())
 
     def _timed(self, timed: re.Match[str]) -> None:
         """Skip `time`, which the second parser takes for the command."""
-        self.marks.commands.add(self.at)
-        self.at = timed.end()
-        if self._reserved() or not self._begins() or self.char() in "-(\n&|\\":
+        self.scanner.marks.commands.add(self.scanner.at)
+        self.scanner.at = timed.end()
+        if self._reserved() or not self._begins() or self.scanner.char() in "-(\n&|\\":
             raise UnreadableLine("it has a part that is not looked into")
-        self.timed = True
+        self.commands.timed = True
 
     def _command(self) -> Statement:
         word = self._reserved()
-        read = self._COMPOUNDS.get("(" if self.is_next("(") else word)
+        read = self._COMPOUNDS.get("(" if self.scanner.is_next("(") else word)
         if read is None:
             if word:
                 raise UnreadableLine(NOT_BASH)
-            return self.simple()
-        self.descend()
+            found = self.commands.simple()
+            return self._function_definition(found) if isinstance(found, str) else found
+        self.scanner.descend()
         body = read(self)
-        self.ascend()
-        found: list[Redirection] = []
-        self.blanks()
-        while not isinstance(body, FunctionDefinition) and self.redirection(found):
-            self.blanks()
-        return RedirectedCommand(body, tuple(found)) if found else body
+        self.scanner.ascend()
+        redirections: list[Redirection] = []
+        self.scanner.blanks()
+        while not isinstance(body, FunctionDefinition) and self.commands.redirection(redirections):
+            self.scanner.blanks()
+        return RedirectedCommand(body, tuple(redirections)) if redirections else body
 
     def _named_function(self) -> FunctionDefinition:
         self._keyword("function")
-        self.blanks()
-        found = _FUNCTION_NAME.match(self.text, self.at, self.end)
+        self.scanner.blanks()
+        found = _FUNCTION_NAME.match(self.scanner.text, self.scanner.at, self.scanner.end)
         if found is None:
             raise UnreadableLine(NOT_BASH)
-        self.at = found.end()
-        called = _CALLED.match(self.text, self.at, self.end)
-        self.at = called.end() if called is not None else self.at
-        return self.function_definition(found[0])
+        self.scanner.at = found.end()
+        called = _CALLED.match(self.scanner.text, self.scanner.at, self.scanner.end)
+        self.scanner.at = called.end() if called is not None else self.scanner.at
+        return self._function_definition(found[0])
 
-    def function_definition(self, name: str) -> FunctionDefinition:
+    def _function_definition(self, name: str) -> FunctionDefinition:
         """Parse the function of this name, whose body comes next."""
-        self.newlines()
-        if self._reserved() not in {"{", "if", "while", "until", "for", "case", "[["} and not self.is_next("("):
+        self.documents.newlines()
+        if self._reserved() not in {"{", "if", "while", "until", "for", "case", "[["} and not self.scanner.is_next("("):
             raise UnreadableLine(NOT_BASH)
         return FunctionDefinition(name, self._command())
 
@@ -170,11 +188,11 @@ class LineGrammar(SimpleCommandReader):
         return body
 
     def _subshell(self) -> Statement:
-        if self.is_next("(("):
-            return CalculateCommand(self.calculation("(("))
-        self.at += 1
+        if self.scanner.is_next("(("):
+            return CalculateCommand(self.words.calculation("(("))
+        self.scanner.at += 1
         body = self._at_least_one()
-        self.expect(")")
+        self.scanner.expect(")")
         return Subshell(body)
 
     def _if(self) -> BranchCommand:
@@ -205,95 +223,99 @@ class LineGrammar(SimpleCommandReader):
         return body
 
     def _for(self) -> ForLoop:
+        scanner = self.scanner
         picks = self._reserved() == "select"
         self._keyword(self._reserved())
-        self.blanks()
-        if self.is_next("(("):
-            head = self.calculation("((", semicolons=True)
+        scanner.blanks()
+        if scanner.is_next("(("):
+            head = self.words.calculation("((", semicolons=True)
             self._ends_head()
             return ForLoop("", None, self._done(), head=head)
-        found = _NAME.match(self.text, self.at, self.end)
+        found = _NAME.match(scanner.text, scanner.at, scanner.end)
         if found is None:
             raise UnreadableLine(NOT_BASH)
-        self.at = found.end()
-        self.blanks()
+        scanner.at = found.end()
+        scanner.blanks()
         words: list[Word] | None = None
         if self._reserved() == "in":
             self._keyword("in")
             words = []
-            self.blanks()
-            while (word := self.word()) is not None:
+            scanner.blanks()
+            while (word := self.words.word()) is not None:
                 words.append(word)
-                self.blanks()
+                scanner.blanks()
         self._ends_head()
         return ForLoop(found[0], None if words is None else tuple(words), self._done(), picks)
 
     def _ends_head(self) -> None:
         """Parse the end of the head of a loop."""
-        self.blanks()
-        if self.is_next(";"):
-            self.at += 1
-        elif not self.is_next("\n") and self._reserved() != "do":
+        self.scanner.blanks()
+        if self.scanner.is_next(";"):
+            self.scanner.at += 1
+        elif not self.scanner.is_next("\n") and self._reserved() != "do":
             raise UnreadableLine(NOT_BASH)
-        self.newlines()
+        self.documents.newlines()
 
     def _case(self) -> BranchCommand:
-        self.check_counted("it has a case in a substitution")
+        scanner = self.scanner
+        scanner.check_counted("it has a case in a substitution")
         self._keyword("case")
-        self.blanks()
-        word = self.word()
-        if word is None or self.is_next("("):
+        scanner.blanks()
+        word = self.words.word()
+        if word is None or scanner.is_next("("):
             raise UnreadableLine(NOT_BASH)
         words = [word]
         bodies: list[StatementSequence] = []
-        self.newlines()
+        self.documents.newlines()
         self._keyword("in")
-        self.newlines()
+        self.documents.newlines()
         while self._reserved() != "esac":
             words += self._patterns()
             bodies.append(self.statements())
-            end = next((sign for sign in (";;&", ";;", ";&") if self.is_next(sign)), "")
-            self.at += len(end)
-            self.newlines()
+            end = next((sign for sign in (";;&", ";;", ";&") if scanner.is_next(sign)), "")
+            scanner.at += len(end)
+            self.documents.newlines()
             if not end:
                 break
         self._keyword("esac")
         return BranchCommand((), tuple(bodies), tuple(words))
 
     def _patterns(self) -> list[Word]:
-        if self.is_next("("):
-            self.at += 1
-            self.blanks()
+        scanner = self.scanner
+        if scanner.is_next("("):
+            scanner.at += 1
+            scanner.blanks()
         found: list[Word] = []
         while True:
-            word = self.word()
-            if word is None or self.is_next("("):
+            word = self.words.word()
+            if word is None or scanner.is_next("("):
                 raise UnreadableLine(NOT_BASH)
             found.append(word)
-            self.blanks()
-            if self.is_next(")"):
-                self.at += 1
+            scanner.blanks()
+            if scanner.is_next(")"):
+                scanner.at += 1
                 return found
-            self.expect("|")
-            self.blanks()
+            scanner.expect("|")
+            scanner.blanks()
 
     def _test(self) -> TestCommand:
-        self.marks.commands.add(self.at)
+        scanner = self.scanner
+        scanner.marks.commands.add(scanner.at)
         self._keyword("[[")
         items: list[Word | str] = []
         while True:
-            self.blanks()
+            scanner.blanks()
             if self._reserved() == "]]":
                 break
-            sign = _TEST_SIGN.match(self.text, self.at, self.end)
+            sign = _TEST_SIGN.match(scanner.text, scanner.at, scanner.end)
             if sign is not None:
-                if self.text.startswith("(", sign.end()) and sign[0] in {"<", ">"}:
+                if scanner.text.startswith("(", sign.end()) and sign[0] in {"<", ">"}:
                     raise UnreadableLine("it has a test that is no plain one")
-                self.at = sign.end()
+                scanner.at = sign.end()
                 items.append(sign[0])
                 continue
-            word = self._expression() if items and _is_sign(items[-1], "=~") else self.word()
-            if word is None or self.is_next("("):
+            word = self._expression() if items and _is_sign(items[-1], "=~") else self.words.word()
+            if word is None or scanner.is_next("("):
                 raise UnreadableLine("it has a test that is no plain one")
             items.append(word)
         self._keyword("]]")
@@ -303,10 +325,11 @@ class LineGrammar(SimpleCommandReader):
 
     def _expression(self) -> Word | None:
         """Parse the regular expression after `=~`: a plain one, or any word."""
-        found = _EXPRESSION.match(self.text, self.at, self.end)
-        ended = found is not None and (found.end() == self.end or self.text[found.end()] in " \t")
+        scanner = self.scanner
+        found = _EXPRESSION.match(scanner.text, scanner.at, scanner.end)
+        ended = found is not None and (found.end() == scanner.end or scanner.text[found.end()] in " \t")
         if found is None or not ended or not set(found[0]) & set("()|"):
-            return self.word()
+            return self.words.word()
         depth = 0
         for char in found[0]:
             depth += {"(": 1, ")": -1}.get(char, 0)
@@ -314,7 +337,7 @@ class LineGrammar(SimpleCommandReader):
                 raise UnreadableLine("it has a test that is no plain one")
         if depth or "$" in found[0].replace("$)", "").rstrip("$"):
             raise UnreadableLine("it has a test that is no plain one")
-        start, self.at = self.at, found.end()
+        start, scanner.at = scanner.at, found.end()
         return Word((FixedText(found[0], quoted=True),), start)
 
     _COMPOUNDS: ClassVar[dict[str, Callable[[LineGrammar], Statement]]] = {

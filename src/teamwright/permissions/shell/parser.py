@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from teamwright.permissions.shell.ambiguity import has_control_characters, has_odd_characters, is_confirmed
-from teamwright.permissions.shell.command_listing import MAX_DEPTH, ExpansionListing
+from teamwright.permissions.shell.command_listing import MAX_DEPTH, CommandListing, ListingState
 from teamwright.permissions.shell.grammar import LineGrammar
-from teamwright.permissions.shell.parsed_line import Directories, ParsedLine, ShellCommand
+from teamwright.permissions.shell.parsed_line import Directories, ParsedLine
 from teamwright.permissions.shell.scanner import UnreadableLine
 from teamwright.permissions.shell.shell_variables import ANY, UNRELIABLE, variables_set_by, variables_set_in_words
 from teamwright.permissions.shell.simple_commands import DECLARING_BUILTINS
@@ -32,9 +32,9 @@ from teamwright.permissions.shell.syntax_tree import (
     Subshell,
     TestCommand,
     WhileLoop,
-    Word,
 )
-from teamwright.permissions.shell.word_expansion import UNKNOWN_WORD, ExpandedWord, expand_word, has_braces
+from teamwright.permissions.shell.word_expansion import ExpandedWord
+from teamwright.permissions.shell.word_listing import WordListing
 from teamwright.permissions.shell.working_directory import DIRECTORY_COMMANDS, MAX_NAMES, directory_after, glob_names
 
 MAX_BYTES = 64 * 1024
@@ -45,14 +45,33 @@ MAX_BYTES = 64 * 1024
 def parse_command(text: str, cwd: Path) -> ParsedLine:
     """Parse the command line for this directory. Never raises; the result is shared and must not be changed."""
     parsed = ParsedLine()
-    walk = SyntaxWalk(parsed)
+    state = ListingState(parsed)
     if len(text) > MAX_BYTES:
-        walk.mark_unreadable("it is too long to be read")
+        state.mark_unreadable("it is too long to be read")
         return parsed
-    walk.list_text(text, frozenset({cwd}))
+    list_text(state, text, frozenset({cwd}))
     if parsed.evaluates and parsed.holds_code:
-        walk.mark_unreadable("it has a text that is evaluated")
+        state.mark_unreadable("it has a text that is evaluated")
     return parsed
+
+
+def list_text(state: ListingState, text: str, places: Directories) -> None:
+    """List the commands that this text would run."""
+    if state.depth > MAX_DEPTH:
+        return state.mark_unreadable("it is nested too deeply")
+    if has_control_characters(text):
+        return state.mark_unreadable(_ODD_CHARACTERS)
+    if has_odd_characters(text):
+        state.add_doubt(_ODD_CHARACTERS)
+    grammar = LineGrammar(text)
+    try:
+        tree = grammar.parse_line()
+    except UnreadableLine as problem:
+        return state.mark_unreadable(str(problem))
+    if not is_confirmed(text, grammar.marks):
+        state.mark_unreadable("shells and editors read it differently")
+    SyntaxWalk(state).visit(tree, places)
+    return None
 
 
 MAX_COMMANDS = 1_000
@@ -64,39 +83,24 @@ _DECLARES = DECLARING_BUILTINS | {"unset"}
 DirectoriesAfter = tuple[Directories, Directories]
 
 
-class SyntaxWalk(ExpansionListing):
+class SyntaxWalk:
     """One pass over a text that tracks the working directory."""
 
-    def list_text(self, text: str, places: Directories) -> None:
-        """List the commands that this text would run."""
-        if self.depth > MAX_DEPTH:
-            return self.mark_unreadable("it is nested too deeply")
-        if has_control_characters(text):
-            return self.mark_unreadable(_ODD_CHARACTERS)
-        if has_odd_characters(text):
-            self.add_doubt(_ODD_CHARACTERS)
-        grammar = LineGrammar(text)
-        try:
-            tree = grammar.parse_line()
-        except UnreadableLine as problem:
-            return self.mark_unreadable(str(problem))
-        if not is_confirmed(text, grammar.marks):
-            self.mark_unreadable("shells and editors read it differently")
-        self.visit(tree, places)
-        return None
+    def __init__(self, state: ListingState) -> None:
+        self.state = state
+        self.words = WordListing(state, CommandListing(state, list_text), self._list_substituted)
 
-    def run(self, body: StatementSequence, places: Directories) -> None:
-        """List the statements of a substitution."""
+    def _list_substituted(self, body: StatementSequence, places: Directories) -> None:
         self.visit(body, places)
 
     def visit(self, node: Statement, places: Directories) -> DirectoriesAfter:
         """List the commands of a statement."""
-        self.steps.left -= 1
+        self.state.steps.left -= 1
         match node:
             case SimpleCommand():
                 return self._simple(node, places)
             case TestCommand():
-                return self.test(node, places)
+                return self.words.test(node, places)
             case StatementSequence():
                 return self._sequence(node, places)
             case AndOr():
@@ -115,15 +119,15 @@ class SyntaxWalk(ExpansionListing):
             case BranchCommand():
                 return self._branches(node, places)
             case Subshell():
-                with self.separate_shell():
+                with self.state.separate_shell():
                     self.visit(node.body, places)
             case FunctionDefinition():
                 self._function(node, places)
             case CalculateCommand():
-                self.list_parts((node.calculation,), places)
-                self.add_doubt("it calculates with variables")
-                self.parsed.evaluates = True
-                self.values.mark_changed(variables_set_by(node))
+                self.words.list_parts((node.calculation,), places)
+                self.state.add_doubt("it calculates with variables")
+                self.state.parsed.evaluates = True
+                self.state.values.mark_changed(variables_set_by(node))
             case _:
                 raise AssertionError(node)
         return places, places
@@ -132,7 +136,7 @@ class SyntaxWalk(ExpansionListing):
         reached = places
         for at, item in enumerate(node.items):
             if at in node.background:
-                with self.separate_shell():
+                with self.state.separate_shell():
                     self.visit(item, reached)
             else:
                 reached = reached | self.visit(item, reached)[1]
@@ -140,14 +144,14 @@ class SyntaxWalk(ExpansionListing):
 
     def _and_or(self, node: AndOr, places: Directories) -> DirectoriesAfter:
         ok, ever = self.visit(node.items[0], places)
-        assigned, chained = self.values.assigned, True
+        assigned, chained = self.state.values.assigned, True
         for both, item in zip(node.signs, node.items[1:], strict=True):
             chained = chained and both
-            self.values.assigned = self.values.assigned if chained else assigned
+            self.state.values.assigned = self.state.values.assigned if chained else assigned
             right_ok, right_ever = self.visit(item, ok if both else ever)
-            self.values.mark_changed(variables_set_by(item))
+            self.state.values.mark_changed(variables_set_by(item))
             ok, ever = (right_ok if both else ok | right_ok), ever | right_ever
-        self.values.assigned = assigned
+        self.state.values.assigned = assigned
         return ok, ever
 
     def _pipeline(self, node: Pipeline, places: Directories) -> DirectoriesAfter:
@@ -157,92 +161,92 @@ class SyntaxWalk(ExpansionListing):
         """
         last = places
         for command in node.commands:
-            with self.separate_shell():
+            with self.state.separate_shell():
                 last = self.visit(command, places)[1]
         for command in node.commands:
-            self.values.mark_changed(variables_set_by(command))
+            self.state.values.mark_changed(variables_set_by(command))
         return places | last, places | last
 
     def _branches(self, node: BranchCommand, places: Directories) -> DirectoriesAfter:
         for word in node.words:
-            self.list_word(word, places)
-        reached, assigned = places, self.values.assigned
+            self.words.list_word(word, places)
+        reached, assigned = places, self.state.values.assigned
         for at, test in enumerate(node.always):
             reached = reached | self.visit(test, reached)[1]
             if at:
-                self.values.mark_changed(variables_set_by(test))
+                self.state.values.mark_changed(variables_set_by(test))
             else:
-                assigned = self.values.assigned
+                assigned = self.state.values.assigned
             reached = reached | self._list_optional(node.bodies[at], reached)
         for body in node.bodies[len(node.always) :]:
             reached = reached | self._list_optional(body, reached)
-        self.values.assigned = assigned
+        self.state.values.assigned = assigned
         return reached, reached
 
     def _list_optional(self, body: StatementSequence, places: Directories) -> Directories:
         """List a body that may run. The variables that it sets are unknown after it."""
-        with self.separate_shell():
+        with self.state.separate_shell():
             reached = self.visit(body, places)[1]
-        self.values.mark_changed(variables_set_by(body))
+        self.state.values.mark_changed(variables_set_by(body))
         return reached
 
     def _function(self, node: FunctionDefinition, places: Directories) -> None:
-        self.add_doubt("it defines a function")
+        self.state.add_doubt("it defines a function")
         names = variables_set_by(node.body)
-        with self.separate_shell():
-            self.values.mark_changed(frozenset({UNRELIABLE}))
+        with self.state.separate_shell():
+            self.state.values.mark_changed(frozenset({UNRELIABLE}))
             self.visit(node.body, places | {None})
-        self.values.mark_volatile(names)
+        self.state.values.mark_volatile(names)
 
     def _redirected(self, node: RedirectedCommand, places: Directories) -> DirectoriesAfter:
         self._set_directory(places)
         for redirection in node.redirections:
-            self.redirect(redirection, places)
-        with self.separate_shell():  # if the file cannot be opened, nothing runs
+            self.words.redirect(redirection, places)
+        with self.state.separate_shell():  # if the file cannot be opened, nothing runs
             moved = self.visit(node.body, places)
-        self.values.mark_changed(variables_set_by(node))
+        self.state.values.mark_changed(variables_set_by(node))
         return moved[0], moved[1] | places
 
     def _loop(self, node: WhileLoop | ForLoop, places: Directories) -> DirectoriesAfter:
-        names, assigned = variables_set_by(node), self.values.assigned
+        names, assigned = variables_set_by(node), self.state.values.assigned
         reached = self._list_loop_body(node, places)
         if reached != places and None not in places:
-            self.add_doubt("it changes the directory in a loop")
+            self.state.add_doubt("it changes the directory in a loop")
             reached = reached | self._list_loop_body(node, reached | {None})
-        self.values.mark_changed(names)
-        self.values.assigned = assigned
+        self.state.values.mark_changed(names)
+        self.state.values.assigned = assigned
         return reached, reached
 
     def _list_loop_body(self, node: WhileLoop | ForLoop, places: Directories) -> Directories:
         if isinstance(node, ForLoop):
             return self._for(node, places)
-        self.values.mark_changed(variables_set_by(node))
+        self.state.values.mark_changed(variables_set_by(node))
         reached = places | self.visit(node.test, places)[1]
         return reached | self.visit(node.body, reached)[1]
 
     def _for(self, node: ForLoop, places: Directories) -> Directories:
         if node.head is not None:
-            self.list_parts((node.head,), places)
-            self.add_doubt("it calculates with variables")
-            self.parsed.evaluates = True
-            self.values.mark_changed(variables_set_by(node))
+            self.words.list_parts((node.head,), places)
+            self.state.add_doubt("it calculates with variables")
+            self.state.parsed.evaluates = True
+            self.state.values.mark_changed(variables_set_by(node))
             return places | self.visit(node.body, places)[1]
         self._set_directory(places)
         for word in node.words or ():
-            self.list_word(word, places)
-        self.list_names(node.words or (), places)
-        self.parsed.variables_set.add(node.name)
+            self.words.list_word(word, places)
+        self.words.list_names(node.words or (), places)
+        self.state.parsed.variables_set.add(node.name)
         values = self._loop_values(node) if node.words is not None and not node.is_select else None
-        if values and self.steps.left > 0 and self._list_each_value(node, values, places):
+        if values and self.state.steps.left > 0 and self._list_each_value(node, values, places):
             return places
-        self.values.mark_changed(variables_set_by(node))
-        self.values.assigned |= {node.name}
+        self.state.values.mark_changed(variables_set_by(node))
+        self.state.values.assigned |= {node.name}
         return places | self.visit(node.body, places)[1]
 
     def _loop_values(self, node: ForLoop) -> list[str] | None:
         """Return the values of a loop's variable, in order; None when they are not all known."""
         found: list[str] = []
-        for field in self._fields(node.words or ()):
+        for field in self.words.fields(node.words or ()):
             names = self._names(field)
             if names is None or len(found) + len(names) > MAX_NAMES:
                 return None
@@ -253,7 +257,7 @@ class SyntaxWalk(ExpansionListing):
         if field.text is None:
             return None
         if field.glob:
-            return glob_names(field.text, self.values.directory)
+            return glob_names(field.text, self.state.values.directory)
         return [os.path.expanduser(field.text) if field.text.startswith("~") else field.text]
 
     def _list_each_value(self, node: ForLoop, values: Iterable[str], places: Directories) -> bool:
@@ -261,77 +265,50 @@ class SyntaxWalk(ExpansionListing):
         changed = variables_set_by(node.body)
         if changed & {node.name, ANY, UNRELIABLE}:
             return False
-        commands, redirects = len(self.parsed.commands), len(self.parsed.redirects)
+        commands, redirects = len(self.state.parsed.commands), len(self.state.parsed.redirects)
         for value in values:
-            self.values.mark_changed(changed)
-            self.values.assign(node.name, value)
-            self.values.assigned |= {node.name}
+            self.state.values.mark_changed(changed)
+            self.state.values.assign(node.name, value)
+            self.state.values.assigned |= {node.name}
             moved = self.visit(node.body, places)[1] != places
-            if moved or self.steps.left <= 0 or len(self.parsed.commands) - commands > MAX_COMMANDS:
-                del self.parsed.commands[commands:], self.parsed.redirects[redirects:]
+            if moved or self.state.steps.left <= 0 or len(self.state.parsed.commands) - commands > MAX_COMMANDS:
+                del self.state.parsed.commands[commands:], self.state.parsed.redirects[redirects:]
                 return False
         return True
 
     def _set_directory(self, places: Directories) -> None:
         """Set the directory in which later words are expanded."""
-        self.values.directory = next(iter(places)) if len(places) == 1 else None
+        self.state.values.directory = next(iter(places)) if len(places) == 1 else None
 
     def _simple(self, node: SimpleCommand, places: Directories) -> DirectoriesAfter:
         self._set_directory(places)
         for assignment in node.assignments:
-            self.assign(assignment, places)
+            self.words.assign(assignment, places)
         for word in node.words:
-            self.list_word(word, places)
+            self.words.list_word(word, places)
         self._set_directory(places)
         for redirection in node.redirections:
-            self.redirect(redirection, places)
+            self.words.redirect(redirection, places)
         if not node.words:
-            self.assign_alone(node, places)
-            self.values.mark_changed(variables_set_in_words(node))
+            self.words.assign_alone(node, places)
+            self.state.values.mark_changed(variables_set_in_words(node))
             return places, places
-        fields = self._fields(node.words)
+        fields = self.words.fields(node.words)
         declares = node.words[0].literal in _DECLARES
         if not fields:
-            self.mark_unreadable("it has a command that braces take away")
+            self.state.mark_unreadable("it has a command that braces take away")
         elif declares:
-            self.declare(node, fields, places)
+            self.words.declare(node, fields, places)
         else:
             self._command(node, fields, places)
-        self.values.mark_changed(variables_set_by(node))
+        self.state.values.mark_changed(variables_set_by(node))
         return self._directories_after(fields, places)
-
-    def _fields(self, words: Iterable[Word]) -> list[ExpandedWord]:
-        """Return the words of a command, with braces expanded up to a limit for the whole line."""
-        found: list[ExpandedWord] = []
-        for word in words:
-            many = expand_word(word, self.values) if self.steps.left > 0 or not has_braces(word) else [UNKNOWN_WORD]
-            self.steps.left -= len(many)
-            found += many
-        return found
-
-    def list_names(self, words: Iterable[Word], places: Directories) -> None:
-        """List the words of a loop or an array like those of a command: a pattern among them lists a directory."""
-        fields = [ExpandedWord(":"), *self._fields(words)]
-        if any(field.glob or field.splits for field in fields):
-            self._list(fields, places)
-
-    def _list(self, fields: list[ExpandedWord], places: Directories, variables: tuple[str, ...] = ()) -> None:
-        self.list_command(
-            ShellCommand(
-                tuple(field.text for field in fields),
-                places,
-                frozenset(at for at, field in enumerate(fields) if field.glob),
-                variables,
-                shapes={at: field.shape for at, field in enumerate(fields) if field.text is None},
-                splits=frozenset(at for at, field in enumerate(fields) if field.splits),
-            )
-        )
 
     def _command(self, node: SimpleCommand, fields: list[ExpandedWord], places: Directories) -> None:
         written = tuple(field.text for field in fields)
         if written[0] in {"[", "test"}:
-            self.check_test(written)
-        self._list(fields, places, tuple(assignment.name for assignment in node.assignments))
+            self.words.check_test(written)
+        self.words.list_fields(fields, places, tuple(assignment.name for assignment in node.assignments))
 
     def _directories_after(self, fields: list[ExpandedWord], places: Directories) -> DirectoriesAfter:
         """Return the possible directories of the shell after a command."""
@@ -339,5 +316,5 @@ class SyntaxWalk(ExpansionListing):
             return places, places
         sure = not any(field.glob for field in fields)
         words = tuple(field.text for field in fields)
-        moved = frozenset(directory_after(place, words, self.values) if sure else None for place in places)
+        moved = frozenset(directory_after(place, words, self.state.values) if sure else None for place in places)
         return moved, moved | places

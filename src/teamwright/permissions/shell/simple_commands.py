@@ -7,16 +7,9 @@ from __future__ import annotations
 
 import re
 
-from teamwright.permissions.shell.scanner import NOT_BASH, RARE_QUOTES, UnreadableLine
-from teamwright.permissions.shell.syntax_tree import (
-    Assignment,
-    FixedText,
-    FunctionDefinition,
-    Redirection,
-    SimpleCommand,
-    Statement,
-    Word,
-)
+from teamwright.permissions.shell.here_documents import HereDocumentReader
+from teamwright.permissions.shell.scanner import NOT_BASH, RARE_QUOTES, Scanner, UnreadableLine
+from teamwright.permissions.shell.syntax_tree import Assignment, FixedText, Redirection, SimpleCommand, Word
 from teamwright.permissions.shell.word_reader import WordReader
 from teamwright.permissions.word_lists import word_set
 
@@ -32,62 +25,64 @@ _CALLED = re.compile(r"[ \t]*\([ \t]*\)")
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:+-]*")
 
 
-class SimpleCommandReader(WordReader):
-    """The part of the parser for simple commands."""
+class SimpleCommandReader:
+    """Reads simple commands."""
 
-    timed = False
-    """True when the next command is marked already, by `time` before it."""
-
-    def function_definition(self, name: str) -> FunctionDefinition:
-        """Parse the function of this name, whose body comes next."""
-        raise NotImplementedError
+    def __init__(self, scanner: Scanner, words: WordReader, documents: HereDocumentReader) -> None:
+        self.scanner = scanner
+        self.words = words
+        self.documents = documents
+        self.timed = False
+        """True when the next command is marked already, by `time` before it."""
 
     def redirection(self, found: list[Redirection]) -> bool:
         """Parse one redirection, if one begins here."""
-        match = _REDIRECTION.match(self.text, self.at, self.end)
-        if match is None or (match[2] in {"<", ">"} and self.text.startswith("(", match.end()) and not match[1]):
+        scanner = self.scanner
+        match = _REDIRECTION.match(scanner.text, scanner.at, scanner.end)
+        if match is None or (match[2] in {"<", ">"} and scanner.text.startswith("(", match.end()) and not match[1]):
             return False
         if len(match[1] or "") > 1:
             raise UnreadableLine("it redirects in a rare way")  # zsh takes the digits for a word
-        start, self.at = self.at, match.end()
-        self.marks.redirections.add(start)
+        start, scanner.at = scanner.at, match.end()
+        scanner.marks.redirections.add(start)
         sign = match[2] or match[3]
-        self.blanks()
+        scanner.blanks()
         made = Redirection(sign, Word(()))
-        target = self.document(sign, made.body) if sign in {"<<", "<<-"} else self.word()
-        if target is None or self.is_next("("):
+        target = self.documents.delimiter(sign, made.body) if sign in {"<<", "<<-"} else self.words.word()
+        if target is None or scanner.is_next("("):
             raise UnreadableLine(NOT_BASH)
         if sign in {">&", "<&"} and not _DUPLICATED.fullmatch(target.literal or ""):
             raise UnreadableLine("it redirects in a rare way")  # bash expands this word twice
         found.append(Redirection(sign, target, made.body))
         return True
 
-    def simple(self) -> Statement:
-        """Parse a simple command, or a function that is defined as `name() …`."""
-        start = self.at
+    def simple(self) -> SimpleCommand | str:
+        """Parse a simple command, or the head of a function: return the name of `name() …`."""
+        scanner = self.scanner
+        start = scanner.at
         assignments: list[Assignment] = []
         words: list[Word] = []
         redirections: list[Redirection] = []
         declares, marked = False, self.timed
         self.timed = False
         while True:
-            self.blanks()
+            scanner.blanks()
             if self.redirection(redirections):
                 continue
             assigned = self._assignment(words) if not words or declares else None
             if assigned is not None:
                 assignments.append(assigned)
                 continue
-            word = self.word()
+            word = self.words.word()
             if word is None:
                 break
-            if self.is_next("(") or (not words and _CALLED.match(self.text, self.at, self.end)):
-                return self._function(word, start, bool(words or assignments or redirections))
+            if scanner.is_next("(") or (not words and _CALLED.match(scanner.text, scanner.at, scanner.end)):
+                return self._function_name(word, start, bool(words or assignments or redirections))
             self._check_redirected(word, redirections)
-            if not words and self.text[word.start] == "{":
+            if not words and scanner.text[word.start] == "{":
                 raise UnreadableLine("it has braces where a command begins")  # in zsh they open a group
             if not words:
-                self.marks.commands |= set() if marked else {word.start}
+                scanner.marks.commands |= set() if marked else {word.start}
                 declares = word.literal in DECLARING_BUILTINS
             words.append(word)
         if not (words or assignments or redirections):
@@ -96,57 +91,61 @@ class SimpleCommandReader(WordReader):
 
     def _check_redirected(self, word: Word, redirections: list[Redirection]) -> None:
         """Refuse forms that sh reads differently: after `&>file` another command; `{name}>file` stores a descriptor."""
-        descriptor = (word.literal or "").startswith("{") and _BEFORE_REDIRECTION.match(self.text, self.at, self.end)
+        descriptor = (word.literal or "").startswith("{") and _BEFORE_REDIRECTION.match(
+            self.scanner.text, self.scanner.at, self.scanner.end
+        )
         if descriptor or any(one.sign in {"&>", "&>>"} for one in redirections):
             raise UnreadableLine("it redirects in a rare way")
 
     def _assignment(self, words: list[Word]) -> Assignment | None:
         """Parse `name=value` before a command, or an array in a declaration."""
-        found = _ASSIGNED.match(self.text, self.at, self.end)
+        scanner = self.scanner
+        found = _ASSIGNED.match(scanner.text, scanner.at, scanner.end)
         if found is None:
             return None
         after, element = found.end(), None
         if found[2]:
-            subscript = _ELEMENT.match(self.text, after - 1, self.end)
+            subscript = _ELEMENT.match(scanner.text, after - 1, scanner.end)
             if subscript is None:
                 raise UnreadableLine("it sets a part of a variable in a rare way")
             after = subscript.end()
             element = Word((FixedText(subscript[1]),), found.end())
-        adds = self.text.startswith("+", after, self.end)
+        adds = scanner.text.startswith("+", after, scanner.end)
         after += adds
-        if not self.text.startswith("=", after, self.end):
+        if not scanner.text.startswith("=", after, scanner.end):
             return None
-        if words and not self.text.startswith("(", after + 1, self.end):
+        if words and not scanner.text.startswith("(", after + 1, scanner.end):
             return None
-        self.at = after + 1
-        if self.is_next("("):
+        scanner.at = after + 1
+        if scanner.is_next("("):
             return Assignment(found[1], items=self._array(), adds=adds, element=element)
-        value = self.word(inside=True) or Word((), self.at)
-        if self.is_next("("):
+        value = self.words.word(inside=True) or Word((), scanner.at)
+        if scanner.is_next("("):
             raise UnreadableLine(RARE_QUOTES)
         return Assignment(found[1], value, adds=adds, element=element)
 
     def _array(self) -> tuple[Word, ...]:
-        self.at += 1
+        scanner = self.scanner
+        scanner.at += 1
         items: list[Word] = []
-        self.newlines()
-        while not self.is_next(")"):
-            word = self.word()
+        self.documents.newlines()
+        while not scanner.is_next(")"):
+            word = self.words.word()
             # `[…]=x` evaluates the text in the brackets
-            if word is None or self.waiting or self.text[word.start] == "[":
+            if word is None or scanner.waiting or scanner.text[word.start] == "[":
                 raise UnreadableLine("it sets an array in a rare way")
             items.append(word)
-            self.newlines()
-        self.at += 1
-        if self.char() and self.char() not in " \t\n;&|)":
+            self.documents.newlines()
+        scanner.at += 1
+        if scanner.char() and scanner.char() not in " \t\n;&|)":
             raise UnreadableLine("it sets an array in a rare way")
         return tuple(items)
 
-    def _function(self, word: Word, start: int, more: bool) -> FunctionDefinition:
-        """Parse `name() body`."""
-        called = _CALLED.match(self.text, self.at, self.end)
+    def _function_name(self, word: Word, start: int, more: bool) -> str:
+        """Parse the brackets after the name of a function."""
+        called = _CALLED.match(self.scanner.text, self.scanner.at, self.scanner.end)
         name = word.literal or ""
         if called is None or more or word.start != start or not _FUNCTION_NAME.fullmatch(name):
             raise UnreadableLine(RARE_QUOTES)
-        self.at = called.end()
-        return self.function_definition(name)
+        self.scanner.at = called.end()
+        return name

@@ -1,7 +1,7 @@
-"""The words of a shell line: quotes, escapes, expansions, here-documents and comments.
+"""The words of a shell line: quotes, escapes and expansions.
 
 Only text that bash 3.2 to 5.3 and zsh read alike is accepted; other text raises UnreadableLine. Statements are in
-`grammar`. Expands nothing.
+`grammar`, line ends in `here_documents`. Expands nothing.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _SURE = re.compile(r"\s*(0|[1-9][0-9]*)(\s*[-+*]\s*(0|[1-9][0-9]*))*\s*")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 
 
-class WordReader(Scanner):
-    """The part of the parser for words."""
+class WordReader:
+    """Reads words. `statements` reads those of a substitution, up to a text that cannot begin one."""
 
-    def statements(self) -> StatementSequence:
-        """Parse statements up to a text that cannot begin one."""
-        raise NotImplementedError
+    def __init__(self, scanner: Scanner, statements: Callable[[], StatementSequence]) -> None:
+        self.scanner = scanner
+        self._statements = statements
 
-    def filled_document(self) -> list[WordPart]:
+    def document_parts(self) -> list[WordPart]:
         """Read the expansions between here and the end of a here-document."""
         return self._filled(_IN_DOCUMENT, "$`\\")
 
@@ -53,32 +53,34 @@ class WordReader(Scanner):
 
         `inside`: it continues a word, so it is no comment.
         """
-        start = self.at
+        scanner = self.scanner
+        start = scanner.at
         parts: list[WordPart] = []
-        if not inside and self.is_next("#"):
+        if not inside and scanner.is_next("#"):
             return None
-        while self.at < self.end and self.text[self.at] not in META:
-            parts += self._piece(self.text[self.at])
-        if self.is_next("<(") or self.is_next(">("):
+        while scanner.at < scanner.end and scanner.text[scanner.at] not in META:
+            parts += self._piece(scanner.text[scanner.at])
+        if scanner.is_next("<(") or scanner.is_next(">("):
             if parts:
                 raise UnreadableLine(RARE_QUOTES)
             parts.append(Substitution(self._substituted(2), process=True))
-            if self.at < self.end and self.text[self.at] not in META:
+            if scanner.at < scanner.end and scanner.text[scanner.at] not in META:
                 raise UnreadableLine(RARE_QUOTES)
         if not parts:
             return None
-        if self.waiting and "\n" in self.text[start : self.at]:
+        if scanner.waiting and "\n" in scanner.text[start : scanner.at]:
             raise UnreadableLine(RARE_DOCUMENT)
         self._check_subscript(start)
         return Word(tuple(parts), start)
 
     def _check_subscript(self, start: int) -> None:
         """Refuse `a[1; 2]=x`: in bash, blanks and operators may belong to a subscript where an assignment can be."""
-        found = _SUBSCRIPT.match(self.text, start, self.at)
-        if found is not None and "]" not in self.text[found.end() : self.at]:
+        found = _SUBSCRIPT.match(self.scanner.text, start, self.scanner.at)
+        if found is not None and "]" not in self.scanner.text[found.end() : self.scanner.at]:
             raise UnreadableLine("it sets a part of a variable in a rare way")
 
     def _piece(self, char: str) -> list[WordPart]:
+        scanner = self.scanner
         if char == "'":
             return [FixedText(self._text_up_to("'"), quoted=True)]
         if char == '"':
@@ -89,49 +91,52 @@ class WordReader(Scanner):
             return [self._backticks(quoted=False)]
         if char == "$":
             return [self._filled_in(quoted=False)]
-        found = _BARE.match(self.text, self.at, self.end)
+        found = _BARE.match(scanner.text, scanner.at, scanner.end)
         if found is None:
             raise UnreadableLine(NOT_BASH)
-        self.at = found.end()
-        if not found[0].isascii() and (_FOREIGN_BLANK.search(found[0]) or self.has_old_blank(found[0])):
+        scanner.at = found.end()
+        if not found[0].isascii() and (_FOREIGN_BLANK.search(found[0]) or scanner.has_old_blank(found[0])):
             raise UnreadableLine("it has characters that are easily misread")
         return [FixedText(found[0])]
 
     def _text_up_to(self, quote: str) -> str:
         """Return the text up to the next such quote."""
-        end = self.text.find(quote, self.at + 1, self.end)
+        scanner = self.scanner
+        end = scanner.text.find(quote, scanner.at + 1, scanner.end)
         if end < 0:
             raise UnreadableLine(NOT_BASH)
-        inner = self.text[self.at + 1 : end]
-        self.at = end + 1
+        inner = scanner.text[scanner.at + 1 : end]
+        scanner.at = end + 1
         return inner
 
     def _escaped(self) -> str:
-        following = self.text[self.at + 1 : self.at + 2] if self.at + 1 < self.end else ""
+        scanner = self.scanner
+        following = scanner.text[scanner.at + 1 : scanner.at + 2] if scanner.at + 1 < scanner.end else ""
         if not following or following in " \t\n":
             raise UnreadableLine("it has a backslash before a blank")
-        self.at += 2
+        scanner.at += 2
         return following
 
     def _quoted(self) -> list[WordPart]:
-        self.at += 1
+        self.scanner.at += 1
         parts = self._filled(_IN_QUOTES, '$`"\\')
-        self.expect('"')
+        self.scanner.expect('"')
         return parts or [FixedText("", quoted=True)]
 
     def _filled(self, plain: re.Pattern[str], escaped: str) -> list[WordPart]:
         """Parse text with variables and substitutions, up to a quote or the end."""
+        scanner = self.scanner
         parts: list[WordPart] = []
         text = ""
         while True:
-            found = plain.match(self.text, self.at, self.end)
+            found = plain.match(scanner.text, scanner.at, scanner.end)
             text += found[0] if found is not None else ""
-            self.at = found.end() if found is not None else self.at
-            char = self.char()
+            scanner.at = found.end() if found is not None else scanner.at
+            char = scanner.char()
             if char == "\\":
-                following = self.text[self.at + 1 : min(self.at + 2, self.end)]
+                following = scanner.text[scanner.at + 1 : min(scanner.at + 2, scanner.end)]
                 text += {"\n": ""}.get(following, following if following in escaped else char + following)
-                self.at += 1 + len(following)
+                scanner.at += 1 + len(following)
                 continue
             if text:
                 parts.append(FixedText(text, quoted=True))
@@ -145,30 +150,31 @@ class WordReader(Scanner):
 
     def _filled_in(self, quoted: bool) -> WordPart:
         """Parse an expansion that begins with a dollar sign."""
-        if self.is_next("$(("):
+        scanner = self.scanner
+        if scanner.is_next("$(("):
             return self.calculation("$((", quoted)
-        if self.is_next("$("):
+        if scanner.is_next("$("):
             return Substitution(self._substituted(2), quoted)
-        if self.is_next("${"):
+        if scanner.is_next("${"):
             return self._expansion(quoted)
-        if self.is_next("$["):
+        if scanner.is_next("$["):
             raise UnreadableLine("it calculates in a rare way")
-        if not quoted and self.is_next("$'"):
+        if not quoted and scanner.is_next("$'"):
             return self._encoded()
-        if not quoted and self.is_next('$"'):
-            self.at += 1
+        if not quoted and scanner.is_next('$"'):
+            scanner.at += 1
             return EncodedText(tuple(self._quoted()))
-        found = _VARIABLE.match(self.text, self.at, self.end)
+        found = _VARIABLE.match(scanner.text, scanner.at, scanner.end)
         if found is None:
-            self.at += 1
-            if self.char() and self.char() in "=~^+":  # in zsh `$=x`, `$~x` are values of x
+            scanner.at += 1
+            if scanner.char() and scanner.char() in "=~^+":  # in zsh `$=x`, `$~x` are values of x
                 raise UnreadableLine("it expands a variable in a rare way")
             return FixedText("$", quoted)
-        self.at = found.end()
+        scanner.at = found.end()
         return self._variable(found[1], quoted)
 
     def _variable(self, name: str, quoted: bool) -> WordPart:
-        following = self.char()
+        following = self.scanner.char()
         if following > "\x7f" or (name == "#" and following and (following.isalnum() or following in "_@*#?$!-")):
             raise UnreadableLine("it expands a variable in a rare way")  # zsh takes more for the name
         if following and following in "[:":  # in zsh `$x[1]` is an element, `$x:h` the directory
@@ -177,118 +183,123 @@ class WordReader(Scanner):
 
     def _expansion(self, quoted: bool) -> WordPart:
         """Parse `${…}`."""
-        found = _BRACED.match(self.text, self.at, self.end)
+        scanner = self.scanner
+        found = _BRACED.match(scanner.text, scanner.at, scanner.end)
         if found is None:
             raise UnreadableLine("it expands a variable in a rare way")
         sign, name = found[1], found[2]
-        self.at = found.end()
-        if self.is_next("}") and not sign:
-            self.at += 1
+        scanner.at = found.end()
+        if scanner.is_next("}") and not sign:
+            scanner.at += 1
             return Variable(name, quoted)
-        self.descend()
-        subscript = self._subscript(quoted) if self.is_next("[") else []
-        operation = _PLAIN_OPERATION.match(self.text, self.at, self.end)
-        plain = not subscript and sign != "!" and (operation is not None or (sign == "#" and self.is_next("}")))
+        scanner.descend()
+        subscript = self._subscript(quoted) if scanner.is_next("[") else []
+        operation = _PLAIN_OPERATION.match(scanner.text, scanner.at, scanner.end)
+        plain = not subscript and sign != "!" and (operation is not None or (sign == "#" and scanner.is_next("}")))
         operand = self._operand("}", quoted)
-        self.ascend()
+        scanner.ascend()
         whole = any(isinstance(part, FixedText) and set(part.text) & set("@*") for part in subscript)
         many = any(isinstance(part, Variable) and part.name in "@*" for part in operand)
         one = name not in "@*" and not whole and not many and sign != "!"
         return Expansion(name, (*subscript, *operand), quoted, plain, one)
 
     def _subscript(self, quoted: bool) -> list[WordPart]:
-        self.at += 1
+        self.scanner.at += 1
         return self._operand("]", quoted) or [FixedText("")]
 
     def _operand(self, stop: str, quoted: bool) -> list[WordPart]:
         """Parse the text between the operator of an expansion and its closing bracket."""
+        scanner = self.scanner
         parts: list[WordPart] = []
-        while not self.is_next(stop):
-            char = self.char()
+        while not scanner.is_next(stop):
+            char = scanner.char()
             if char == "]":
-                self.at += 1
+                scanner.at += 1
                 parts.append(FixedText("]"))
             elif char in {"$", "`"}:
                 parts.append(self._filled_in(quoted) if char == "$" else self._backticks(quoted))
             elif char in {"'", '"'} and not quoted:
                 parts += self._piece(char)
-            elif char and char in "<>" and not self.text.startswith("(", self.at + 1):
-                self.at += 1
+            elif char and char in "<>" and not scanner.text.startswith("(", scanner.at + 1):
+                scanner.at += 1
                 parts.append(FixedText(char))
             else:
-                found = _IN_BRACES.match(self.text, self.at, self.end)
+                found = _IN_BRACES.match(scanner.text, scanner.at, scanner.end)
                 if found is None:
                     raise UnreadableLine("it expands a variable in a rare way")
-                self.at = found.end()
+                scanner.at = found.end()
                 parts.append(FixedText(found[0]))
-        self.at += 1
+        scanner.at += 1
         return parts
 
     def calculation(self, opening: str, quoted: bool = True, semicolons: bool = False) -> Calculation:
         """Parse `$((…))` or `((…))`; the brackets must close so that bash has only one reading."""
-        start = self.at
-        self.at += len(opening)
+        scanner = self.scanner
+        start = scanner.at
+        scanner.at += len(opening)
         parts: list[WordPart] = []
         open_brackets = 0
-        while not (open_brackets == 0 and self.is_next(")")):
-            char = self.char()
-            found = _IN_CALCULATION.match(self.text, self.at, self.end)
+        while not (open_brackets == 0 and scanner.is_next(")")):
+            char = scanner.char()
+            found = _IN_CALCULATION.match(scanner.text, scanner.at, scanner.end)
             if found is not None:
-                self.at = found.end()
-                if self.is_next("(") and found[0][-1] in "<>":
+                scanner.at = found.end()
+                if scanner.is_next("(") and found[0][-1] in "<>":
                     raise UnreadableLine("it calculates in a rare way")
             elif char == "$":
                 parts.append(self._filled_in(quoted=True))
             elif char in {"(", ")"} or (char == ";" and semicolons):
                 open_brackets += {"(": 1, ")": -1}.get(char, 0)
-                self.at += 1
+                scanner.at += 1
             else:
                 raise UnreadableLine("it calculates in a rare way")
-        if not self.is_next("))"):
+        if not scanner.is_next("))"):
             raise UnreadableLine("it calculates in a rare way")
-        self.at += 2
-        inner = self.text[start + len(opening) : self.at - 2]
+        scanner.at += 2
+        inner = scanner.text[start + len(opening) : scanner.at - 2]
         return Calculation(tuple(parts), quoted, _SURE.fullmatch(inner) is None)
 
     def _substituted(self, opening: int) -> StatementSequence:
         """Parse the statements up to the bracket that closes a substitution."""
-        self.at += opening
-        body = self._read_separately(self.statements)
-        self.expect(")")
+        self.scanner.at += opening
+        body = self._read_separately()
+        self.scanner.expect(")")
         return body
 
-    def _read_separately(self, read: Callable[[], StatementSequence]) -> StatementSequence:
+    def _read_separately(self) -> StatementSequence:
         """Parse separate statements, with separate here-documents."""
-        around, self.waiting = self.waiting, []
-        documents = self.documents
-        self.substituted += 1
-        self.descend()
-        body = read()
-        self.ascend()
-        self.substituted -= 1
+        scanner = self.scanner
+        around, scanner.waiting = scanner.waiting, []
+        documents = scanner.documents_read
+        scanner.substituted += 1
+        scanner.descend()
+        body = self._statements()
+        scanner.ascend()
+        scanner.substituted -= 1
         # Bash rewrites a substitution before it runs it, and text after a here-document may differ then.
         alone = len(body.items) == 1 and isinstance(body.items[0], SimpleCommand) and not body.background
-        if self.waiting or (self.documents > documents and not alone):
+        if scanner.waiting or (scanner.documents_read > documents and not alone):
             raise UnreadableLine(RARE_DOCUMENT)
-        self.waiting, self.documents = around, documents
+        scanner.waiting, scanner.documents_read = around, documents
         return body
 
     def _backticks(self, quoted: bool) -> Substitution:
-        end = self.text.find("`", self.at + 1, self.end)
-        inner = self.text[self.at + 1 : end]
+        scanner = self.scanner
+        end = scanner.text.find("`", scanner.at + 1, scanner.end)
+        inner = scanner.text[scanner.at + 1 : end]
         if end < 0 or "\\" in inner or "<<" in inner or (quoted and '"' in inner):
             raise UnreadableLine("it has backticks that are used in a rare way")
-        around, self.end = self.end, end
-        self.at += 1
-        body = self._read_separately(self.statements)
-        if self.at != end:
+        around, scanner.end = scanner.end, end
+        scanner.at += 1
+        body = self._read_separately()
+        if scanner.at != end:
             raise UnreadableLine(NOT_BASH)
-        self.at, self.end = end + 1, around
+        scanner.at, scanner.end = end + 1, around
         return Substitution(body, quoted)
 
     def _encoded(self) -> WordPart:
         """Parse `$'…'`."""
-        self.at += 1
+        self.scanner.at += 1
         inner = self._text_up_to("'")
         if inner.endswith("\\") and (len(inner) - len(inner.rstrip("\\"))) % 2:
             raise UnreadableLine(RARE_QUOTES)  # an escaped quote, which other shells take for the end

@@ -1,6 +1,7 @@
-"""The verdict on a call such as `Bash(git push)`, under the settings here or as a member of a team on disk.
+"""The permission rules of a directory, and the verdict on a call such as `Bash(git push)`.
 
-The same code decides as in a run; nothing is asked or changed. Depends on settings, trust, teams on disk and policies.
+A call is judged under the settings here or as a member of a team on disk. The same code decides as in a run; nothing is
+asked or changed. Depends on settings, trust, teams on disk and policies.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from teamwright.agent.reminders import MODE_MEANINGS
 from teamwright.config.permission_policy import make_policy
-from teamwright.config.settings.merge import lead_mode, load_settings, reads_other_product
+from teamwright.config.settings.merge import MODE, lead_mode, load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.team_file.team_definition import TeamDefinition
 from teamwright.config.team_file.team_roles import ownership_of
@@ -295,4 +297,60 @@ def _found(subject: CallerDescription) -> tuple[TeamConfig, RosterMember]:
         looked_at=[("looked in", str(subject.home.shared / "teams")), ("members", ", ".join(known[:8]) or "none")],
         do=[f"did you mean {near}?"] if near and not found else [f"--member {name[:60]}@TEAM"],
         note="nothing was run",
+    )
+
+
+DEFAULT = "the default"
+_WIDENING = ("permissions.allow", "permissions.additionalDirectories", MODE)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleView:
+    """One rule as it is written, and its file or flag."""
+
+    verdict: str
+    rule: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class RulesView:
+    """The rules in force, in the order of precedence.
+
+    `untrusted` are entries of the repository that have no effect before a person trusts them; `warnings` name settings
+    that were left out.
+    """
+
+    mode: str
+    meaning: str
+    mode_from: str
+    directories: tuple[str, ...]
+    rules: tuple[RuleView, ...]
+    untrusted: tuple[RuleView, ...]
+    warnings: tuple[str, ...]
+    settings: str
+    """The user's own settings file, where a rule can be added."""
+
+
+def rules_view(home: Home, cwd: Path, settings_file: Path | None = None) -> RulesView:
+    """Return the rules of a run in this directory. Raises CannotStart for settings that cannot be read."""
+    flags = SettingFlags(settings_file=settings_file)
+    trust = TrustStore.load(home).verdict(Path(os.path.realpath(cwd)), compat=reads_other_product(home, flags))
+    settings = load_settings(home, cwd, flags, trust)
+    mode = Mode.DELEGATE if settings.delegates else settings.mode
+    order = ("deny", "ask", "allow")
+    rules = sorted(settings.rules, key=lambda rule: order.index(str(rule.verdict)))
+    return RulesView(
+        mode=str(mode),
+        meaning=MODE_MEANINGS[mode],
+        mode_from=settings.origins.get(MODE, DEFAULT),
+        directories=tuple(dict.fromkeys(map(str, (os.path.realpath(cwd), *settings.directories)))),
+        rules=tuple(RuleView(str(rule.verdict), rule.text, rule.source) for rule in rules),
+        untrusted=tuple(
+            RuleView(entry.kind.removeprefix("permissions."), entry.name or entry.summary, entry.file)
+            for entry in trust.pending
+            if entry.kind in _WIDENING
+        ),
+        warnings=settings.warnings,
+        settings=str(home.settings),
     )

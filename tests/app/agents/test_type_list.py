@@ -11,8 +11,8 @@ from teamwright.config.agent_types.registry import AgentTypes
 from teamwright.config.agent_types.type_list import LIST_BYTES, LOOK_UP
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
-from teamwright.views.asset_check.asset_list import list_assets
-from teamwright.views.asset_check.check_subject import AssetQuery
+from teamwright.views.asset_list import list_assets
+from teamwright.views.assets import AssetQuery
 
 GUIDE = (
     "Use this agent when a screen has to be drawn, e.g. a settings page. Do not use it for icons. "

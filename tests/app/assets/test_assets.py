@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.views.asset_check.asset_list import Assets, list_assets
-from teamwright.views.asset_check.check_subject import AssetQuery
+from teamwright.views.asset_list import Assets, list_assets
+from teamwright.views.assets import AssetQuery
 from tests.app.compat.folder import fill, put
 
 AGENT = "---\nname: {name}\ndescription: Does.\n{more}---\nYou do.\n"

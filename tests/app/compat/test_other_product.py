@@ -14,8 +14,8 @@ from teamwright.config.skill_sources import make_shelf
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.session.factory.agent_types import TrustedDefinitions
 from teamwright.skills.command_template import CommandArguments, fill_pieces, split_template
-from teamwright.views.asset_check.asset_list import list_assets
-from teamwright.views.asset_check.check_subject import AssetQuery
+from teamwright.views.asset_list import list_assets
+from teamwright.views.assets import AssetQuery
 from tests.app.compat.folder import fill, put
 
 

@@ -17,8 +17,8 @@ from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.backends.detached import DetachedBackend
 from teamwright.teams.backends.tmux import TmuxBackend
 from teamwright.testing import ScriptedModel
-from teamwright.views.doctor.doctor import find_problems
-from teamwright.views.doctor.finding import DoctorSubject
+from teamwright.views.doctor import find_problems
+from teamwright.views.doctor_findings import DoctorSubject
 from tests.teams.places.rig import needs_tmux
 
 RECIPE = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}

@@ -13,8 +13,8 @@ from teamwright.protocol.usage import Usage
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Raw, Status
-from teamwright.views.doctor.doctor import find_problems
-from teamwright.views.doctor.finding import DoctorSubject
+from teamwright.views.doctor import find_problems
+from teamwright.views.doctor_findings import DoctorSubject
 from tests.agent.parts import Echo, an_agent
 from tests.support.waits import WAIT_S
 

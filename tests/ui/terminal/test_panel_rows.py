@@ -23,8 +23,7 @@ from teamwright.ui.terminal.panel_rows import (
     status_line,
     task_rows,
 )
-from teamwright.views.live_status import MemberRow, SessionRow
-from teamwright.views.task_board import TaskBoard
+from teamwright.views.live_status import MemberRow, SessionRow, TaskBoard
 
 NOW = 1_000_000.0
 THE_LEAD = MemberRow(LEAD, "idle", since=NOW - 5)

@@ -11,8 +11,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.control.member_control import MemberControl
 from teamwright.teams.status.member_state import WAITING_STATES, member_facts, shown_state
 from teamwright.teams.status.team_status import MemberActivity
-from teamwright.views.live_status import MemberRow, SessionRow
-from teamwright.views.task_board import TaskBoard
+from teamwright.views.live_status import MemberRow, SessionRow, TaskBoard
 
 
 @dataclass(frozen=True, slots=True)

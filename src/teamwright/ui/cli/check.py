@@ -14,9 +14,8 @@ from teamwright.ui.cli.agent_flags import parse_agents, parse_plugin_dirs
 from teamwright.ui.cli.flags import agent_flags
 from teamwright.ui.cli.output import WIDTH, display_width, json_flag, one_line, pad, say, say_json
 from teamwright.ui.cli.run_location import run_location
-from teamwright.views.asset_check.asset import GROUPS, Asset, display_path
-from teamwright.views.asset_check.asset_list import Assets, list_assets
-from teamwright.views.asset_check.check_subject import AssetQuery
+from teamwright.views.asset_list import Assets, list_assets
+from teamwright.views.assets import GROUPS, Asset, AssetQuery, display_path
 
 STATE_WIDTH = 12
 """The width of the state column, and the indent of continuation lines."""

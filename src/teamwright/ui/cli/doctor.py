@@ -16,9 +16,8 @@ from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import WIDTH, json_flag, one_line, pad, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.invocation import is_on_terminal
-from teamwright.views.bug_report import ReportPart, ReportScope, collect_parts, report_path, save_bug_report
-from teamwright.views.bug_report.archive import LEFT_OUT
-from teamwright.views.doctor.doctor import SECTIONS, DoctorSubject, Finding, find_problems, models_settings
+from teamwright.views.bug_report import LEFT_OUT, ReportPart, ReportScope, collect_parts, report_path, save_bug_report
+from teamwright.views.doctor import SECTIONS, DoctorSubject, Finding, find_problems, models_settings
 from teamwright.views.live_check import LiveCheck, LiveCheckPlan, LiveCheckResult, perform_live_check, plan_live_check
 
 _CHECK_MARKS = {"ok": "✓", "failed": "✗", "not offered": "·", "not seen": "?", "not tried": "·"}

@@ -12,7 +12,7 @@ import click
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
-from teamwright.views.doctor.doctor import DoctorSubject, models_settings
+from teamwright.views.doctor import DoctorSubject, models_settings
 from teamwright.views.model_catalog import (
     CATALOGUE,
     OWN_SERVER,

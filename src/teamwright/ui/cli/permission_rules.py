@@ -1,13 +1,13 @@
 """The output of `teamwright permissions`: mode, directories, rules with their files, and how to change them.
 
-Depends on the view of `views/permission_rules.py`.
+Depends on the view of `views/permission_check.py`.
 """
 
 from __future__ import annotations
 
 from teamwright.session.command_text import command_with_home
 from teamwright.ui.cli.output import one_line, say, say_facts, table_lines
-from teamwright.views.permission_rules import RulesView, RuleView
+from teamwright.views.permission_check import RulesView, RuleView
 
 _WIDE = 1_000
 

@@ -27,8 +27,7 @@ from teamwright.ui.terminal.panel_rows import (
     task_rows,
 )
 from teamwright.ui.terminal.running_calls import RunningCalls
-from teamwright.views.live_status import STARTING, MemberRow, StatusSource
-from teamwright.views.task_board import TaskBoard
+from teamwright.views.live_status import STARTING, MemberRow, StatusSource, TaskBoard
 
 
 @dataclass(slots=True)

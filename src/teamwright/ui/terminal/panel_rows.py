@@ -16,8 +16,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import cell_width, cut, model_name, one_line, pad
 from teamwright.ui.terminal.narrator import display_name
 from teamwright.ui.terminal.paint import Paint
-from teamwright.views.live_status import MemberRow, SessionRow
-from teamwright.views.task_board import TaskBoard
+from teamwright.views.live_status import MemberRow, SessionRow, TaskBoard
 
 SEPARATOR = " · "
 

@@ -13,8 +13,7 @@ from teamwright.config.settings.setting_parts import WHOLE, SettingPart, positio
 from teamwright.config.settings.settings_files import SettingsLayer
 from teamwright.config.trust.trust_survey import HOOKS
 from teamwright.mcp.server_config import MAX_SERVERS, parse_entry
-from teamwright.views.asset_check.asset import Asset
-from teamwright.views.asset_check.check_subject import CheckSubject
+from teamwright.views.assets import Asset, CheckSubject
 
 SETTINGS, HOOKS_GROUP, SERVERS_GROUP = "settings", "hooks", "MCP servers"
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from teamwright.protocol.values import dataclass
-from teamwright.views.asset_check.asset import GROUPS, Asset
-from teamwright.views.asset_check.check_subject import AssetQuery, load_subject
-from teamwright.views.asset_check.definition_assets import agent_assets, team_assets
-from teamwright.views.asset_check.instruction_assets import instruction_assets
-from teamwright.views.asset_check.plugin_assets import other_assets, plugin_assets
-from teamwright.views.asset_check.settings_assets import hook_assets, server_assets, settings_assets
-from teamwright.views.asset_check.skill_assets import skill_assets
+from teamwright.views.assets import GROUPS, Asset, AssetQuery, load_subject
+from teamwright.views.definition_assets import agent_assets, team_assets
+from teamwright.views.instruction_assets import instruction_assets
+from teamwright.views.plugin_assets import other_assets, plugin_assets, skill_assets
+from teamwright.views.settings_assets import hook_assets, server_assets, settings_assets
 
 READERS = (
     instruction_assets,

@@ -17,8 +17,7 @@ from teamwright.agent.instructions import (
     read_instructions,
 )
 from teamwright.skills.scoped_rules import FOLDER
-from teamwright.views.asset_check.asset import Asset
-from teamwright.views.asset_check.check_subject import CheckSubject
+from teamwright.views.assets import Asset, CheckSubject
 
 GROUP = "instructions"
 

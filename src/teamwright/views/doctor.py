@@ -25,10 +25,16 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.session.factory.shell_startup import describe_shell
 from teamwright.session.platform_check import platform_name, require_platform
 from teamwright.storage.paths import Home
-from teamwright.views.doctor.backend_findings import places_findings
-from teamwright.views.doctor.finding import DoctorSubject, Finding, Verdict
-from teamwright.views.doctor.local_model import facts_of, of_own_server, with_server_facts
-from teamwright.views.doctor.mcp_findings import server_findings
+from teamwright.views.doctor_findings import (
+    DoctorSubject,
+    Finding,
+    Verdict,
+    facts_of,
+    of_own_server,
+    places_findings,
+    server_findings,
+    with_server_facts,
+)
 
 SECTIONS = ("machine", "model", "members", "repository", "settings", "servers")
 

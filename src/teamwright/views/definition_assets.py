@@ -17,8 +17,7 @@ from teamwright.config.team_file.team_file_reader import FILE, read_definition
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.session.factory.agent_types import TrustedDefinitions
 from teamwright.session.factory.spec_resolver import require_possible
-from teamwright.views.asset_check.asset import Asset, display_path, parse_location, remark_state
-from teamwright.views.asset_check.check_subject import CheckSubject
+from teamwright.views.assets import Asset, CheckSubject, display_path, parse_location, remark_state
 
 AGENTS, TEAM, HOOKS = "agents", "team file", "hooks"
 

@@ -1,0 +1,160 @@
+"""Assets of skills, commands and plugins, and files in their directories that are not read.
+
+Depends on the directories that a run searches. An untrusted entry of a repository is not opened. Each file that is not
+read is listed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from teamwright.config.plugins import ROOT, Plugin
+from teamwright.config.settings.setting_parts import line_in
+from teamwright.config.skill_sources import plugin_places, repository_places, user_places
+from teamwright.mcp.server_config import ConfigSource, parse_entry
+from teamwright.skills.skill_definition import SkillDefinition
+from teamwright.skills.skill_search import SkillDirectory, find_skills
+from teamwright.views.assets import Asset, CheckSubject, State, display_path, parse_location, remark_state
+
+_GROUPS = {"skill": "skills", "command": "commands"}
+_TRUST = "teamwright trust shows it"
+
+
+def skill_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """Yield all skills and commands, in order of precedence."""
+    settings = subject.survey.settings
+    own = user_places(subject.asked.home, subject.compat)
+    known = {os.path.realpath(place.directory) for place in own}
+    theirs = repository_places(subject.trust, subject.compat)
+    theirs = [place for place in theirs if os.path.realpath(place.directory) not in known]
+    yield from found_assets(subject, [*own, *theirs], {})
+    for entry in subject.trust.entries:
+        mine = os.path.realpath(os.path.dirname(subject.root / entry.file)) in known
+        if entry.kind in _GROUPS and not mine and not subject.trust.allows(entry):
+            off = entry.name.lower() in settings.skills_off
+            state: State = "ignored" if off else "needs trust"
+            file = str(subject.root / entry.file)
+            yield Asset(_GROUPS[entry.kind], entry.name, state, file, 0, "skills.disabled names it" if off else _TRUST)
+
+
+def found_assets(
+    subject: CheckSubject, places: list[SkillDirectory], first: dict[tuple[str, str], str]
+) -> Iterator[Asset]:
+    """Yield the skills in these directories; `first` has the file that already defines each name."""
+    for place in places:
+        found = find_skills(place)
+        told = {problem for recipe in found.definitions for problem in recipe.problems}
+        for recipe in found.definitions:
+            yield from _skill(subject, recipe, first)
+        for path, why in found.skipped:
+            yield Asset(_GROUPS[place.kind], path.name, "ignored", str(path), 0, why)
+        for problem in found.problems:
+            if problem not in told:
+                file, line, why = parse_location(problem.removesuffix("; left out"))
+                state: State = "ignored" if "leads out" in why or "only the first" in why else "broken"
+                yield Asset(_GROUPS[place.kind], file.rpartition("/")[2], state, file, line, why)
+
+
+def _skill(subject: CheckSubject, recipe: SkillDefinition, first: dict[tuple[str, str], str]) -> Iterator[Asset]:
+    group, file, settings = _GROUPS[recipe.kind], str(recipe.file), subject.survey.settings
+    key = (recipe.kind, recipe.name.lower())
+    if not settings.skills:
+        yield Asset(group, recipe.name, "ignored", file, 0, "skills.enabled is off")
+        return
+    if key[1] in settings.skills_off:
+        yield Asset(group, recipe.name, "ignored", file, 0, "skills.disabled names it")
+        return
+    if key in first:
+        yield Asset(group, recipe.name, "ignored", file, 0, f"{display_path(first[key], subject.cwd)} is nearer")
+        return
+    first[key] = file
+    yield Asset(group, recipe.name, "used", file)
+    for problem in recipe.problems:
+        _, line, what = parse_location(problem, file)
+        yield Asset(group, recipe.name, remark_state(what), file, line, what)
+
+
+PLUGINS, OTHERS = "plugins", "other files"
+
+_READ = frozenset(
+    {"settings.json", "settings.local.json", "agents", "skills", "commands", "hooks", "CLAUDE.md", "rules"}
+)
+"""Files of `.claude` that are read, or run by a file that is read."""
+
+_NOT_READ = {
+    "plugins": "plugins are read where --plugin-dir names one",
+    "output-styles": "output styles are not read",
+    "keybindings.json": "key bindings are not read",
+    "statusline.sh": "a status line is not run",
+}
+_OURS = frozenset({"settings.json", "settings.local.json", "team.toml", "agents", "skills", "commands", "hooks"})
+_MANAGED = (
+    Path("/etc/claude-code/managed-settings.json"),
+    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+)
+
+
+def plugin_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """Yield the plugins of flags with their parts other than agents; a plugin that cannot be read is broken."""
+    for path, problem in subject.bad_plugins:
+        file = dict(problem.looked_at).get("file", str(path))
+        yield Asset(PLUGINS, path.name, "broken", file, line_in(problem.what), problem.what)
+    for plugin in subject.plugins:
+        yield Asset(PLUGINS, plugin.name, "used", str(plugin.path))
+        yield from found_assets(subject, plugin_places(plugin), {})
+        yield from _hooks_and_servers(subject, plugin)
+        for part in plugin.ignored:
+            yield Asset(PLUGINS, plugin.name, "ignored", str(plugin.path / part), 0, "it is not read")
+
+
+def _hooks_and_servers(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]:
+    """Yield the hooks and servers of a plugin."""
+    off = subject.survey.settings.hooks_off
+    for hook in plugin.hooks:
+        name, why = f"{hook.event}: {hook.command.rpartition('; ')[2]}", "disableAllHooks is on" if off else ""
+        yield Asset("hooks", name, "ignored" if off else "used", hook.source, 0, why)
+    for text in plugin.warnings:
+        file, line, why = parse_location(text)
+        yield Asset("hooks", plugin.name, "ignored", file or str(plugin.path), line, why)
+    variables = {**subject.variables, ROOT: os.path.realpath(plugin.path)}
+    reading = ConfigSource(f"plugin {plugin.name}", subject.cwd, variables, subject.withheld)
+    for name, entry in plugin.servers.items():
+        whole = f"plugin_{plugin.name}_{name}"
+        read = parse_entry(whole, entry, reading)
+        state: State = "used" if read.config is not None else "broken" if read.is_broken else "ignored"
+        yield Asset("MCP servers", whole, state, str(plugin.path), 0, read.reason or read.unknown_key)
+
+
+def other_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """Yield files of the other product, and of Teamwright, that exist and are not read."""
+    theirs, home = subject.root / ".claude", Path(os.path.expanduser("~/.claude"))
+    if not subject.compat:
+        mine = [subject.root / name for name in ("CLAUDE.md", "CLAUDE.local.md", ".mcp.json")]
+        mine += [base / name for base in dict.fromkeys((theirs, home)) for name in sorted(_READ)]
+        mine += [home / "CLAUDE.md"]
+        yield from _existing(mine, dict.fromkeys((path.name for path in mine), "compat.claude is off"))
+    if os.path.realpath(theirs) != os.path.realpath(home):
+        yield from _existing([theirs / name for name in _names(theirs) if name not in _READ], _NOT_READ)
+    yield from _existing([home / name for name in _NOT_READ if name != "CLAUDE.md"], _NOT_READ)
+    yield from _existing(
+        [home.with_suffix(".json")], {".claude.json": "its MCP servers are not read: settings.json has yours"}
+    )
+    yield from _existing(_MANAGED, dict.fromkeys((path.name for path in _MANAGED), "managed settings are not read"))
+    ours = subject.root / ".teamwright"
+    if os.path.realpath(ours) != os.path.realpath(subject.asked.home.own):
+        yield from _existing([ours / name for name in _names(ours) if name not in _OURS], {})
+
+
+def _existing(paths: Iterable[Path], why: Mapping[str, str]) -> Iterator[Asset]:
+    for path in paths:
+        if os.path.exists(path):  # also without permission to read it
+            yield Asset(OTHERS, path.name, "ignored", str(path), 0, why.get(path.name, "it is not read"))
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []

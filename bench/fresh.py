@@ -59,10 +59,23 @@ def cost_of(command: Sequence[str], env: Mapping[str, str], cwd: Path = ROOT) ->
     return Cost(float(wall), float(cpu), int(rss_kb) / 1024, done.stdout)
 
 
-def figures_of(module: str, spec: Mapping[str, Any], *, python: Path | None = None) -> dict[str, Any]:
-    """Run `python -m module SPEC` in a fresh process, with another interpreter on wish; the JSON object it prints."""
+def figures_of(
+    module: str, spec: Mapping[str, Any], *, python: Path | None = None, directory: str = ""
+) -> dict[str, Any]:
+    """Run `python -m module SPEC` in a fresh process and return the JSON object that it prints.
+
+    `python` names another interpreter, `directory` the place of its files instead of the temporary directory.
+    """
     command = [str(python or sys.executable), "-m", module, json.dumps(spec)]
-    return json.loads(cost_of(command, clean_env()).out)
+    return json.loads(cost_of(command, clean_env(**({"TMPDIR": directory} if directory else {}))).out)
+
+
+def memory_directory() -> str:
+    """Return a directory of a file system in memory that differs from the temporary one; empty without one."""
+    candidate = "/dev/shm"
+    if not os.access(candidate, os.W_OK) or os.stat(candidate).st_dev == os.stat(tempfile.gettempdir()).st_dev:
+        return ""
+    return candidate
 
 
 def clean_env(**more: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a workload gives back, the table at the end, and the JSON lines that are kept."""
+"""The figures of a workload, the table at the end, and the JSON lines that are stored."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One figure and what it should be at most. `what` names figure and unit.
+    """One figure and the most that it may be. `what` names figure and unit; `must` is None when there is only an aim.
 
-    `slowness` says how much slower the machine is than the one that the goal was set on, as its floor shows: the
-    verdict is on the figure divided by it.
+    `slowness` is the baseline of this run over the baseline on the machine of the goals. The verdict divides the figure
+    by it, when it is above 1.
     """
 
     what: str
     value: float
-    must: float
+    must: float | None
     aim: float | None = None
     slowness: float = 1.0
 
     @property
     def scaled(self) -> float:
-        """The figure as it would be where the goal was set."""
+        """The figure on the machine of the goals."""
         return self.value / max(1.0, self.slowness)
 
     @property
     def verdict(self) -> str:
-        """Aim, must, or how far above."""
+        """The goal that the figure keeps, or how far it is above."""
         if self.aim is not None and self.scaled <= self.aim:
             return "aim reached"
+        if self.must is None:
+            return "above the aim"
         return "must kept" if self.scaled <= self.must else f"ABOVE by {self.scaled / self.must:.2f} ×"
 
 
 @dataclass(slots=True)
 class Report:
-    """A workload's figures: `rows` all have the keys of `columns`; None is shown as a dash."""
+    """The figures of a workload. The keys of `rows` are in `columns`; a missing one and None are shown as a dash."""
 
     workload: str
     columns: tuple[str, ...]
@@ -57,15 +59,15 @@ def show(report: Report) -> None:
         others = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
         print("  " + "  ".join([row[0].ljust(widths[0]), *others]))
     for goal in report.goals:
-        aim = f", aim {goal.aim:g}" if goal.aim is not None else ""
-        scaled = f", {goal.scaled:.3g} at the floor of the goal" if goal.slowness > 1 else ""
-        print(f"  {goal.what}: {goal.value:.3g}{scaled} (must {goal.must:g}{aim}): {goal.verdict}")
+        bounds = [f"{name} {bound:g}" for name, bound in (("must", goal.must), ("aim", goal.aim)) if bound is not None]
+        scaled = f", {goal.scaled:.3g} at the baseline of the goal" if goal.slowness > 1 else ""
+        print(f"  {goal.what}: {goal.value:.3g}{scaled} ({', '.join(bounds)}): {goal.verdict}")
     for note in report.notes:
         print(f"  {note}")
 
 
 def store(path: Path, reports: list[Report]) -> None:
-    """One JSON line a row and a goal, with when and where it was measured."""
+    """Write one JSON line a row and a goal, with the time, the interpreter and the load."""
     path.parent.mkdir(exist_ok=True)
     about = {"at": round(time.time(), 3), "python": platform.python_version(), "load": round(os.getloadavg()[0], 2)}
     with path.open("a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What is done in W4: the tools, the calls, the rules, and a model that answers at once."""
+"""The work of W4: tools, calls, permission rules, and a model that answers at once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
 
 TOOL = "python__look_up"
-"""The tool that is called each turn; it does nothing, so that only the runtime is measured."""
+"""The tool of every call. It does nothing, so that only the runtime is measured."""
 
 ANSWER = "That is all there is to say about these lines."
 
 HIDDEN = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "AskUserQuestion", "Agent", "ListAgents", "TaskGet",
           "EnterPlanMode", "ExitPlanMode", "TaskOutput", "TaskStop")  # fmt: skip
-"""Denied as a whole: with them gone a teammate has ten tools."""
+"""Tools that are denied: a teammate has ten tools without them."""
 
 ALLOWED = (TOOL,)
 
@@ -30,11 +30,11 @@ RULES_DENY = (
     *("Read(**/.env)", "Read(//etc/**)", "Edit(**/*.lock)", "Edit(.github/**)"),
     *("Bash(rm:*)", "Bash(git push:*)", "Bash(curl:*)", "WebFetch(domain:example.com)", "python__drop_table"),
 )
-"""Twenty rules, none of which is about the call but the one that allows it."""
+"""Twenty rules. One of them allows the call; the others do not match it."""
 
 
 def tool_input(number: int) -> dict[str, Any]:
-    """The arguments of the N-th call."""
+    """Return the arguments of the N-th call."""
     return {"path": f"src/module_{number % 100}/file.py", "first_line": 120, "last_line": 180}
 
 
@@ -57,29 +57,29 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (look_up, find_name, count_words)
 
 
 class InstantModel:
-    """Answers each request at once: a call of TOOL until its asker has made `turns` of them, then text."""
+    """A model without waiting: it answers each prompt with `calls` calls of TOOL, one a request, then with text."""
 
-    def __init__(self, turns: int) -> None:
+    def __init__(self, calls: int) -> None:
         self.card = ModelCard("bench", "bench", "bench", usd_in=1.0, usd_out=5.0)
-        self.turns = turns
-        self._made: dict[str, int] = {}
+        self.calls = calls
+        self._requests: dict[str, int] = {}
         self._usage = Usage(120, 40, 2_000, 100, 1, 0.001)
 
-    def begin(self, turns: int) -> None:
-        """From now on everybody makes that many calls, whatever it made before."""
-        self.turns = turns
-        self._made.clear()
+    def begin(self, calls: int) -> None:
+        """Answer each further prompt with that many calls."""
+        self.calls = calls
+        self._requests.clear()
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        """One answer, after one turn of the event loop: as a network would, it lets others run."""
+        """Yield one answer after one turn of the event loop: others run, as during a request over a network."""
         await asyncio.sleep(0)
-        made = self._made.get(request.agent_name, 0)
-        self._made[request.agent_name] = made + 1
-        if made < self.turns:
-            call = {"type": "tool_use", "id": f"toolu_b_{made:06d}", "name": TOOL, "input": tool_input(made)}
+        number = self._requests.get(request.agent_name, 0)
+        self._requests[request.agent_name] = number + 1
+        if number % (self.calls + 1) < self.calls:
+            call = {"type": "tool_use", "id": f"toolu_b_{number:06d}", "name": TOOL, "input": tool_input(number)}
             yield Reply([text_block("I look."), call], "tool_use", self._usage, "bench")
         else:
             yield TextPart(ANSWER)

@@ -1,6 +1,6 @@
-"""W7: what the command line costs: `--help`, one headless turn against a server in another process, and a member.
+"""W7: the cost of `--help`, of one headless turn against a server in another process, and of a member process.
 
-Floors: an interpreter that does nothing; one that sends the same request over a bare socket.
+Baselines: an interpreter that does nothing, and one that sends the same request over a bare socket.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from bench.report import Goal, Report
 from bench.tmux import absent
 
 COLUMNS = ("what", "cpu_ms", "wall_ms", "rss_mb", "floor_cpu_ms", "floor_rss_mb", "x_floor", "first_ms", "pss_mb")
+BARE = (sys.executable, "-I", "-S", "-c")
+"""An interpreter without site packages, here and on the machine of the goals."""
 FLOORS_MS = {"--help": 6.0, "headless turn": 17.0}
-"""CPU of the two floors on the machine that the goals were set on."""
+"""CPU time of the two baselines on the machine of the goals."""
 MORE = 3
-"""How many times the rounds of the other workloads: a start is short, and noise is a large part of it."""
+"""Rounds for one round of the other workloads: a start is short, and noise is a large part of it."""
 
 _SOCKET = """
 import json, socket, sys
@@ -36,7 +38,7 @@ print(len(got))
 
 
 def run(rounds: int, *, quick: bool) -> Report:
-    """Both starts and the goals."""
+    """Measure the starts and return them with the goals."""
     times = rounds if quick else rounds * MORE
     report = Report("w7", COLUMNS)
     ours = [sys.executable, "-m", "teamwright"]
@@ -45,21 +47,21 @@ def run(rounds: int, *, quick: bool) -> Report:
         work.mkdir()
         env = clean_env(ANTHROPIC_BASE_URL=url, ANTHROPIC_API_KEY="sk-bench-not-a-key", TEAMWRIGHT_HOME=f"{root}/state")
         turn = [*ours, "-p", "Say it.", "--model", "claude-haiku-4-5"]
-        report.rows.append(_row("--help", [*ours, "--help"], [sys.executable, "-c", "pass"], env, work, times))
-        report.rows.append(_row("headless turn", turn, [sys.executable, "-c", _SOCKET, url], env, work, times))
+        report.rows.append(_row("--help", [*ours, "--help"], [*BARE, "pass"], env, work, times))
+        report.rows.append(_row("headless turn", turn, [*BARE, _SOCKET, url], env, work, times))
     help_, turn_ = report.rows
     report.rows += members.starts(rounds)
     report.goals = [
-        Goal("--help, CPU ms", help_["cpu_ms"], 60, 30, _slowness(help_)),
-        Goal("headless turn, CPU ms", turn_["cpu_ms"], 350, 150, _slowness(turn_)),
-        Goal("headless turn, peak RSS MB", turn_["rss_mb"], 60, 45),
+        Goal("--help, CPU ms", help_["cpu_ms"], 22, 18, _slowness(help_)),
+        Goal("headless turn, CPU ms", turn_["cpu_ms"], 200, 150, _slowness(turn_)),
+        Goal("headless turn, peak RSS MB", turn_["rss_mb"], 55, 45),
     ]
     for row in report.rows[2:]:
         report.goals.append(
             Goal(f"{row['what']}: spawn to first request, ms", row["first_ms"], 450, 250, _slowness(help_))
         )
         report.goals.append(Goal(f"{row['what']}: PSS MB", row["pss_mb"], 45, 36))
-    report.notes = ["Floors: `python -c pass`; the same request over a bare socket. " + absent()]
+    report.notes = ["Baselines: `python -I -S -c pass`; the same request over a bare socket, `-I -S` too. " + absent()]
     return report
 
 

@@ -20,6 +20,7 @@ from teamwright.protocol.messages import text_block, tool_result_block
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
 from teamwright.session.lookup.saved_sessions import LEASE, find_session, latest_session, session_views
+from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import Lease, lease_holder
 from teamwright.storage.paths import Home
@@ -28,8 +29,6 @@ from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.status.team_views import (
     archived_teams,
-    find_tasks,
-    find_team,
     mail_views,
     resolve_home,
     team_view,
@@ -195,9 +194,9 @@ async def test_a_team_of_another_product_is_foreign_and_its_members_are_as_they_
 
 async def test_a_team_is_found_by_name_or_directory_and_the_nearest_is_named_otherwise(home: Home):
     await make_team(home, "Release 2")
-    assert find_team(home, "Release 2") == find_team(home, "release-2")
+    assert find_team_view(home, "Release 2") == find_team_view(home, "release-2")
     with pytest.raises(TeamwrightError) as caught:
-        find_team(home, "relaese 2")
+        find_team_view(home, "relaese 2")
     assert caught.value.slug == "unknown-team"
     assert "Release 2" in caught.value.do[0]
 
@@ -208,12 +207,12 @@ async def test_an_archived_team_is_found_behind_the_living_one_with_tasks_and_ma
     await write_to(home, directory, "tess", InboxEntry("team-lead", "bye"))
     await Teams(home).delete(directory)
     (home.archive / "release-tasksonly" / "tasks").mkdir(parents=True)
-    old = find_team(home, "release", archived=True)
+    old = find_team_view(home, "release", archived=True)
     assert (old.state, [task.subject for task in old.tasks]) == ("archived", ["left over"])
     assert [mail.text for mail in mail_views(old, "tess")] == ["bye"]
     assert len(archived_teams(home)) == 1
     await make_team(home)
-    assert find_team(home, "release", archived=True).state == "finished"
+    assert find_team_view(home, "release", archived=True).state == "finished"
 
 
 async def test_mail_is_shown_in_order_and_looking_changes_no_byte(home: Home):

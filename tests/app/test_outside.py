@@ -10,7 +10,7 @@ from teamwright.protocol.events import MessageDelivered
 from teamwright.requests.stop_request import LeadProcess, StopRequest, open_stops
 from teamwright.session.control.send import send
 from teamwright.session.control.stop import stop_member, stop_team
-from teamwright.session.lookup.team_address import find_address, find_target
+from teamwright.session.lookup.team_address import find_address
 from teamwright.storage.doorbell import ring
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.lifecycle import MemberState
@@ -20,7 +20,7 @@ from tests.teams.crew import Holding, a_team, until, within
 
 
 async def target_of(team):
-    return await find_target(team.session.team.home, "crew")
+    return find_address(team.session.team.home, "crew")[0]
 
 
 @pytest.mark.promise("D4")
@@ -109,9 +109,9 @@ async def test_an_end_at_once_does_not_wait_for_who_thinks(tmp_path, own_home):
 async def test_a_name_with_an_at_sign_is_a_team_before_it_is_a_member(tmp_path, own_home):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
         home = team.session.team.home
-        target, name = await find_address(home, "ada@crew")
+        target, name = find_address(home, "ada@crew")
         assert (target.name, name) == ("crew", "ada")
-        target, name = await find_address(home, "crew")
+        target, name = find_address(home, "crew")
         assert (target.name, name) == ("crew", "")
 
 

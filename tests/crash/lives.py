@@ -23,13 +23,14 @@ from teamwright.protocol.messages import text_block
 from teamwright.session.control.send import send
 from teamwright.session.control.stop import stop_member
 from teamwright.session.lookup.saved_sessions import session_views
-from teamwright.session.lookup.team_address import find_target
+from teamwright.session.lookup.saved_teams import find_team_view
+from teamwright.session.lookup.team_address import find_address
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.file_lock import FileLock
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import find_team, team_views
+from teamwright.teams.status.team_views import team_views
 from teamwright.views.audit.audit import audit
 from teamwright.views.follow import follow_log
 from teamwright.views.status import status_views
@@ -171,7 +172,7 @@ async def _lead(ground: Ground, *, second: bool) -> None:
 def session_to_resume(ground: Ground) -> str | None:
     """The session that leads the team, else the newest that has a conversation; None: a new one begins."""
     with contextlib.suppress(TeamwrightError):
-        if session := find_team(ground.home, TEAM).session:
+        if session := find_team_view(ground.home, TEAM).session:
             return session
     return next((view.id for view in session_views(ground.home) if not view.damaged), None)
 
@@ -184,7 +185,7 @@ def sender(ground: Ground, seed: str) -> None:
     dice = random.Random(seed)
 
     async def one(number: int) -> None:
-        target = await find_target(ground.home, TEAM)
+        target, _ = find_address(ground.home, TEAM)
         name = dice.choice([m.name for m in target.config.members])
         token, size = f"{seed}-{number}", dice.choice((0, 0, 0, 0, 300, 3_000, 20_000))
         ground.note("sender", token=token, to=name)
@@ -212,7 +213,7 @@ def stopper(ground: Ground) -> None:
         while True:
             await asyncio.sleep(0.02)
             with contextlib.suppress(TeamwrightError):
-                target = await find_target(ground.home, TEAM)
+                target, _ = find_address(ground.home, TEAM)
                 if target.config.find("eve") is None:
                     continue
                 stopped = await stop_member(target, "eve", now=True, timeout_s=5.0)

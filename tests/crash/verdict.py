@@ -19,9 +19,9 @@ BARS_S = 1.5
 
 EXPECTED_ERRORS = (
     r"The call was interrupted before it ended",
-    r'"(ada|bob|cyd|dee|eve)" is no longer running',
-    r'"(ada|bob|cyd|dee|eve)" has crashed',
-    r'"(ada|bob|cyd|dee|eve)" is not in team',
+    r"'(ada|bob|cyd|dee|eve)' has ended",
+    r"'(ada|bob|cyd|dee|eve)' has crashed",
+    r"'(ada|bob|cyd|dee|eve)' is not in team",
     r"(ada|bob|cyd|dee|eve) was asked to stop already",
     r"is not an open shutdown request",
     r"was answered already",

@@ -11,6 +11,7 @@ import pytest
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.roster import RosterMember
+from teamwright.session.lookup.saved_teams import find_saved_team
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
@@ -102,7 +103,7 @@ async def test_a_new_team_has_the_observed_roster_a_task_directory_and_a_file_of
 async def test_any_printable_name_gets_a_directory_that_is_safe(teams, home, name, directory):
     made = await teams.create(new(name))
     assert made.directory == team_directory_name(name) == directory and made.config.name == name
-    assert (await teams.find(name)).directory == directory
+    assert find_saved_team(home, name).directory == directory
 
 
 @pytest.mark.parametrize("name", ["", "\0", "x" * 101, "a\nb"])
@@ -130,15 +131,14 @@ async def test_a_session_leads_one_team(teams):
 
 
 @pytest.mark.promise("A1", "F64")
-async def test_a_directory_that_merely_collides_gets_a_number(teams, alive):
+async def test_a_directory_that_merely_collides_gets_a_number(teams, home, alive):
     alive.add(OTHER)
     await teams.create(new("my team"))
     made = await teams.create(new("my.team", session=OTHER))
     assert made.directory == "my-team-2"
-    assert (await teams.find("my.team")).directory == "my-team-2"
-    assert (await teams.find("MY TEAM")).directory == "my-team" and (
-        await teams.find("my-team-2")
-    ).config.name == "my.team"
+    assert find_saved_team(home, "my.team").directory == "my-team-2"
+    assert find_saved_team(home, "MY TEAM").directory == "my-team"
+    assert find_saved_team(home, "my-team-2").name == "my.team"
 
 
 @pytest.mark.promise("A1", "F25")
@@ -289,7 +289,7 @@ async def test_what_is_no_team_is_left_out_and_an_unknown_name_gets_the_nearest(
     (home.shared / "teams" / "file").write_text("")
     assert [t.directory for t in await teams.list()] == ["review"]
     with pytest.raises(TeamwrightError) as caught:
-        await teams.find("reviw")
+        find_saved_team(home, "reviw")
     assert caught.value.slug == "unknown-team" and caught.value.do == ("did you mean review?",)
     assert await Teams(Home.at(home.shared / "nowhere")).list() == []
 
@@ -309,7 +309,7 @@ async def test_a_member_s_name_where_a_team_s_should_be_is_answered_with_its_add
     made = await teams.create(new("review"))
     await Roster(home, made.directory).join(RosterMember("", "bob"))
     with pytest.raises(TeamwrightError) as caught:
-        await teams.find(name)
+        find_saved_team(home, name)
     assert caught.value.slug == "unknown-team" and caught.value.do == meant
 
 

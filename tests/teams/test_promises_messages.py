@@ -10,11 +10,12 @@ from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry
+from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.paths import find_home
 from teamwright.teams.mailbox.outgoing import SendCall, broadcast, send_text
 from teamwright.teams.shutdown import kill
 from teamwright.teams.shutdown_requests import ask_to_stop
-from teamwright.teams.status.team_views import find_team, mail_views
+from teamwright.teams.status.team_views import mail_views
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, newest, told, until, within
@@ -295,7 +296,7 @@ async def test_what_peers_wrote_to_each_other_can_be_read_in_full_afterwards(tmp
         words = "The parser is mine, the tests are yours. " * 20
         await send_text(team.session.team, "ada", "ben", words, "who does what")
         await until(team, lambda: all(e["read"] for e in mail(team, "ben")) and team.session.team.is_quiet())
-        view = find_team(find_home(), "crew")
+        view = find_team_view(find_home(), "crew")
         assert [(m.sender, m.text) for m in mail_views(view, "ben")][-1] == ("ada", words)
 
 
@@ -317,7 +318,7 @@ async def test_no_message_ends_the_lead(tmp_path, sender):
         again = await team.run("And now?")
         assert first.ok and again.ok
         assert (ada.state, inner.exists) == ("idle", True)
-        with pytest.raises(TeamRefused, match="not by request"):
+        with pytest.raises(TeamRefused, match="ends with its session"):
             await ask_to_stop(inner, "lead", "", team.session.deadlines.timers)
 
 

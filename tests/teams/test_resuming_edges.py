@@ -225,7 +225,7 @@ async def test_a_member_that_is_not_back_yet_can_be_written_to_by_one_that_is(tm
     async with Team.resume("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions") as team:
         await until(team, lambda: team.session.team.members["cy"].turns >= 1 and team.session.team.is_quiet())
         assert not team.session.team.resuming
-    assert "are you back?" in told(model, "cy") and "no longer running" not in told(model, "bob")
+    assert "are you back?" in told(model, "cy") and "'cy' has ended" not in told(model, "bob")
 
 
 @pytest.mark.promise("P1", "F11")

@@ -181,7 +181,7 @@ async def test_a_task_is_not_given_to_a_name_that_is_no_running_member(tmp_path)
         await until(team, lambda: ada.state == "idle")
         await team.run("Plan.")
         assert "did you mean ada?" in replies[1] and "nothing was changed" in replies[1]
-        assert '"ghost" is not in team crew' in replies[3]
+        assert "'ghost' is not in team crew" in replies[3]
         assert [(task.id, task.owner) for task in await team.tasks.all()] == [("1", "ada")]
         with pytest.raises(UnknownMember, match="ghost"):
             await team.tasks.update("1", owner="ghost")

@@ -215,6 +215,20 @@ def test_a_word_that_nothing_has_is_refused_in_the_form_of_all_errors(home, says
         assert "did you mean" in said
 
 
+@pytest.mark.finding("U11")
+def test_a_missing_team_has_one_text_in_every_command(home, says):
+    dead_team(home)
+    commands = [
+        *(("status", "relase"), ("tasks", "relase"), ("log", "relase"), ("cost", "relase"), ("audit", "relase")),
+        *(("diff", "relase"), ("undo", "--yes", "relase"), ("inbox", "ann@relase"), ("teams", "show", "relase")),
+        *(("teams", "rm", "relase"), ("teams", "adopt", "-p", "relase", "go"), ("send", "ann@relase", "hi")),
+        *(("stop", "relase"), ("stop", "ann@relase"), ("permissions", "check", "Read(x)", "--member", "ann@relase")),
+    ]
+    said = {says(*command) for command in commands}
+    [(code, text)] = said
+    assert code == 2 and text.startswith("teamwright: there is no team 'relase'\n") and "did you mean Release?" in text
+
+
 @pytest.mark.parametrize("command", [("resume", "Release"), ("teams", "adopt", "Release")])
 def test_several_words_after_the_name_are_no_prompt(home, says, command):
     dead_team(home)

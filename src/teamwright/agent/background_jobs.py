@@ -22,7 +22,8 @@ from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessRecords
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LimitExceeded, UsageError
-from teamwright.protocol.ids import job_id, nearest
+from teamwright.protocol.ids import job_id
+from teamwright.protocol.unknown_names import did_you_mean
 
 _TAIL = 4_000
 """Characters of a job's output that are kept in memory; the file has all of it."""
@@ -148,10 +149,7 @@ class BackgroundJobs:
         """Return the job with this id. Raises UsageError with the nearest id."""
         job = self._jobs.get(name)
         if job is None:
-            close = nearest(name, self._jobs)
-            raise UsageError(
-                "usage", f"there is no background job {name!r}", do=[f"did you mean {close}?"] if close else ()
-            )
+            raise UsageError("usage", f"there is no background job {name!r}", do=did_you_mean(name, self._jobs))
         return job
 
     def find(self, name: str) -> Job | None:

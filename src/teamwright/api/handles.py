@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeAlias, Unpack
 from teamwright.api.argument_checks import check_option_types, refuse_coroutine, require_text
 from teamwright.api.options import PermissionMode
 from teamwright.protocol.budget import Budget
-from teamwright.protocol.errors import UnknownMember, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.errors import UsageError
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.modes import SessionModes
 from teamwright.tasks.task_rules import TaskWishes
 from teamwright.teams.mailbox.outgoing import Sent, send_text
@@ -101,13 +101,10 @@ class Member:
 
         Raises UnknownMember after the member ended, UsageError for the lead.
         """
-        mate = self._team.find(require_text("a member's name", self.name))
-        if mate is None and self.name.lower() in (LEAD, LEAD_ALIAS):
+        mate = find_member(self._team, require_text("a member's name", self.name))
+        if mate is None:
             what = "the lead is no member: it ends with the block, and its run with run.cancel()"
             raise UsageError("usage", what, note="nothing was done")
-        if mate is None:
-            known = ", ".join(one.name for one in self._team.running_members) or "none"
-            raise UnknownMember("unknown-member", f'"{self.name}" is not running', looked_at=[("running", known)])
         return mate
 
 

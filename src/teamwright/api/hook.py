@@ -10,7 +10,7 @@ from typing import Any
 
 from teamwright.hooks import hook_index
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import nearest
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 
 
@@ -33,8 +33,7 @@ class Hook:
 
     def __post_init__(self) -> None:
         if self.event not in hook_index.EVENTS:
-            near = nearest(self.event, hook_index.EVENTS)
-            do = [f"did you mean {near}?"] if near else [f"there are {', '.join(hook_index.EVENTS)}"]
+            do = did_you_mean(self.event, hook_index.EVENTS, [f"there are {', '.join(hook_index.EVENTS)}"])
             raise UsageError("usage", f"there is no event {self.event[:60]!r}", do=do, note="nothing was started")
         try:
             hook_index.compile_matcher(self.matcher)

@@ -13,9 +13,10 @@ from teamwright.permissions.verdict import Mode, Question
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MessageSent
-from teamwright.protocol.ids import LEAD, keyed_id, nearest
+from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import InboxEntry, PermissionRequest, PermissionResponse
 from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 from teamwright.storage.file_mark import file_mark
 from teamwright.teams.mailbox.outgoing import default_summary, send_protocol
@@ -137,11 +138,10 @@ def too_late_error(id: str, first: RequestAnswer) -> TeamRefused:
 
 def unknown_request_error(id: str, known: Sequence[str]) -> TeamRefused:
     """Return the error for an id that no pending request has."""
-    close = nearest(id, known)
     return TeamRefused(
         "team-refused",
         f"{id[:80]!r} is no request that waits for you",
-        do=[f"did you mean {close}?"] if close else ["Copy the request_id from the request."],
+        do=did_you_mean(id, known, ["Copy the request_id from the request."]),
         note="nothing was answered",
     )
 

@@ -6,13 +6,13 @@ Value types are checked in `settings.setting_keys`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from teamwright.config.settings.setting_fields import fill_settings
 from teamwright.config.settings.settings_files import bad_settings
 from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.backends.terminal_adapter import (
@@ -51,14 +51,13 @@ def _adapters(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str
 
 
 def _no_such(origin: str, key: str, what: str, said: str, known: list[str]) -> TeamwrightError:
-    near = get_close_matches(said, known, 1)
     if not origin.startswith("--"):
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        [hint] = did_you_mean(said, known, [f"there are {', '.join(known)}"])
         return bad_settings(Path(origin), f"{what}; {hint}", key)
     return UsageError(
         "usage",
         what,
         looked_at=[("flag", origin), ("backends", ", ".join(known))],
-        do=[f"did you mean {near[0]}?"] if near else [],
+        do=did_you_mean(said, known),
         note="nothing was started",
     )

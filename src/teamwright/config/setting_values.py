@@ -20,8 +20,8 @@ from teamwright.config.settings.settings_files import SettingsOrigin
 from teamwright.config.settings.settings_survey import reads_compat_files, survey_settings
 from teamwright.config.trust.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import nearest
 from teamwright.protocol.secret_texts import is_secret_name, mask
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
@@ -112,8 +112,7 @@ def require_key(key: str) -> None:
         do = [f"write {RENAMED_KEYS[key]}"]
         raise UsageError("usage", f"{key} is called {RENAMED_KEYS[key]} now", do=do, note="nothing was changed")
     below = [name for name in KEYS if name.startswith(f"{key}.")]
-    near = nearest(key, KEYS)
-    do = [f"did you mean {near}?"] if near else ["teamwright config list --all shows every key"]
+    do = did_you_mean(key, KEYS, ["teamwright config list --all shows every key"])
     if below:
         do = [f"name one of them: {', '.join(below[:8])}"]
     raise UsageError("usage", f"{key[:80]!r} is not a setting", do=do, note="nothing was changed")

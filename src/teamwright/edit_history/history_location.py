@@ -13,8 +13,9 @@ from pathlib import Path
 from teamwright.agent.transcript import read_header
 from teamwright.edit_history.edit_journal import EditJournal, display_name
 from teamwright.edit_history.undo import UndoRequest
-from teamwright.protocol.errors import UnknownMember, UsageError
-from teamwright.protocol.ids import LEAD, nearest
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.unknown_names import unknown_member
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.session.session import Session
@@ -130,14 +131,8 @@ def agents_of_member(
             note="nothing was changed",
         )
     names = [display_name(name) for name in dict.fromkeys([*changed, *sorted(known)])]
-    close = nearest(member, names)
-    raise UnknownMember(
-        "unknown-member",
-        f'"{member[:80]}" is not a member of this session',
-        looked_at=[("session", place.session), ("agents", ", ".join(names[:8]))],
-        do=[f"did you mean {close}?"] if close else [],
-        note="nothing was changed",
-    )
+    more = [("session", place.session)]
+    raise unknown_member(member, names, "this session", note="nothing was changed", more=more)
 
 
 def make_undo_request(

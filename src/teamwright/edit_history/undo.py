@@ -24,8 +24,9 @@ from teamwright.edit_history.edit_journal import (
 from teamwright.edit_history.undo_plan import RefusedFile, UndoPlan, UndoStep, plan_undo
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.ids import message_id, nearest
+from teamwright.protocol.ids import message_id
 from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 from teamwright.tools.files.edit_journal import digest, load_content
 from teamwright.tools.files.replace_file import lock_file, read_all, write_file
@@ -248,10 +249,9 @@ def _require_known(plan: UndoPlan, left: Collection[str], cwd: str) -> None:
     for path in left:
         if path in plan.left:
             continue
-        close = nearest(display_path(path, cwd), [display_path(one, cwd) for one in known])
         raise UsageError(
             "usage",
             f"{display_path(path, cwd)} is no file that would be taken back",
-            do=[f"did you mean {close}?"] if close else ["leave --except out"],
+            do=did_you_mean(display_path(path, cwd), [display_path(one, cwd) for one in known], ["leave --except out"]),
             note="nothing was changed",
         )

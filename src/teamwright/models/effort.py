@@ -13,7 +13,7 @@ from teamwright.models.catalog import thinking_field
 from teamwright.models.model import ModelCard, Prefix
 from teamwright.models.model_settings import Thinking
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import nearest
+from teamwright.protocol.unknown_names import did_you_mean
 
 Effort: TypeAlias = str | int
 """A level, or a budget in tokens."""
@@ -44,8 +44,7 @@ def parse_optional_effort(value: object) -> Effort | None:
     try:
         return None if value is None else parse_effort(value)
     except ValueError as problem:
-        near = nearest(str(value)[:80], LEVELS)
-        do = [f"did you mean {near}?"] if near else []
+        do = did_you_mean(str(value)[:80], LEVELS)
         what = f"{str(value)[:80]!r} is no effort: it is {problem}"
         raise UsageError("usage", what, do=do, note="nothing was started") from None
 

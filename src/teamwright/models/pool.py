@@ -25,7 +25,7 @@ from teamwright.models.rate_limit.rate_limiter import rate_limiter_for
 from teamwright.models.served_model import ServedModel
 from teamwright.models.service_error import ServiceError
 from teamwright.protocol.errors import CannotStart, ModelFailed
-from teamwright.protocol.ids import nearest
+from teamwright.protocol.unknown_names import did_you_mean
 
 
 def format_for(card: ModelCard, endpoint: Endpoint) -> ApiFormat | None:
@@ -111,12 +111,11 @@ async def require_served(name: str, env: Mapping[str, str], settings: ModelSetti
         return
     if not listed_ids or any(one == card.wire or one.startswith(card.wire) for one in listed_ids):
         return
-    close = nearest(card.wire, [*aliases(), *listed_ids])
     raise CannotStart(
         "unknown-model",
         f'{card.provider} has no model "{card.wire}"',
         looked_at=[("asked", endpoint.base_url), ("it lists", ", ".join(listed_ids[:8]))],
-        do=[f"did you mean {close}?"] if close else [f"teamwright models {card.provider} lists them"],
+        do=did_you_mean(card.wire, [*aliases(), *listed_ids], [f"teamwright models {card.provider} lists them"]),
         note="nothing was changed",
     )
 
@@ -127,12 +126,11 @@ async def list_models(provider: str, env: Mapping[str, str], settings: ModelSett
     row = known_providers(settings).get(provider)
     if row is None:
         known = list(known_providers(settings))
-        close = nearest(provider, known)
         raise CannotStart(
             "unknown-model",
             f'"{provider[:80]}" is not a provider',
             looked_at=[("providers", ", ".join(known))],
-            do=[f"did you mean {close}?"] if close else ["teamwright models"],
+            do=did_you_mean(provider, known, ["teamwright models"]),
             note="no model was called",
         )
     endpoint = make_endpoint(row, env)

@@ -27,7 +27,7 @@ from teamwright.permissions.rules import READ_TOOLS, Rule, is_local_host, url_ho
 from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict, stricter, where_allowed
 from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import nearest
+from teamwright.protocol.unknown_names import did_you_mean
 
 _MAX_CACHED = 1_000
 """The number of cached verdicts. A subject may be any text."""
@@ -49,12 +49,11 @@ def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
     try:
         return Mode(text)
     except ValueError:
-        near = nearest(text, list(Mode))
         raise UsageError(
             "usage",
             f"{text[:60]!r} is not a permission mode",
             looked_at=[("from", source), ("modes", ", ".join(mode for mode in Mode if mode is not Mode.BUBBLE))],
-            do=[f"did you mean {near}?"] if near else [],
+            do=did_you_mean(text, list(Mode)),
         ) from None
 
 

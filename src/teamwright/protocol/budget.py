@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, cast
 
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import nearest
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 
 _INTEGER_CAPS = frozenset({"tokens", "turns", "calls"})
@@ -78,8 +78,7 @@ class Budget:
         caps = cast("Mapping[str, Any]", data)
         for name, cap in caps.items():
             if name not in CAP_NAMES:
-                close = nearest(str(name), CAP_NAMES)
-                do = [f"did you mean {close}?"] if close else [f"there are {', '.join(CAP_NAMES)}"]
+                do = did_you_mean(str(name), CAP_NAMES, [f"there are {', '.join(CAP_NAMES)}"])
                 raise UsageError("usage", f"there is no cap {str(name)[:60]!r}", do=do)
             if name in _INTEGER_CAPS and cap is not None and (not isinstance(cap, int) or isinstance(cap, bool)):
                 raise UsageError("usage", f"a cap on {name} is a whole number above 0, not {cap!r:.60}")

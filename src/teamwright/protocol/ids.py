@@ -210,11 +210,15 @@ def request_id(kind: str, now_ms: int | None = None) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that is most similar to this one, or None."""
+    return next(iter(similar(word, known, 1)), None)
+
+
+def similar(word: str, known: Iterable[str], most: int) -> list[str]:
+    """Return at most so many known words that are similar to this one, without regard to case; the best first."""
     lower = {name.lower(): name for name in known}
     import difflib
 
-    found = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)
-    return lower[found[0]] if found else None
+    return [lower[name] for name in difflib.get_close_matches(word.lower(), lower, n=most, cutoff=0.5)]
 
 
 def is_typo(word: str, known: str) -> bool:

@@ -19,9 +19,9 @@ from teamwright.config.external_commands import OWN, ExternalCommand
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import nearest
 from teamwright.protocol.member_flags import MemberFlags, to_argv
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 from teamwright.session.context import SessionContext
 from teamwright.session.member_process.backend_choice import BackendChoice
@@ -81,12 +81,11 @@ class ExternalPrograms:
         known = self.ground.settings.commands.commands
         if name in known:
             return known[name]
-        near = nearest(name, [*known, OWN])
         raise UsageError(
             "usage",
             f"there is no command {name[:60]!r} for members",
             looked_at=[("members.commands", ", ".join(known) or "none")],
-            do=[f"did you mean {near}?"] if near else [f"set it in {self.ground.home.settings}"],
+            do=did_you_mean(name, [*known, OWN], [f"set it in {self.ground.home.settings}"]),
             note="nothing was started",
         )
 

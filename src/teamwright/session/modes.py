@@ -15,9 +15,10 @@ from teamwright.agent.reminders import MODE_MEANINGS
 from teamwright.config.settings.merge import lead_mode
 from teamwright.permissions.decide import Policy, parse_mode
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.errors import TeamRefused, UnknownMember
+from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
+from teamwright.protocol.unknown_names import unknown_member
 from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.storage.atomic import write_atomic
@@ -102,8 +103,7 @@ async def set_of_member(
     """Set the mode of a member, like `SessionModes.set`."""
     mode = parse_mode(_parse_mode(text), source)
     if not team.exists:
-        nobody = f'there is no "{member}": the lead is alone'
-        raise UnknownMember("unknown-member", nobody, note="nothing was changed")
+        raise unknown_member(member, [LEAD], note="nothing was changed")
     require_allowed_mode(maker, mode)
     return await set_mode(team, member, mode, by)
 

@@ -27,7 +27,8 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
-from teamwright.protocol.ids import LEAD, nearest
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.session.context import (
     SessionContext,
     load_context,
@@ -281,8 +282,7 @@ def _check_rules(rules: Iterable[Rule], tools: Set[str]) -> None:
     for rule in rules:
         if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
             continue
-        close = nearest(rule.tool, known)
-        do = [f"did you mean {close}?"] if close else [f"the tools are {', '.join(sorted(tools))}"]
+        do = did_you_mean(rule.tool, known, [f"the tools are {', '.join(sorted(tools))}"])
         what = f"the rule {rule.text[:80]} names a tool that does not exist"
         raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from teamwright.protocol.errors import InvalidName, UsageError
-from teamwright.protocol.ids import directory_name, nearest
+from teamwright.protocol.ids import directory_name
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.storage.read_bounded import read_plain
 
 MemoryScope: TypeAlias = Literal["user", "project", "local"]
@@ -35,8 +36,7 @@ def parse_scope(text: str) -> MemoryScope:
     """Return the scope of this name. Raises UsageError for another word."""
     if text in SCOPES:
         return text
-    near = nearest(text, SCOPES)
-    do = [f"did you mean {near}?"] if near else []
+    do = did_you_mean(text, SCOPES)
     raise UsageError("usage", f"{text[:40]!r} is not a memory scope", looked_at=[("scopes", ", ".join(SCOPES))], do=do)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import nearest
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 from teamwright.skills.skill_definition import SkillDefinition, SkillKind, parse_head
 from teamwright.skills.skill_search import MAX_FILE_BYTES, resolve_file
@@ -166,12 +166,11 @@ def _find_by_name(name: str, known: Iterable[SkillDefinition]) -> SkillDefinitio
 
 
 def _unknown_name_error(what: str, name: str, names: list[str], note: str) -> UsageError:
-    close = nearest(name, names)
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return UsageError(
         "usage",
         what,
         looked_at=[("there are", shown)] if names else [],
-        do=[f"did you mean {close}?"] if close else [],
+        do=did_you_mean(name, names),
         note=note,
     )

@@ -7,14 +7,14 @@ parameter.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any, cast
 
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
-from teamwright.protocol.ids import LEAD, agent_id, directory_name, nearest, team_dir, team_name
+from teamwright.protocol.ids import LEAD, agent_id, directory_name, team_dir, team_name
 from teamwright.protocol.mail import is_contentless, parse_entry
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import Task, TaskStatus
@@ -102,15 +102,6 @@ def session_list_name(session: str) -> str:
     return f"session-{session[:8]}"
 
 
-def _suggest_names(name: str, teams: Sequence[TeamOnDisk]) -> list[str]:
-    """Return suggestions for an unknown team name: the address of a member, or the nearest names; three at most."""
-    addresses = [(m.name, f"{m.name}@{t.config.name}") for t in teams for m in t.config.members if m.name != LEAD]
-    close = nearest(name, [*(t.config.name for t in teams), *dict(addresses)])
-    wanted = name.lower() if any(name.lower() == member.lower() for member, _ in addresses) else close
-    found = [address for member, address in addresses if wanted is not None and member.lower() == wanted.lower()]
-    return found[:3] or ([close] if close else [])
-
-
 class Teams:
     """All teams of a home.
 
@@ -140,19 +131,6 @@ class Teams:
             except (TeamwrightError, NotADirectoryError):
                 continue
         return found
-
-    async def find(self, name: str) -> TeamOnDisk:
-        """Return the team of that name, by the name inside its file, else in any case, else by its directory.
-
-        Raises TeamwrightError (`unknown-team`) naming the nearest; for a member's name the address with its team.
-        """
-        teams = await self.list()
-        exact = [t for t in teams if t.config.name == name]
-        loose = [t for t in teams if t.config.name.lower() == name.lower() or t.directory == name]
-        if found := exact or loose:
-            return found[0]
-        do = [f"did you mean {one}?" for one in _suggest_names(name, teams)] or ["teamwright teams"]
-        raise TeamwrightError("unknown-team", f'there is no team "{name[:100]}"', do=do)
 
     async def find_led_by(self, session: str) -> TeamOnDisk | None:
         """Return the team that a session leads, or led when it ended; the newest of several. None without one."""

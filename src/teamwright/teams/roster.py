@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UnknownMember
-from teamwright.protocol.ids import COLORS, LEAD_ALIAS, agent_id, inbox_stem, member_name, nearest
+from teamwright.protocol.ids import COLORS, LEAD_ALIAS, agent_id, inbox_stem, member_name
 from teamwright.protocol.indented_json import IndentedJson
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
+from teamwright.protocol.unknown_names import unknown_member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic, write_new
 from teamwright.storage.file_lock import lock_for
@@ -339,11 +340,4 @@ def _name_taken_error(member: RosterMember) -> TeamRefused:
 
 def _unknown_member_error(config: TeamConfig, name: str) -> UnknownMember:
     names = [m.name for m in config.members]
-    close = nearest(name, names)
-    return UnknownMember(
-        "unknown-member",
-        f"the team has no member named {name[:80]}",
-        looked_at=[("members", ", ".join(names))],
-        do=[f"did you mean {close}?"] if close else [],
-        note="nothing was changed",
-    )
+    return unknown_member(name, names, f"team {config.name}", note="nothing was changed")

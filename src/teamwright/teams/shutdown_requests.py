@@ -20,7 +20,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.teams.external.external_plans import bound_incarnation
 from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mailbox.outgoing import find_recipient, send_protocol
-from teamwright.teams.shutdown import is_shutdown_request, kill, remove_crashed, shutdown_answer
+from teamwright.teams.shutdown import is_shutdown_request, kill, lead_stop_error, remove_crashed, shutdown_answer
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
@@ -89,12 +89,7 @@ async def _find_stop_target(team: SessionTeam, to: str) -> StopTarget:
     """Return the member of that name, if it is alive as far as known, and was not asked yet."""
     member = await find_recipient(team, to)
     if member.name == LEAD:
-        raise TeamRefused(
-            "team-refused",
-            "the lead ends with its session, not by request",
-            do=["End your turn when the work is done."],
-            note="nothing was sent",
-        )
+        raise lead_stop_error(["End your turn when the work is done."])
     mate = team.find(member.name)
     if mate is None and member.name.lower() not in team.external.external_names:
         raise TeamRefused(

@@ -16,12 +16,11 @@ from typing import Any
 
 from teamwright.agent.transcript import MESSAGE_KEY, header_tag_key, messages_backward, read_header
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.ids import LEAD, parse_recipient
 from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
 from teamwright.protocol.values import dataclass
-from teamwright.session.session import Session
 from teamwright.teams.external.external_member import ExternalMember
 from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.teammate import Teammate
 
 Message = Mapping[str, Any]
 """`{"role", "content"}`, as it is sent to a model."""
@@ -82,17 +81,10 @@ class ConversationReader:
         return 0
 
 
-def conversation_of(session: Session, name: str) -> ConversationReader | None:
-    """Return the conversation of the lead or of a live member; None for an unknown name."""
-    if parse_recipient(name, session.team.names) == LEAD:
-        return ConversationReader(session.lead.agent.conversation.path, live=True)
-    mate = session.team.find(parse_recipient(name, session.team.names))
-    return (
-        None
-        if mate is None
-        else ConversationReader(
-            mate.transcript_path, isinstance(mate, InProcessTeammate), isinstance(mate, ExternalMember)
-        )
+def conversation_of(mate: Teammate) -> ConversationReader:
+    """Return the conversation of a live member."""
+    return ConversationReader(
+        mate.transcript_path, isinstance(mate, InProcessTeammate), isinstance(mate, ExternalMember)
     )
 
 

@@ -18,10 +18,10 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.messages import Block, message_text
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session, session_views
+from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.event_log_reader import read_events, read_newest
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import find_team
 
 LOGGED = 4_000
 """Maximum characters of an output in the log; the transcript has the rest."""
@@ -59,7 +59,7 @@ def find_log(home: Home, cwd: Path, name: str | None) -> LogView:
     if not name:
         return _of_session(latest_session(home, cwd))
     try:
-        team = find_team(home, name, archived=True)
+        team = find_team_view(home, name, archived=True)
     except TeamwrightError as no_team:
         try:
             return _of_session(find_session(home, cwd, name))

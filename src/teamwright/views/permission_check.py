@@ -27,11 +27,13 @@ from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Per
 from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest, parse_recipient
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
+from teamwright.protocol.unknown_names import MAX_LISTED, unknown_member
 from teamwright.protocol.values import dataclass
 from teamwright.session.context import load_team_definition
+from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.modes import load_mode, restore_mode
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import find_team, team_views
+from teamwright.teams.status.team_views import team_views
 
 _FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?", re.DOTALL)
 _ALIASES = {"Task": "Agent"}
@@ -279,7 +281,7 @@ def _lead(subject: CallerDescription, cwd: Path, session: str) -> tuple[_Link, S
 def _found(subject: CallerDescription) -> tuple[TeamConfig, RosterMember]:
     """Return the team's roster and the member: `NAME@TEAM`, or a name that only one team has."""
     name, _, team = (subject.member or "").partition("@")
-    views = [find_team(subject.home, team)] if team else team_views(subject.home)
+    views = [find_team_view(subject.home, team)] if team else team_views(subject.home)
     found: list[tuple[TeamConfig, RosterMember]] = []
     known: list[str] = []
     for view in views:
@@ -290,12 +292,14 @@ def _found(subject: CallerDescription) -> tuple[TeamConfig, RosterMember]:
                 found.append((config, member))
     if len(found) == 1:
         return found[0]
-    near = nearest(subject.member or "", known)
+    if not found:
+        where = f"team {views[0].name}" if team else "any team on disk"
+        raise unknown_member(subject.member or "", known[:MAX_LISTED], where, note="nothing was run")
     raise UnknownMember(
         "unknown-member",
-        f"{len(found)} teams have a member {name[:60]!r}" if found else f"there is no member {name[:60]!r} on disk",
-        looked_at=[("looked in", str(subject.home.shared / "teams")), ("members", ", ".join(known[:8]) or "none")],
-        do=[f"did you mean {near}?"] if near and not found else [f"--member {name[:60]}@TEAM"],
+        f"{len(found)} teams have a member '{name[:60]}'",
+        looked_at=[("members", ", ".join(f"{member.name}@{config.name}" for config, member in found[:MAX_LISTED]))],
+        do=[f"--member {name[:60]}@TEAM"],
         note="nothing was run",
     )
 

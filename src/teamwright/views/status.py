@@ -22,6 +22,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.mcp_status import ServerStatus, read_state
 from teamwright.storage.event_log_reader import LogTail, read_recent
 from teamwright.storage.paths import Home
@@ -36,7 +37,6 @@ from teamwright.teams.status.team_views import (
     MemberView,
     TaskView,
     TeamView,
-    find_team,
     team_view,
     team_views,
 )
@@ -137,7 +137,7 @@ def status_views(home: Home, cwd: Path, name: str | None = None) -> list[StatusV
     Raises TeamwrightError (`unknown-team`) with the most similar name.
     """
     if name is not None:
-        return [StatusReader(home, find_team(home, name).directory).read()]
+        return [StatusReader(home, find_team_view(home, name).directory).read()]
     teams = team_views(home)
     here = [team for team in teams if team.session and home.transcript(cwd, team.session).exists()] or teams
     live = [team for team in here if team.state == LIVE]

@@ -68,7 +68,7 @@ def test_a_team_s_name_is_a_text(name):
         (lambda team: team.spawn("ada", "Go.", model=ScriptedModel), UsageError, "the class ScriptedModel itself"),
         (lambda team: team.spawn("ada", "Go.", agent_tpye="Explore"), UsageError, "did you mean agent_type=?"),
         (lambda team: team.spawn("ada", "Go.", agent_type="Explorer"), UsageError, "Explore"),
-        (lambda team: team.send("bob", "hi"), UnknownMember, '"bob" is not in team'),
+        (lambda team: team.send("bob", "hi"), UnknownMember, "'bob' is not in team"),
         (lambda team: team.send("lead", None), UsageError, "a message is a text, not None"),
         (lambda team: team.tasks.add(None), UsageError, "a subject is a text, not None"),
         (lambda team: team.tasks.add("x", budget=3), UsageError, "budget= takes a Budget"),

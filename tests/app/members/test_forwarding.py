@@ -79,7 +79,7 @@ async def test_what_fills_a_window_is_told_of_a_member_in_a_process_of_its_own(t
         view = await team.context("ann")
         assert view.member == "ann" and view.measured
         assert {part.name: part.tokens for part in view.parts}["messages"] > 1_500
-        with pytest.raises(UnknownMember, match='"anna" is not in the team') as caught:
+        with pytest.raises(UnknownMember, match="'anna' is not in team") as caught:
             await team.context("anna")
         assert "did you mean ann?" in caught.value.render()
 

@@ -109,7 +109,7 @@ def test_a_person_stops_a_sub_agent_or_a_command_by_its_id_and_the_lead_is_told(
         person.sees(f"{id} job JOB kid does not run: it is killed")
         for line in ("/stop a000000", "/bg a000000"):
             person.says(line)
-            person.sees(line, 'there is no "a000000"')
+            person.sees(line, "'a000000' is not in the team")
         person.says("/quit")
         assert person.leaves() == 0
     assert play.notices() == [(id, "killed"), (job_id, "stopped")]

@@ -62,7 +62,7 @@ def test_a_person_sees_who_changed_what_and_takes_the_last_prompt_back(repo: Pat
         person.says("/diff @ada")
         person.sees("hers.txt (created)  +1 -0  ada 1 edit", "+hers", "1 file, +1 -0; ada 1 edit")
         person.says("/diff @nobody")
-        person.sees('"nobody" is not a member of this session', "[unknown-member]")
+        person.sees("'nobody' is not in this session", "[unknown-member]")
         person.says("/undo everything")
         person.sees("it is /undo [@NAME] [--except PATH] [--force]", "[usage]")
 

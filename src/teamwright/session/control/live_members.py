@@ -7,18 +7,18 @@ on sessions and teams.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import field
 from typing import TypeVar
 
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest, parse_recipient
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.session.control.remote_actions import BACKGROUND, RUNNING, STOP
 from teamwright.session.control.running_jobs import find_job, list_running, running_ids, stop_running
 from teamwright.session.control.running_jobs import move_to_background as here_to_background
-from teamwright.session.lookup.live_agents import remote_members
+from teamwright.session.lookup.live_agents import find_member, find_teammate, remote_members, unknown_live_member
 from teamwright.session.prompt_input import read_prompt
 from teamwright.session.result import TaskResult
 from teamwright.session.session import Session
@@ -120,7 +120,7 @@ def run_in_shell(session: Session, command: str) -> None:
 async def send_to_member(session: Session, name: str, text: str) -> Sent:
     """Send a message from the user to a member. Raises UnknownMember, InboxFull, LockTimeout; then nothing is sent."""
     if not session.team.exists:
-        raise _unknown(session, name, "nothing was sent")
+        raise unknown_live_member(session.team, name, "nothing was sent")
     return await send_text(session.team, "user", name, text)
 
 
@@ -130,7 +130,7 @@ async def stop_member(session: Session, name: str) -> tuple[str, list[TaskResult
     Its model call and its commands have ended when this returns. Raises UnknownMember, InvalidName, and TeamRefused for
     the lead.
     """
-    mate = _mate(session, name)
+    mate = _find(session, name, "nothing was stopped")
     tasks = session.team.tasks
     mine = {task.id for task in await tasks.all() if task.owner == mate.name and task.status != "completed"}
     await kill(session.team, mate, USER_CAUSE)
@@ -187,7 +187,7 @@ def interrupt_member(session: Session, name: str) -> bool:
 
     Raises UnknownMember, InvalidName, and TeamRefused for the lead.
     """
-    return _mate(session, name).interrupt()
+    return _find(session, name, "nothing was interrupted").interrupt()
 
 
 async def move_to_background(session: Session, name: str = "") -> list[str]:
@@ -203,16 +203,16 @@ async def move_to_background(session: Session, name: str = "") -> list[str]:
         return [*here, *(line for lines in moved for line in lines or ())]
     if (found := here_to_background(maker, name)) is not None:
         return found
-    wanted = parse_recipient(name, session.team.names)
-    mate = session.team.find(wanted)
+    try:
+        mate = find_member(session.team, name, "nothing was moved", running_ids(maker))
+    except UnknownMember:
+        for one in theirs:
+            if (there := await _of(BACKGROUND.perform_at(one, name=name), None)) is not None:
+                return list(there)
+        raise
     if isinstance(mate, ProcessTeammateBase):
         return list(await BACKGROUND.perform_at(mate, name="") or ())
-    if mate is not None or wanted == LEAD:
-        return here_to_background(maker, owner=LEAD if mate is None else mate.name) or []
-    for one in theirs:
-        if (there := await _of(BACKGROUND.perform_at(one, name=name), None)) is not None:
-            return list(there)
-    raise _unknown(session, name, "nothing was moved")
+    return here_to_background(maker, owner=LEAD if mate is None else mate.name) or []
 
 
 async def set_pane_hidden(session: Session, name: str, *, hidden: bool) -> str:
@@ -221,7 +221,7 @@ async def set_pane_hidden(session: Session, name: str, *, hidden: bool) -> str:
     The roster lists the hidden panes. Raises UnknownMember, InvalidName, CannotStart, and TeamRefused for the lead, for
     a member without a pane, and for a backend that cannot hide panes.
     """
-    mate = _mate(session, name)
+    mate = _find(session, name, "nothing was changed")
     verb, backend = "hidden" if hidden else "shown", getattr(mate, "backend", None)
     if mate.location is None or not isinstance(backend, HidingBackend):
         raise TeamRefused(
@@ -245,24 +245,5 @@ def record_interrupt(session: Session) -> None:
     session.lead.note_interrupt()
 
 
-def _mate(session: Session, name: str) -> Teammate:
-    wanted = parse_recipient(name, session.team.names)
-    if wanted == LEAD:
-        raise TeamRefused("team-refused", "the lead ends with its session", do=["/quit"], note="nothing was stopped")
-    mate = session.team.find(wanted)
-    if mate is None:
-        raise _unknown(session, name, "nothing was stopped")
-    return mate
-
-
-def _unknown(session: Session, name: str, note: str) -> UnknownMember:
-    names: Sequence[str] = member_names(session)
-    tasks = running_ids(session.maker)
-    close = nearest(name, [*names, *tasks])
-    return UnknownMember(
-        "unknown-member",
-        f'"{name}" is not in the team' if names else f'there is no "{name}": the lead is alone',
-        looked_at=[("members", ", ".join([LEAD_ALIAS, *names])), *([("running", ", ".join(tasks))] if tasks else [])],
-        do=[f"did you mean {close}?"] if close else [],
-        note=note,
-    )
+def _find(session: Session, name: str, note: str) -> Teammate:
+    return find_teammate(session.team, name, note, running_ids(session.maker))

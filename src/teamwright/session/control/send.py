@@ -21,13 +21,13 @@ from teamwright.protocol.errors import (
     ModelFailed,
     TeamRefused,
     TeamwrightError,
-    UnknownMember,
     UsageError,
 )
 from teamwright.protocol.events import MemberChanged, MessageDelivered, TeamEvent, TurnEnded
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, message_id
 from teamwright.protocol.mail import InboxEntry, fence_protocol
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.unknown_names import ended_member
 from teamwright.protocol.values import dataclass
 from teamwright.requests.stop_request import USER
 from teamwright.session.lookup.team_address import TeamAddress, runs_with_lead
@@ -69,7 +69,7 @@ async def send(target: TeamAddress, name: str, text: str) -> Delivery:
     member = target.member(name)
     led = target.is_led()
     if led and member.name != LEAD and runs_with_lead(target, member) and target.state(member.name) in _GONE:
-        raise UnknownMember("unknown-member", f"{member.name} has ended", note="nothing was sent")
+        raise ended_member(member.name, target.member_names, note="nothing was sent")
     path = target.home.inbox(target.directory, member.name)
     inbox = inbox_for(path, target.home.guard(path), target.home.inbox_archive(target.directory, member.name))
     words = fence_protocol(text)

@@ -30,6 +30,7 @@ from teamwright.session.lookup.team_address import TeamAddress, external_error, 
 from teamwright.session.orphans import EndedOrphans, stop_orphan_members
 from teamwright.storage.doorbell import ring
 from teamwright.storage.watcher import Watcher
+from teamwright.teams.shutdown import lead_stop_error
 
 TAKEN_S = 10.0
 """Seconds for the lead's process to begin with a request, before it counts as hung."""
@@ -73,12 +74,7 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
     require_person(target.home, STOPS, f"stop {name}@{target.name}"[:100])
     wanted = parse_recipient(name, target.names)
     if wanted == LEAD:
-        raise TeamRefused(
-            "team-refused",
-            "the lead ends with its team",
-            do=[target.resume_command.replace("teamwright resume", "teamwright stop")],
-            note="nothing was done",
-        )
+        raise lead_stop_error([target.resume_command.replace("teamwright resume", "teamwright stop")])
     if target.has_ended(wanted):
         return StopResult(target.name, wanted, "not_running", f"{wanted} has ended already")
     member = target.member(wanted)

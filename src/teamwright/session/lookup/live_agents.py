@@ -5,38 +5,71 @@ Depends on a session's lead and team.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from teamwright.agent.agent import Agent
 from teamwright.protocol.errors import TeamRefused, UnknownMember
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest, parse_recipient
+from teamwright.protocol.ids import LEAD, parse_recipient
+from teamwright.protocol.unknown_names import did_you_mean, unknown_member
 from teamwright.session.session import Session
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.shutdown import lead_stop_error
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate import Teammate
+
+
+def find_member(
+    team: SessionTeam, name: str, note: str = "nothing was done", jobs: Iterable[str] = ()
+) -> Teammate | None:
+    """Return the live member of that name; None for the lead. Raises UnknownMember naming the nearest, InvalidName.
+
+    `jobs` are ids of running jobs that could be meant too.
+    """
+    wanted = parse_recipient(name, team.names)
+    if wanted == LEAD:
+        return None
+    found = team.find(wanted)
+    if found is None:
+        raise unknown_live_member(team, name, note, jobs)
+    return found
+
+
+def find_teammate(team: SessionTeam, name: str, note: str = "nothing was done", jobs: Iterable[str] = ()) -> Teammate:
+    """Return the live member of that name. Raises as `find_member`, and TeamRefused for the lead."""
+    found = find_member(team, name, note, jobs)
+    if found is None:
+        raise lead_stop_error(["/quit"])
+    return found
 
 
 def find_live_agent(session: Session, name: str = "", note: str = "nothing was done") -> Agent | ProcessTeammateBase:
     """Return the lead, or the live member of that name: its agent here, or the member in another process.
 
-    Raises UnknownMember naming the nearest, InvalidName, TeamRefused for an external member.
+    Raises as `find_member`, and TeamRefused for an external member.
     """
-    if not name or parse_recipient(name, session.team.names) == LEAD:
+    found = find_member(session.team, name, note) if name else None
+    if found is None:
         return session.lead.agent
-    mate = session.team.find(parse_recipient(name, session.team.names))
-    if isinstance(mate, InProcessTeammate):
-        return mate.agent
-    if isinstance(mate, ProcessTeammateBase):
-        return mate
-    if mate is not None:
-        raise TeamRefused(
-            "team-refused", f"{mate.name} runs in another program, which alone knows and does that", note=note
-        )
-    names = [LEAD_ALIAS, *(one.name for one in session.team.running_members)]
-    close = nearest(name, names)
-    raise UnknownMember(
-        "unknown-member",
-        f'"{name}" is not in the team',
-        looked_at=[("members", ", ".join(names))],
-        do=[f"did you mean {close}?"] if close else [],
+    if isinstance(found, InProcessTeammate):
+        return found.agent
+    if isinstance(found, ProcessTeammateBase):
+        return found
+    raise TeamRefused(
+        "team-refused", f"{found.name} runs in another program, which alone knows and does that", note=note
+    )
+
+
+def unknown_live_member(team: SessionTeam, name: str, note: str, jobs: Iterable[str] = ()) -> UnknownMember:
+    """Return the error for a name that no live member has."""
+    members, ids = [LEAD, *(one.name for one in team.running_members)], list(jobs)
+    return unknown_member(
+        name,
+        members,
+        f"team {team.name}" if team.exists else "the team",
         note=note,
+        more=[("running", ", ".join(ids))] if ids else [],
+        do=did_you_mean(name, [*members[1:], *ids]) if ids else None,
     )
 
 

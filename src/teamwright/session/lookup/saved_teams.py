@@ -6,21 +6,46 @@ rosters, team files and sessions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError
-from teamwright.protocol.ids import nearest, team_dir
+from teamwright.protocol.ids import LEAD, nearest, team_dir
 from teamwright.protocol.roster import TeamConfig, parse_config
+from teamwright.protocol.unknown_names import unknown_team
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import LEASE, SessionView, find_session, session_views
 from teamwright.storage.lease import lease_holder
 from teamwright.storage.paths import Home
+from teamwright.teams.status.team_views import TaskView, TeamView, archived_teams, task_views, team_views
 from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
 
 T = TypeVar("T")
+
+
+class NamedTeam(Protocol):
+    """A team that can be found by its name: a saved team or a view of one."""
+
+    @property
+    def name(self) -> str:
+        """The team's name."""
+        ...
+
+    @property
+    def directory(self) -> str:
+        """The name of the team's directory."""
+        ...
+
+    @property
+    def member_names(self) -> Sequence[str]:
+        """The names of the members on the roster."""
+        ...
+
+
+Named = TypeVar("Named", bound=NamedTeam)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +65,11 @@ class SavedTeam:
     def name(self) -> str:
         """The team's name; its directory when the file has none."""
         return self.config.name if self.config is not None else self.directory
+
+    @property
+    def member_names(self) -> list[str]:
+        """The names of the members on the roster, the lead first; none when the roster cannot be read."""
+        return [one.name for one in self.config.members] if self.config is not None else []
 
     @property
     def directory_path(self) -> Path:
@@ -74,10 +104,12 @@ class SavedTeam:
         """True when Teamwright may have created it: in its own home, or elsewhere with a team.json."""
         return not self.home.is_foreign or self.home.team_file(self.directory).exists()
 
-    def require_own(self) -> None:
-        """Raise TeamRefused for a team that another product leads, StorageError for one that cannot be read."""
+    def require_own(self) -> TeamConfig:
+        """Return the roster. Raises TeamRefused for a team that another product leads, StorageError for one that cannot
+        be read.
+        """
         if self.file is not None and self.config is not None:
-            return
+            return self.config
         if self.damaged and self.may_be_own:
             raise StorageError(
                 "damaged-file",
@@ -122,17 +154,38 @@ def find_saved_team(home: Home, word: str) -> SavedTeam:
     Raises TeamwrightError (`unknown-team`) naming the nearest, and for an ambiguous word.
     """
     teams = all_teams(home)
-    found = [t for t in teams if t.name == word] or _near_names(teams, word)
-    if found:
-        return _only_match(found, word)
-    close = nearest(word, [team.name for team in teams])
-    raise TeamwrightError(
-        "unknown-team",
-        f"there is no team {word[:80]!r}",
-        looked_at=[("looked in", str(home.shared / "teams"))],
-        do=[f"did you mean {close}?"] if close else ["teamwright teams"],
-        note="nothing was changed",
-    )
+    found = _find(teams, word)
+    if found is None:
+        raise _unknown_team_error(home, word, teams)
+    return found
+
+
+def find_team_view(home: Home, word: str, *, archived: bool = False) -> TeamView:
+    """Return the view of the team, like `find_saved_team`; with `archived` else the newest deleted one."""
+    teams = team_views(home)
+    if (found := _find(teams, word)) is not None:
+        return found
+    deleted = archived_teams(home) if archived else []
+    matches = _exact_names(deleted, word) or _near_names(deleted, word)
+    if not matches:
+        raise _unknown_team_error(home, word, [*teams, *deleted])
+    return matches[0]
+
+
+def find_tasks(home: Home, word: str) -> tuple[TaskView, ...]:
+    """Return the tasks of a team, also a deleted one, or of a session without a team (`session-<8>`).
+
+    Raises TeamwrightError (`unknown-team`).
+    """
+    shared = home.shared / "tasks" / word
+    known = "/" not in word and word not in {".", ".."} and os.path.isdir(shared)  # False also for a name too long
+    directory = shared if known else home.shared / "tasks" / team_dir(word)
+    try:
+        return find_team_view(home, word, archived=True).tasks
+    except TeamwrightError:
+        if os.path.isdir(directory):
+            return task_views(directory)
+        raise
 
 
 def find_session_to_resume(home: Home, cwd: Path, word: str) -> SessionView:
@@ -219,12 +272,34 @@ def all_teams(home: Home) -> list[SavedTeam]:
     return found
 
 
-def _near_names(teams: list[SavedTeam], word: str) -> list[SavedTeam]:
+def _find(teams: Sequence[Named], word: str) -> Named | None:
+    """Return the team of exactly that name, else in any case, else by its directory. Raises TeamwrightError
+    (`unknown-team`) for an ambiguous word.
+    """
+    found = _exact_names(teams, word) or _near_names(teams, word)
+    return _only_match(found, word) if found else None
+
+
+def _exact_names(teams: Sequence[Named], word: str) -> list[Named]:
+    return [team for team in teams if team.name == word]
+
+
+def _near_names(teams: Sequence[Named], word: str) -> list[Named]:
     lower = word.lower()
     return [t for t in teams if t.name.lower() == lower or t.directory in (word, team_dir(word))]
 
 
-def _only_match(found: list[SavedTeam], word: str) -> SavedTeam:
+def _unknown_team_error(home: Home, word: str, teams: Sequence[NamedTeam]) -> TeamwrightError:
+    names = [team.name for team in teams]
+    addresses = [(name, f"{name}@{team.name}") for team in teams for name in team.member_names if name != LEAD]
+    close = nearest(word, [*names, *dict(addresses)])
+    wanted = word.lower() if any(word.lower() == name.lower() for name, _ in addresses) else (close or "").lower()
+    meant = [address for name, address in addresses if name.lower() == wanted][:3] or ([close] if close else [])
+    do = [f"did you mean {one}?" for one in meant] or ["teamwright teams"]
+    return unknown_team(word, names, str(home.shared / "teams"), do)
+
+
+def _only_match(found: Sequence[Named], word: str) -> Named:
     if len(found) == 1:
         return found[0]
     by_directory = [team for team in found if team.directory == word]
@@ -235,7 +310,7 @@ def _only_match(found: list[SavedTeam], word: str) -> SavedTeam:
         f"{len(found)} teams may be meant by {word[:80]!r}",
         looked_at=[("directory", team.directory) for team in found[:6]],
         do=["name one by its directory"],
-        note="nothing was changed",
+        note="nothing was done",
     )
 
 

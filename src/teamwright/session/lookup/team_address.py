@@ -10,17 +10,18 @@ from itertools import islice
 from pathlib import Path
 
 from teamwright.processes.pid_watch import WatchedProcess
-from teamwright.protocol.errors import TeamwrightError, UnknownMember
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest, parse_agent_id, parse_recipient
+from teamwright.protocol.ids import LEAD, parse_agent_id, parse_recipient
 from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.unknown_names import ended_member, unknown_member
 from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.event_log_reader import parse_event
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.lease import lease_holder
 from teamwright.storage.paths import Home
-from teamwright.teams.catalogue import Teams
-from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
+from teamwright.teams.team_file import TeamFile, is_lead_alive
 
 MOST_LINES = 20_000
 """Maximum lines of a log that are read backward for a member's state."""
@@ -39,6 +40,11 @@ class TeamAddress:
     def name(self) -> str:
         """The team's name."""
         return self.config.name
+
+    @property
+    def member_names(self) -> list[str]:
+        """The names of the members on the roster, the lead first."""
+        return [one.name for one in self.config.members]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,22 +89,9 @@ class TeamAddress:
         if member is not None:
             return member
         if self.has_ended(wanted):
-            raise UnknownMember(
-                "unknown-member",
-                f"{wanted} has ended",
-                looked_at=[("members", self._names())],
-                do=["write to a present member: the lead can start another one"],
-                note="nothing was done",
-            )
-        names = [LEAD_ALIAS if one.is_lead else one.name for one in self.config.members]
-        close = nearest(wanted, names)
-        raise UnknownMember(
-            "unknown-member",
-            f'"{wanted}" is not in team {self.name}',
-            looked_at=[("members", self._names())],
-            do=[f"did you mean {close}?"] if close else [],
-            note="nothing was done",
-        )
+            do = ["write to a present member: the lead can start another one"]
+            raise ended_member(wanted, self.member_names, do=do)
+        raise unknown_member(wanted, self.member_names, f"team {self.name}")
 
     def has_ended(self, name: str) -> bool:
         """Return True when a member of that name was in the team and has ended."""
@@ -117,28 +110,24 @@ class TeamAddress:
                     return event.state
         return ""
 
-    def _names(self) -> str:
-        return ", ".join(LEAD_ALIAS if one.is_lead else one.name for one in self.config.members)
 
-
-async def find_target(home: Home, team: str) -> TeamAddress:
-    """Return the team of that name. Raises TeamwrightError (`unknown-team`), StorageError."""
-    found = await Teams(home).find(team)
-    return TeamAddress(home, found.directory, found.config, read_team_file(home.team_file(found.directory)))
-
-
-async def find_address(home: Home, address: str) -> tuple[TeamAddress, str]:
+def find_address(home: Home, address: str) -> tuple[TeamAddress, str]:
     """Return the team and the member's name in `NAME@TEAM`; an empty name when the address is only a team's.
 
-    A team's name may contain an `@`, so the whole address is tried as a team first. Raises TeamwrightError
-    (`unknown-team`).
+    A team's name may contain an `@`, so the whole address is tried as a team first. Raises as `find_saved_team`, and
+    StorageError for a team that cannot be read.
     """
     name, team = parse_agent_id(address)
-    if name and team:
-        exact = [one for one in await Teams(home).list() if one.config.name == address]
-        if not exact:
-            return await find_target(home, team), name
-    return await find_target(home, address), ""
+    if name and team and all(one.name != address for one in all_teams(home)):
+        return _address(find_saved_team(home, team)), name
+    return _address(find_saved_team(home, address)), ""
+
+
+def _address(team: SavedTeam) -> TeamAddress:
+    config = team.config
+    if config is None or (team.damaged and team.may_be_own):
+        config = team.require_own()
+    return TeamAddress(team.home, team.directory, config, team.file)
 
 
 def runs_with_lead(target: TeamAddress, member: RosterMember) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from difflib import get_close_matches
 
 from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 
 EXPLICIT_REASON = "it was asked for"
@@ -69,12 +69,11 @@ def choose_backend(setting: str, environment: BackendEnvironment) -> SelectedBac
     known = {TMUX: environment.tmux_problem, **environment.adapter_problems}
     if setting not in known:
         names = [AUTO, IN_PROCESS, *known]
-        near = get_close_matches(setting, names, 1)
         raise UsageError(
             "usage",
             f"{setting!r} is no backend for members",
             looked_at=[("backends", ", ".join(names))],
-            do=[f"did you mean {near[0]}?"] if near else [],
+            do=did_you_mean(setting, names),
             note="nothing was started",
         )
     if known[setting]:

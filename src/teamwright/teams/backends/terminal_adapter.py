@@ -10,11 +10,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
 
@@ -220,10 +220,8 @@ def parse_adapter(name: str, raw: Any) -> TerminalAdapter:
     known = (*_COMMAND_PLACEHOLDERS, *_OTHER_KEYS)
     for key in row:
         if key not in known:
-            near = get_close_matches(key, known, 1)
-            raise InvalidAdapter(
-                f"{name}.{key}", "an adapter has no such key", f"did you mean {near[0]}?" if near else ""
-            )
+            hint = " ".join(did_you_mean(key, known))
+            raise InvalidAdapter(f"{name}.{key}", "an adapter has no such key", hint)
     for key in _REQUIRED:
         if key not in row:
             raise InvalidAdapter(

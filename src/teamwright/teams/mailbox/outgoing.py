@@ -13,10 +13,11 @@ from typing import NoReturn
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.events import MessageSent
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, keyed_id, message_id, nearest, parse_recipient
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, keyed_id, message_id, parse_recipient
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ProtocolMessage, fence_protocol
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.secret_texts import mask_keys, mask_values
+from teamwright.protocol.unknown_names import ended_member, unknown_member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.file_mark import file_mark
 from teamwright.teams.lifecycle import MemberState
@@ -204,13 +205,8 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
         mate = team.members.get(member.name)
         kept = mate is not None and mate.keeps_place
         crashed = [f'Agent with name "{member.name}" resumes it with its conversation.'] if kept else []
-        raise UnknownMember(
-            "unknown-member",
-            f'"{member.name}" {"has crashed" if kept else "is no longer running"}',
-            looked_at=[("running", _names(team))],
-            do=[*crashed, "Give the work to an agent that is running, or start a new teammate."],
-            note=note,
-        )
+        do = [*crashed, "Give the work to an agent that is running, or start a new teammate."]
+        raise ended_member(member.name, _running_names(team), note=note, do=do, crashed=kept)
     return member
 
 
@@ -226,19 +222,8 @@ def _is_reachable(team: SessionTeam, member: RosterMember) -> bool:
 
 def _unknown_member_error(team: SessionTeam, name: str, members: Sequence[RosterMember], note: str) -> UnknownMember:
     same_type = next((m.name for m in members if m.agent_type.lower() == name.lower()), None)
-    close = same_type or nearest(name, [m.name for m in members])
-    do = ["Name one of the members."]
-    if same_type:
-        do = [f'"{name}" is an agent type; the member of that type is {same_type}']
-    elif close:
-        do = [f"did you mean {LEAD_ALIAS if close == LEAD else close}?"]
-    return UnknownMember(
-        "unknown-member",
-        f'"{name}" is not in team {team.name}',
-        looked_at=[("members", ", ".join(LEAD_ALIAS if m.is_lead else m.name for m in members))],
-        do=do,
-        note=note,
-    )
+    do = [f"'{name}' is an agent type; the member of that type is {same_type}"] if same_type else None
+    return unknown_member(name, [m.name for m in members], f"team {team.name}", note=note, do=do)
 
 
 async def _deliver(team: SessionTeam, member: RosterMember, entry: InboxEntry) -> Sent:
@@ -284,8 +269,8 @@ def _color(team: SessionTeam, sender: str) -> str | None:
     return member.color if member is not None else None
 
 
-def _names(team: SessionTeam) -> str:
+def _running_names(team: SessionTeam) -> list[str]:
     here = [m.name for m in team.running_members]
     known = team.status.members if team.remote_state is not None else {}
     others = [name for name, one in known.items() if name not in {LEAD, *here} and not one.has_ended]
-    return ", ".join([LEAD_ALIAS, *here, *others])
+    return [LEAD_ALIAS, *here, *others]

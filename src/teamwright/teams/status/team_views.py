@@ -13,11 +13,12 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from teamwright.mail.inbox import read_entries
-from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError, UnknownMember
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, nearest, team_dir
+from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
+from teamwright.protocol.unknown_names import unknown_member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home, find_home
@@ -107,6 +108,11 @@ class TeamView:
     path: Path = field(default_factory=Path)
 
     @property
+    def member_names(self) -> list[str]:
+        """The names of the members."""
+        return [member.name for member in self.members]
+
+    @property
     def open_tasks(self) -> int:
         """The number of tasks that are not completed."""
         return sum(task.open for task in self.tasks)
@@ -140,26 +146,6 @@ def archived_teams(home: Home) -> list[TeamView]:
     entries = [name for name in _directories(home.archive) if (home.archive / name / "config.json").exists()]
     found = [_view(home, home.archive / name, name, archived=True) for name in entries]
     return sorted(found, key=lambda team: -_modified(team.path))
-
-
-def find_team(home: Home, name: str, *, archived: bool = False) -> TeamView:
-    """Return the team of that name or directory; with `archived` also the newest deleted one.
-
-    Raises TeamwrightError (`unknown-team`) naming the nearest.
-    """
-    teams = [*team_views(home), *(archived_teams(home) if archived else [])]
-    for wanted in (name, team_dir(name)):
-        for team in teams:
-            if wanted in (team.name, team.directory):
-                return team
-    known = [team.name for team in teams]
-    close = nearest(name, known)
-    raise TeamwrightError(
-        "unknown-team",
-        f"there is no team {name[:80]!r}",
-        looked_at=[("looked in", str(home.shared / "teams")), ("teams", ", ".join(known[:8]) or "none")],
-        do=[f"did you mean {close}?"] if close else ["teamwright teams"],
-    )
 
 
 def team_view(home: Home, directory: str, known: dict[str, TaskFile] | None = None) -> TeamView:
@@ -312,21 +298,6 @@ def _read_task(directory: Path, id: str, known: dict[str, TaskFile]) -> Task | s
     return found.task
 
 
-def find_tasks(home: Home, name: str) -> tuple[TaskView, ...]:
-    """Return the list of a team, or of a session without one (`session-<8>`). Raises TeamwrightError
-    (`unknown-team`).
-    """
-    shared = home.shared / "tasks" / name
-    known = "/" not in name and name not in {".", ".."} and os.path.isdir(shared)  # False also for a name too long
-    directory = shared if known else home.shared / "tasks" / team_dir(name)
-    try:
-        return find_team(home, name, archived=True).tasks
-    except TeamwrightError:
-        if os.path.isdir(directory):
-            return task_views(directory)
-        raise
-
-
 # ── mail ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -340,14 +311,7 @@ def mail_views(team: TeamView, name: str) -> list[MailView]:
     stem = inbox_stem(LEAD if member == LEAD_ALIAS else member or name)
     path = team.path / "inboxes" / f"{stem}.json"
     if member is None and not os.path.exists(path):
-        names = [one.name for one in team.members]
-        close = nearest(name, names)
-        raise UnknownMember(
-            "unknown-member",
-            f'"{name[:80]}" is not in team {team.name}',
-            looked_at=[("members", ", ".join(names) or "none")],
-            do=[f"did you mean {close}?"] if close else [],
-        )
+        raise unknown_member(name, [one.name for one in team.members], f"team {team.name}", note="nothing was read")
     return [_mail(entry) for entry in read_entries(path)]
 
 

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult, Workplace
 from teamwright.permissions.verdict import Access
+from teamwright.protocol.ids import similar
 from teamwright.protocol.images import image_problem, image_type
 from teamwright.protocol.messages import image_block, text_block
 from teamwright.tools.files import notebook
@@ -151,11 +152,7 @@ def _missing_file_error(path: Path, workplace: Workplace) -> ToolResult:
     near: list[Path] = []
     if path.parent.is_dir():
         names = sorted(os.listdir(path.parent))[:5_000]
-        lower = {name.lower(): name for name in names}
-        import difflib
-
-        close = difflib.get_close_matches(path.name.lower(), lower, n=3, cutoff=0.6)
-        near = [path.parent / lower[name] for name in close]
+        near = [path.parent / name for name in similar(path.name, names, 3)]
     if not near and len(path.parts) > 1:
         tail = [workplace.cwd.joinpath(*path.parts[n:]) for n in range(1, len(path.parts))]
         near = [one for one in tail if one.exists()][:1]

@@ -11,7 +11,7 @@ from teamwright.agent.job_journal import Job
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
-from teamwright.teams.shutdown import kill
+from teamwright.teams.shutdown import kill, lead_stop_error
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.subagents.run import SubagentRun
 from teamwright.tools.caller import Caller, json_result
@@ -55,7 +55,7 @@ class TaskStop(Tool[TaskStopInput]):
         """
         wanted = call.task_id.strip()
         if wanted.lower() in {LEAD, LEAD_ALIAS}:
-            raise _lead_refused_error()
+            raise lead_stop_error([])
         team = self._caller.team
         if self._agents.find(wanted) is None:
             mate = team.find(parse_recipient(wanted, team.names) if "@" in wanted else wanted)
@@ -84,10 +84,6 @@ class TaskStop(Tool[TaskStopInput]):
         if mate is not None:
             await kill(self._caller.team, mate, "stopped by the lead")
         return _stopped_result(name, "teammate", name)
-
-
-def _lead_refused_error() -> TeamRefused:
-    return TeamRefused("team-refused", "the lead ends with its session", note="nothing was stopped")
 
 
 def _display_name(name: str) -> str:

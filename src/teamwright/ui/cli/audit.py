@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import click
 
-from teamwright.teams.status.team_views import find_team, resolve_home
+from teamwright.session.lookup.saved_teams import find_team_view
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location
 from teamwright.views.audit.audit import audit as audit_team
@@ -26,7 +27,7 @@ def audit(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
     place = run_location(ctx)
     home = resolve_home(place.home)
     names = [team] if team is not None else [view.directory for view in status_views(home, place.cwd)]
-    views = [find_team(home, name, archived=True) for name in names]
+    views = [find_team_view(home, name, archived=True) for name in names]
     found = [audit_team(home, view.directory, running=[view.lead_pid]) for view in views]
     if as_json:
         say_json([row for one in found for row in one.rows()])

@@ -8,7 +8,8 @@ import click
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import parse_agent_id
-from teamwright.teams.status.team_views import MailView, find_team, mail_views
+from teamwright.session.lookup.saved_teams import find_team_view
+from teamwright.teams.status.team_views import MailView, mail_views
 from teamwright.ui.cli.output import WIDTH, clean, cut, format_iso, json_flag, one_line, say, say_json
 from teamwright.ui.cli.run_location import open_home, run_location
 
@@ -23,7 +24,7 @@ def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool)
     name, team = parse_agent_id(address)
     if not name or not team:
         raise UsageError("usage", f"{address!r} is no address", do=["teamwright inbox lead@TEAM", "teamwright teams"])
-    view = find_team(open_home(run_location(ctx), team), team, archived=True)
+    view = find_team_view(open_home(run_location(ctx), team), team, archived=True)
     mail = [one for one in mail_views(view, name) if not (only_unread and one.read)]
     if as_json:
         say_json(mail)

@@ -17,8 +17,8 @@ import click
 from teamwright.approvals import AnswerOutcome, OpenRequest, answer_request, match_requests, open_requests
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestClosed, RequestOpened
-from teamwright.protocol.ids import nearest
 from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_seconds
@@ -135,8 +135,7 @@ def find_open_request(root: str | None, id: str) -> OpenRequest | None:
 
 def _stored_rule(request: OpenRequest, event: RequestOpened, always: str) -> Mapping[str, Any]:
     if always not in RULE_DESTINATIONS:
-        close = nearest(always, RULE_DESTINATIONS)
-        do = [f"did you mean {close}?"] if close else [f"--always {place}" for place in RULE_DESTINATIONS]
+        do = did_you_mean(always, RULE_DESTINATIONS, [f"--always {place}" for place in RULE_DESTINATIONS])
         raise UsageError("usage", f"--always {always!r} is no place", do=do, note=UNCHANGED)
     update = rule_update(event, always)
     if update is None:

@@ -58,7 +58,7 @@ def send_command(
 async def _send(
     root: str | None, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
 ) -> int:
-    target, name = await find_address(resolve_home(root), address)
+    target, name = find_address(resolve_home(root), address)
     if not name:
         raise UsageError(
             "usage",

@@ -44,7 +44,7 @@ def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, 
 
 
 async def _stop(root: str | None, address: str, *, now: bool, timeout_s: float | None) -> StopResult:
-    target, name = await find_address(resolve_home(root), address)
+    target, name = find_address(resolve_home(root), address)
     if name == "*":
         raise UsageError("usage", f"{address!r} is everybody: name the team", do=[f"teamwright stop {target.name}"])
     if name:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import click
 
-from teamwright.teams.status.team_views import TaskView, find_tasks
+from teamwright.session.lookup.saved_teams import find_tasks
+from teamwright.teams.status.team_views import TaskView
 from teamwright.ui.cli.output import json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import open_home, run_location
 

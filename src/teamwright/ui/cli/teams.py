@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.session.lookup.saved_teams import find_saved_team, require_adoptable
+from teamwright.session.lookup.saved_teams import find_saved_team, find_team_view, require_adoptable
 from teamwright.session.team_removal import RemovedTeam, remove_finished, remove_team
-from teamwright.teams.status.team_views import TeamView, archived_teams, find_team, team_views
+from teamwright.teams.status.team_views import TeamView, archived_teams, team_views
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
 from teamwright.ui.cli.output import (
     format_age,
@@ -56,7 +56,7 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
 @click.pass_context
 def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
     """Members, tasks and mail of one team."""
-    view = find_team(open_home(run_location(ctx), name), name, archived=True)
+    view = find_team_view(open_home(run_location(ctx), name), name, archived=True)
     if as_json:
         say_json(view)
         return 0

@@ -11,6 +11,7 @@ import click
 from click.exceptions import NoSuchOption
 
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
 from teamwright.ui.cli.command_table import COMMANDS
 
 _INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
@@ -25,7 +26,7 @@ def usage_error(problem: click.ClickException) -> UsageError:
     ctx = problem.ctx if isinstance(problem, click.UsageError) else None
     command = ctx.command_path if ctx is not None else "teamwright"
     if isinstance(problem, NoSuchOption):
-        close = _near(problem.option_name, _flags(ctx))
+        close = nearest(problem.option_name, _flags(ctx))
         what = f"{problem.option_name} is not a flag of {command}"
         if (command, problem.option_name) in _NEWEST_FLAGS:
             return UsageError("usage", what, do=['teamwright -c [-p] "…"'], note="nothing was started")
@@ -56,19 +57,13 @@ def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
 
 def nearest_command(word: str) -> str | None:
     """Return the command that a misspelt word may mean."""
-    return _near(word, list(COMMANDS))
+    return nearest(word, COMMANDS)
 
 
 def _flags(ctx: click.Context | None) -> list[str]:
     params = ctx.command.get_params(ctx) if ctx is not None else []
     shown = [param for param in params if not getattr(param, "hidden", False)]
     return [name for param in shown for name in param.opts if name.startswith("--")]
-
-
-def _near(word: str, known: list[str]) -> str | None:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.6)), None)
 
 
 def _sentence(message: str) -> str:

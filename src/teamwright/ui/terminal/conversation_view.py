@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from teamwright.protocol.errors import UnknownMember
 from teamwright.protocol.events import LIVE, AssistantText, MemberChanged, TeamChanged, TeamEvent, TextDelta
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest, parse_recipient
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.session.control.live_members import interrupt_member, live_members, members_at_work
+from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session
 from teamwright.ui.display_text import LineStream, cell_width, clean, cut
 from teamwright.ui.terminal.conversation_lines import answer_lines, history_lines, received_lines
@@ -57,14 +57,12 @@ class ConversationView:
 
     def open(self, name: str) -> None:
         """Show the last messages and answers of a member, then its events. Raises UnknownMember, InvalidName."""
-        conversation = conversation_of(self.session, name)
-        if conversation is None:
-            raise _unknown_member_error(self.session, name)
-        recipient = parse_recipient(name, self.session.team.names)
-        if recipient == LEAD:
+        mate = find_member(self.session.team, name, "nothing was changed")
+        if mate is None:
             self.return_to_lead()
             return
-        member = next(one for one in live_members(self.session) if one.name.lower() == recipient.lower())
+        conversation = conversation_of(mate)
+        member = next(one for one in live_members(self.session) if one.name == mate.name)
         self._end_stream(self.name)
         self.name, self._conversation = member.name, conversation
         self._streams.setdefault(member.name, LineStream())
@@ -153,15 +151,3 @@ class ConversationView:
         room = max(20, self.narrator.width - 1)
         head = cut(f"── {about} ", room)
         return self.narrator.paint("bold", head + "─" * (room - cell_width(head)))
-
-
-def _unknown_member_error(session: Session, name: str) -> UnknownMember:
-    names = [display_name(one.name) for one in live_members(session)]
-    close = nearest(name, names)
-    return UnknownMember(
-        "unknown-member",
-        f'"{name}" is not in the team',
-        looked_at=[("members", ", ".join(names))],
-        do=[f"did you mean {close}?"] if close else [],
-        note="nothing was changed",
-    )

@@ -15,9 +15,10 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, inbox_stem, parse_agent_id
 from teamwright.protocol.roster import TeamConfig, parse_config
 from teamwright.protocol.values import dataclass
+from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import ARCHIVED, find_team
+from teamwright.teams.status.team_views import ARCHIVED
 from teamwright.teams.team_file import TeamFile, read_team_file
 
 FOREVER = float("inf")
@@ -108,7 +109,7 @@ def find_team_location(home: Home, team: str) -> TeamLocation:
 
     Raises TeamwrightError (`unknown-team`) with the most similar name.
     """
-    view = find_team(home, team, archived=True)
+    view = find_team_view(home, team, archived=True)
     config, file = _config(view.path), _file(view.path)
     began = float(config.created_at) if config is not None else 0.0
     session = config.lead_session_id if config is not None else view.session

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check house format pytest slow again bench crash crash-mutations scale fuzz live wheel-test clean
+.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz live wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -49,6 +49,10 @@ check: $(VENV)/.dev  ## formatter, linter and types only
 
 house: $(VENV)/.dev  ## figures of the code's structure, with their goals (ARGS=--write shortens the lists of exceptions)
 	$(BIN)/python -m tests.structure.figures $(ARGS)
+
+generated: $(VENV)/.dev  ## write the files that are made from the code: names and schemas of the tools, completion
+	$(BIN)/python -m teamwright.tools
+	$(BIN)/python -m teamwright.ui.cli.completion
 
 format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff format .

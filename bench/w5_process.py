@@ -52,7 +52,7 @@ async def measure(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     """Milliseconds of CPU and wall time a sub-agent, and the kB that each leaves in memory when it has ended."""
     count = spec["agents"]
     async with open_session(options(root)) as session:
-        tool = next(tool for tool in session.lead.agent.toolbox.tools if tool.name == "Agent")
+        tool = next(tool.load() for tool in session.lead.agent.toolbox.tools if tool.name == "Agent")
         for number in range(WARM):
             await answered(session, tool, -number)
         gc.collect()

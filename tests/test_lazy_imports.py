@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from teamwright import tools
 from teamwright.testing.model_server import LoopbackModel
 from tests.support.waits import WAIT_S
 
@@ -114,6 +115,17 @@ def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
     assert strangers(modules) <= {"click"} | VALIDATION
     assert "teamwright.permissions.shell.parser" not in modules
     assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
+    assert "teamwright.tools.tasks.task_list" in modules
+    assert not {"teamwright.tools.files.grep", "teamwright.tools.shell.bash"} & modules
+
+
+@pytest.mark.finding("B3")
+def test_a_text_only_turn_loads_no_tool_and_no_validation(tmp_path):
+    script = tmp_path / "script.toml"
+    script.write_text('[[agent.lead.turn]]\nsay = "Done."\n')
+    modules = loaded_by(tmp_path, "-p", "Say it.", "--model", f"scripted:{script}")
+    assert strangers(modules) == {"click"}
+    assert not {f"teamwright.tools.{module}" for module in tools.MODULES.values()} & modules
 
 
 async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor(tmp_path):

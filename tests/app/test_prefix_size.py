@@ -22,7 +22,8 @@ from teamwright.teams.subagents.ports import SubagentSettings
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
-from teamwright.tools.shell.bash import BashSettings, proves_nothing
+from teamwright.tools.shell.bash import proves_nothing
+from teamwright.tools.shell.bash_settings import BashSettings
 
 PLACE = PromptEnvironment(Path("/home/somebody/projects/a-repository"), (), "main", "linux")
 SESSION = SessionPart(PLACE, "0123456789abcdef", ())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.agent.tool import NoInput
+from teamwright.agent.tool_input import NoInput
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import AlivePart
 from teamwright.protocol.clock import now_ms

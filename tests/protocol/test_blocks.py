@@ -2,12 +2,13 @@
 
 import json
 import math
+import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from teamwright.protocol.messages import encode
+from teamwright.protocol.messages import decode, encode
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
@@ -24,6 +25,20 @@ def never(word: str) -> None:
 @given(ANYTHING)
 def test_what_is_encoded_is_json_whatever_it_holds(value):
     json.loads(encode(value).decode("utf-8"), parse_constant=never)
+
+
+@pytest.mark.finding("B3")
+@given(ANYTHING)
+@example([1e-05, 0.0001, 1e16, 1e15, -0.0, 2**70, '\x7f\x00\u2028/"\\', {"": ()}])
+def test_the_bytes_are_the_same_before_and_after_the_fast_serializer_is_loaded(value):
+    decode(b"null")  # loads it
+    fast = encode(value)
+    loaded = sys.modules.pop("pydantic_core")
+    try:
+        plain = encode(value)
+    finally:
+        sys.modules["pydantic_core"] = loaded
+    assert plain == fast
 
 
 @pytest.mark.promise("F57")

@@ -8,7 +8,8 @@ from typing import cast
 import pytest
 
 from teamwright import Notice, TaskChanged
-from teamwright.agent.tool import NoInput, ToolContext
+from teamwright.agent.tool import ToolContext
+from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.errors import TaskRefused, TeamRefused
 from teamwright.teams.shutdown import delete_team
 from teamwright.testing import ScriptedModel

@@ -10,7 +10,8 @@ import pytest
 from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import LimitExceeded, UsageError
-from teamwright.tools.shell.bash import Bash, BashInput, BashSettings
+from teamwright.tools.shell.bash import Bash, BashInput
+from teamwright.tools.shell.bash_settings import BashSettings
 from tests.support.waits import WAIT_S, wait_until
 
 

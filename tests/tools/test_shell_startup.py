@@ -11,7 +11,8 @@ from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.permissions.commands import is_proven_read_only
 from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import CannotStart
-from teamwright.tools.shell.bash import Bash, BashInput, BashSettings, remove_variables
+from teamwright.tools.shell.bash import Bash, BashInput
+from teamwright.tools.shell.bash_settings import BashSettings, remove_variables
 from teamwright.tools.shell.snapshot import read_snapshot
 from teamwright.tools.shell.startup import RETRY_AFTER_S, ShellStartup
 from teamwright.tools.shell.user_shell import user_shell

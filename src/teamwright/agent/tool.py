@@ -13,14 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
-
-from pydantic import BaseModel, ConfigDict
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.messages import Block
 from teamwright.protocol.values import dataclass
+
+if TYPE_CHECKING:
+    from teamwright.agent.tool_input import ToolInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +80,6 @@ class Workplace:
         return self.seen_files.get(os.path.realpath(path))
 
 
-class ToolInput(BaseModel):
-    """The base of all inputs. Extra keys are refused; numbers and booleans given as strings are accepted."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-
-
-class NoInput(ToolInput):
-    """The input of tools without parameters."""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """The result that the model reads. `brief` is one line for people; `ends_turn` ends the turn after this call.
@@ -136,7 +127,7 @@ class ToolContext:
         return self.make_key(self.tool_use_id)
 
 
-Input = TypeVar("Input", bound=ToolInput)
+Input = TypeVar("Input", bound="ToolInput")
 
 
 class Tool(Generic[Input]):
@@ -146,10 +137,10 @@ class Tool(Generic[Input]):
     """
 
     name: str
-    input_type: type[ToolInput] = NoInput
+    input_type: type[ToolInput]
     aliases: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
-    """The schema of the input when another program defines it: `input_type` then accepts any object."""
+    """The schema of the input when it does not come from `input_type`, which then accepts any object."""
     hidden_parameters: Mapping[str, str] = {}
     """Unavailable parameters, with the reason: the schema leaves them out, and a call with one is refused."""
 
@@ -160,6 +151,10 @@ class Tool(Generic[Input]):
     def description(self) -> str:
         """The description for the model: the `.md` file of the module, read once in a process."""
         return read_description(type(self))
+
+    def load(self) -> AnyTool:
+        """Return the tool that runs the calls: this one, or the one that this one describes until its first call."""
+        return self
 
     def target_call(self, call: Input) -> tuple[AnyTool, Mapping[str, Any]] | None:
         """Return the tool that really runs, with its arguments, for rules, hooks and people.
@@ -207,8 +202,12 @@ class Tool(Generic[Input]):
 AnyTool = Tool[Any]
 
 
-@cache
 def read_description(cls: type[Any]) -> str:
     """Return the text of the `.md` file of this class's module."""
-    path = Path(cast("str", sys.modules[cls.__module__].__file__)).with_suffix(".md")
+    return read_tool_text(Path(cast("str", sys.modules[cls.__module__].__file__)).with_suffix(".md"))
+
+
+@cache
+def read_tool_text(path: Path) -> str:
+    """Return a text for models, read once in a process."""
     return path.read_text(encoding="utf-8").strip()

@@ -1,7 +1,8 @@
 """The JSON schema of a tool for the model, and the conversion of a model's arguments to the tool's input.
 
 Schemas are small: no titles, references, `null` branches or empty defaults. Arguments with small faults of weak models
-are accepted when they have only one possible meaning. Depends on pydantic and the contract of a tool.
+are accepted when they have only one possible meaning. pydantic loads with the first call. Depends on the contract of a
+tool.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from pydantic import ValidationError
-
-from teamwright.agent.tool import AnyTool, ToolInput, ToolResult
+from teamwright.agent.tool import AnyTool, ToolResult
 from teamwright.models.arguments import describe_problem
 from teamwright.protocol.ids import nearest
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from teamwright.agent.tool_input import ToolInput
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -55,6 +59,8 @@ def validate(tool: AnyTool, raw: Any) -> ToolInput | ToolResult:
     Arguments that do not fit are repaired and tried again: JSON text for an object or a list, one value for a list, a
     number for text, `null` for an optional parameter.
     """
+    from pydantic import ValidationError
+
     if tool.hidden_parameters and (refused := _refuse_hidden(tool, raw)) is not None:
         return refused
     if tool.schema is not None:

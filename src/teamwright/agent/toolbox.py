@@ -11,11 +11,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from teamwright.agent.activity import AgentActivity
 from teamwright.agent.agent_type import LEAD_ONLY, OTHER_PRODUCTS_TOOLS
-from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult, Workplace
+from teamwright.agent.tool import AnyTool, ToolContext, ToolResult, Workplace
 from teamwright.agent.tool_schema import tool_schema, unread_arguments, validate
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TeamwrightError
@@ -25,6 +25,9 @@ from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block, ToolCall, message_text, tool_result_block
 from teamwright.protocol.values import dataclass
 from teamwright.storage.counter import Counter
+
+if TYPE_CHECKING:
+    from teamwright.agent.tool_input import ToolInput
 
 OUTPUT_IN_LOG = 4_000
 """Characters of a result in the event log; the transcript has all of it."""
@@ -290,12 +293,13 @@ class Toolbox:
         return result
 
     def _prepare(self, call: ToolCall, number: str, *, again: bool = False) -> PreparedCall | ToolResult:
-        tool = self._by_name.get(call.name) or self.find_unlisted(call.name)
-        if tool is None:
+        found = self._by_name.get(call.name) or self.find_unlisted(call.name)
+        if found is None:
             close, instead = nearest(call.name, self._by_name), OTHER_PRODUCTS_TOOLS.get(call.name, "")
             hint = f"{instead}. " if instead else f"Did you mean {close}? " if close else ""
             what, do = f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
             return replace(ToolResult.error(what, do), invalid="tool")
+        tool = found.load()
         if UNPARSED_ARGUMENTS in call.input:
             return replace(unread_arguments(tool, str(call.input[UNPARSED_ARGUMENTS])), invalid="json")
         checked = validate(tool, call.input)

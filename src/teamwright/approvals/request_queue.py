@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from teamwright.approvals.automatic_answers import Answerer, first_answer
 from teamwright.approvals.external_requests import ExternalRequests
@@ -25,7 +25,9 @@ from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import REFUSED, RequestStore
 from teamwright.teams.team import SessionTeam
-from teamwright.tools.team.lead_answers import LeadPermissionAnswer
+
+if TYPE_CHECKING:
+    from teamwright.tools.team.lead_answers import LeadPermissionAnswer
 
 OnRequest: TypeAlias = Callable[[RequestOpened], Awaitable[object] | None]
 """An approver of an embedding program: called with each request; answers through the request's methods.

@@ -7,6 +7,8 @@ the blocks that the runtime creates.
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias, cast
@@ -87,6 +89,8 @@ def encode(value: Any) -> bytes:
 
     Lone surrogates become `?`, numbers that JSON does not have become null: a service refuses a request with either.
     """
+    if "pydantic_core" not in sys.modules and (line := _encode_plainly(value)) is not None:
+        return line
     try:
         return _serializer()(value)
     except ValueError:  # for example half a surrogate pair; an object that is no JSON raises TypeError below
@@ -117,3 +121,18 @@ def _serializer() -> Callable[[Any], bytes]:
 
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_strict = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_EXPONENT = re.compile(rb"\de[+-]\d")
+"""A number that the two serializers may write in different ways."""
+
+
+def _encode_plainly(value: Any) -> bytes | None:
+    """Return what the fast serializer would return; None when that is not certain.
+
+    Loading the fast one takes longer than all encoding of a session without tool calls.
+    """
+    try:
+        line = _strict(value).encode()
+    except (TypeError, ValueError):
+        return None
+    return None if _EXPONENT.search(line) else line

@@ -11,7 +11,6 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.messages import message_text
-from teamwright.tools.shell.bash import BashInput
 
 SHOWN = 4_000
 """Maximum characters of output that a person is shown; the lead's limit is that of its own commands."""
@@ -19,9 +18,11 @@ SHOWN = 4_000
 
 async def run_shell_command(agent: Agent, command: str) -> str:
     """Run the command; return the text for the lead's next turn."""
-    tool = next((tool for tool in agent.toolbox.tools if tool.name == "Bash"), None)
+    tool = next((tool.load() for tool in agent.toolbox.tools if tool.name == "Bash"), None)
     if tool is None:
         return f"The user wanted to run {escape_tags(command)}, and commands are switched off here."
+    from teamwright.tools.shell.bash import BashInput
+
     call = BashInput.model_validate({"command": command}).mark_typed_by_person()
     ctx = ToolContext(LEAD, agent.toolbox.workplace)
     await tool.find_facts(call, ctx)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from teamwright import tools as tool_classes
 from teamwright.agent.agent_type import NOT_FOR_SUBAGENTS, AgentType, covers
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.plan_mode import PlanApproval, PlanMode
@@ -21,44 +23,25 @@ from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_hooks import SessionHooks
-from teamwright.skills.skill_catalog import SkillCatalog
+from teamwright.skills.skill_catalog import SkillCatalog, list_for_model
 from teamwright.tasks.task_list import TaskList, TaskUpdateResult
 from teamwright.teams.mailbox.outgoing import SendCall
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.task_owners import notify_owners, require_owner
 from teamwright.teams.team import SessionTeam, blocked_callback
+from teamwright.tools.built_in import BuiltInTool, fork_text
 from teamwright.tools.caller import Caller
-from teamwright.tools.files.edit import Edit
-from teamwright.tools.files.glob import Glob
-from teamwright.tools.files.grep import Grep
-from teamwright.tools.files.notebook_edit import NotebookEdit
-from teamwright.tools.files.read import Read
-from teamwright.tools.files.write import Write
-from teamwright.tools.plan.enter_plan_mode import EnterPlanMode
-from teamwright.tools.plan.exit_plan_mode import ExitPlanMode
-from teamwright.tools.shell.bash import Bash, BashSettings
-from teamwright.tools.shell.startup import ShellStartup
-from teamwright.tools.skill.skill_tool import RunFork, SkillTool
-from teamwright.tools.subagent.message_subagent import MessageSubagent
-from teamwright.tools.subagent.start_subagent import SubagentTool, run_spec
-from teamwright.tools.subagent.task_output import TaskOutput
-from teamwright.tools.subagent.task_stop import TaskStop
-from teamwright.tools.tasks.task_create import TaskCreate
-from teamwright.tools.tasks.task_get import TaskGet
-from teamwright.tools.tasks.task_list import TaskListTool
-from teamwright.tools.tasks.task_port import CompletionReview
-from teamwright.tools.tasks.task_update import TaskUpdate
-from teamwright.tools.team.agent import AgentTool
-from teamwright.tools.team.ask_user_question import AskUserQuestion
-from teamwright.tools.team.lead_answers import PermissionAnswers
-from teamwright.tools.team.list_agents import ListAgents
-from teamwright.tools.team.send_message import SendMessage, StopRequests
-from teamwright.tools.team.team_create import TeamCreate
-from teamwright.tools.team.team_delete import TeamDelete
-from teamwright.tools.web.web_fetch import WebFetch
+from teamwright.tools.shell.bash_settings import BashSettings
 
-PLAN_TOOLS = frozenset({EnterPlanMode.name, ExitPlanMode.name})
+if TYPE_CHECKING:
+    from teamwright.tools.shell.startup import ShellStartup
+    from teamwright.tools.skill.skill_tool import RunFork
+    from teamwright.tools.tasks.task_port import CompletionReview
+    from teamwright.tools.team.lead_answers import PermissionAnswers
+    from teamwright.tools.team.send_message import StopRequests
+
+PLAN_TOOLS = frozenset({"EnterPlanMode", "ExitPlanMode"})
 """Tools of agents that can plan, with a state for each agent."""
 
 
@@ -147,26 +130,50 @@ class Toolset:
         tools = [t for t in [*self._plain(), *skills] if not covers(unfit, t.name)]
         if starts is None:
             return tools
-        agent = SubagentTool(id, self.agents, self.agent_types(), allow_names=False)
-        stop = TaskStop(Caller(id, starts), self.agents, self.jobs)
-        below = [agent, TaskOutput(id, self.agents, self.jobs), stop, MessageSubagent(id, self.agents)]
+        stop = self._task_stop(Caller(id, starts))
+        below = [self._subagent(id, allow_names=False), self._task_output(id), stop, self._message_subagent(id)]
         return [*tools, *(t for t in below if not covers(denied, t.name))]
 
     def _fork(self, caller: str) -> RunFork:
         async def fork(spec: SpawnSpec, ctx: ToolContext) -> ToolResult:
+            from teamwright.tools.subagent.start_subagent import run_spec
+
             return await run_spec(self.agents, spec, caller, ctx)
 
         return fork
 
     def _skills(self, fork: RunFork | None = None) -> list[AnyTool]:
         """Return the tool for skills, if there are any. Only agents that may start sub-agents can run skills in one."""
-        return [SkillTool(self.shelf, fork)] if self.shelf.for_models else []
+        shelf = self.shelf
+        if not shelf.for_models:
+            return []
+        listed = f"\n{list_for_model(shelf.for_models)}"
+        return [BuiltInTool("SkillTool", lambda: tool_classes.SkillTool(shelf, fork), more_text=listed)]
 
-    def _plain(self) -> list[AnyTool]:
+    def without_subagent_skills(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
+        """Return an agent's tools. Without the right to start sub-agents, skills cannot start one either."""
+        names = [tool.name for tool in tools]
+        if "Agent" in names or "Skill" not in names:
+            return list(tools)
+        [skills] = self._skills()
+        return [skills if tool.name == "Skill" else tool for tool in tools]
+
+    def _plain(self) -> Sequence[AnyTool]:
         if not self._shared:
-            bash = Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env)
-            self._shared = (bash, Read(), Edit(), Write(), NotebookEdit(), Glob(), Grep())
-        return [*self._shared, WebFetch(allow_private=self.allow_private), *self.extra]
+            self._shared = (
+                BuiltInTool(
+                    "Bash",
+                    lambda: tool_classes.Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env),
+                ),
+                BuiltInTool("Read", lambda: tool_classes.Read()),
+                BuiltInTool("Edit", lambda: tool_classes.Edit()),
+                BuiltInTool("Write", lambda: tool_classes.Write()),
+                BuiltInTool("NotebookEdit", lambda: tool_classes.NotebookEdit()),
+                BuiltInTool("Glob", lambda: tool_classes.Glob()),
+                BuiltInTool("Grep", lambda: tool_classes.Grep()),
+            )
+        fetch = BuiltInTool("WebFetch", lambda: tool_classes.WebFetch(allow_private=self.allow_private))
+        return [*self._shared, fetch, *self.extra]
 
     async def mcp_tools(
         self, hides: Callable[[str], bool], kind: AgentType | None = None, denied: Sequence[str] = ()
@@ -180,28 +187,79 @@ class Toolset:
 
     def plan_tools(self, member: str, mode: PlanMode, approval: PlanApproval) -> list[AnyTool]:
         """Return the tools of an agent that may plan."""
-        return [EnterPlanMode(mode), ExitPlanMode(member, mode, approval)]
+        return [
+            BuiltInTool("EnterPlanMode", lambda: tool_classes.EnterPlanMode(mode)),
+            BuiltInTool("ExitPlanMode", lambda: tool_classes.ExitPlanMode(member, mode, approval)),
+        ]
 
     def tools(self, caller: Caller) -> list[AnyTool]:
         """Return the tools of a member: the common ones, the task list, agents, and with teams on the team's."""
-        port = CallerTaskList(caller)
-        watch = CallerTaskHooks(caller, self.hooking) if self.hooking is not None else None
-        types = self.agent_types()
-        tools: list[AnyTool] = [
+        return [
             *self._plain(),
             *self._skills(self._fork(caller.name)),
-            AskUserQuestion(caller.name, self.asker, blocked_callback(caller.team, caller.name), offered=self.attended),
-            AgentTool(caller, self.agents, types) if self.teams else SubagentTool(caller.name, self.agents, types),
-            TaskOutput(caller.name, self.agents, self.jobs),
-            TaskStop(caller, self.agents, self.jobs),
-            TaskCreate(port, watch),
-            TaskGet(port),
-            TaskListTool(port),
-            TaskUpdate(port, watch),
+            self._ask_user(caller),
+            self._agent(caller) if self.teams else self._subagent(caller.name),
+            self._task_output(caller.name),
+            self._task_stop(caller),
+            *self._task_list(caller),
+            *(self._team(caller) if self.teams else [self._message_subagent(caller.name)]),
         ]
-        if self.teams:
-            tools += [SendMessage(caller, self.stopping, self.permits, self.agents), ListAgents(caller)]
-            tools += [TeamCreate(caller), TeamDelete(caller)]
-        else:
-            tools.append(MessageSubagent(caller.name, self.agents))
-        return tools
+
+    def _ask_user(self, caller: Caller) -> AnyTool:
+        def make() -> AnyTool:
+            return tool_classes.AskUserQuestion(caller.name, self.asker, blocked_callback(caller.team, caller.name))
+
+        return BuiltInTool("AskUserQuestion", make, is_offered=self.attended)
+
+    def _agent(self, caller: Caller) -> AnyTool:
+        def make() -> AnyTool:
+            cls = tool_classes.ForkingAgentTool if forks else tool_classes.AgentTool
+            return cls(caller, self.agents)
+
+        forks = self.agents.settings.fork
+        return self._starter("ForkingAgentTool" if forks else "AgentTool", make)
+
+    def _subagent(self, caller: str, *, allow_names: bool = True) -> AnyTool:
+        def make() -> AnyTool:
+            cls = tool_classes.ForkingSubagentTool if forks else tool_classes.SubagentTool
+            return cls(caller, self.agents, allow_names=allow_names)
+
+        forks = self.agents.settings.fork
+        return self._starter("ForkingSubagentTool" if forks else "SubagentTool", make, allow_names=allow_names)
+
+    def _starter(self, kind: str, make: Callable[[], AnyTool], *, allow_names: bool = True) -> AnyTool:
+        """Return a tool that starts agents, with the agent types that there are besides the built-in ones."""
+        settings = self.agents.settings
+        parts = (fork_text() if settings.fork else "", self.agent_types())
+        hidden = settings.hidden_parameters(allow_names=allow_names)
+        return BuiltInTool(kind, make, more_text="\n".join(filter(None, parts)), hidden_parameters=hidden)
+
+    def _task_output(self, caller: str) -> AnyTool:
+        return BuiltInTool("TaskOutput", lambda: tool_classes.TaskOutput(caller, self.agents, self.jobs))
+
+    def _task_stop(self, caller: Caller) -> AnyTool:
+        return BuiltInTool("TaskStop", lambda: tool_classes.TaskStop(caller, self.agents, self.jobs))
+
+    def _message_subagent(self, caller: str) -> AnyTool:
+        return BuiltInTool("MessageSubagent", lambda: tool_classes.MessageSubagent(caller, self.agents))
+
+    def _task_list(self, caller: Caller) -> list[AnyTool]:
+        port = CallerTaskList(caller)
+        watch = CallerTaskHooks(caller, self.hooking) if self.hooking is not None else None
+        return [
+            BuiltInTool("TaskCreate", lambda: tool_classes.TaskCreate(port, watch)),
+            BuiltInTool("TaskGet", lambda: tool_classes.TaskGet(port)),
+            BuiltInTool("TaskListTool", lambda: tool_classes.TaskListTool(port)),
+            BuiltInTool("TaskUpdate", lambda: tool_classes.TaskUpdate(port, watch)),
+        ]
+
+    def _team(self, caller: Caller) -> list[AnyTool]:
+        def send_message() -> AnyTool:
+            return tool_classes.SendMessage(caller, self.stopping, self.permits, self.agents)
+
+        return [
+            BuiltInTool("SendMessage", send_message),
+            BuiltInTool("ListAgents", lambda: tool_classes.ListAgents(caller)),
+            BuiltInTool("TeamCreate", lambda: tool_classes.TeamCreate(caller)),
+            BuiltInTool("TeamDelete", lambda: tool_classes.TeamDelete(caller)),
+        ]

@@ -229,3 +229,9 @@ class _Fields:
     def model(self) -> str | None:
         said = self.text("model").strip()
         return None if said in {"", "inherit", "default"} else said
+
+
+def directory_variables(recipe: SkillDefinition) -> dict[str, str]:
+    """Return the `${NAME}` values that a skill's text may use."""
+    base = str(recipe.base)
+    return {"CLAUDE_SKILL_DIR": base, "TEAMWRIGHT_SKILL_DIR": base}

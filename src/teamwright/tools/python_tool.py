@@ -16,7 +16,8 @@ from pydantic import PydanticUserError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import to_json
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.agent.tool_schema import input_schema
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import UsageError

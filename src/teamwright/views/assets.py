@@ -22,7 +22,7 @@ from teamwright.config.trust.trust_store import TrustState, TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
-from teamwright.tools.shell.bash import remove_variables
+from teamwright.tools.shell.bash_settings import remove_variables
 
 GROUPS = (
     "instructions",

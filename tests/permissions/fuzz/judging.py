@@ -16,7 +16,7 @@ from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
-from teamwright.tools.shell.bash import COMMAND_ENVIRONMENT, HIDDEN_VARIABLES, remove_variables
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, HIDDEN_VARIABLES, remove_variables
 from teamwright.tools.shell.command_line import shell_line, track_directory
 from tests.permissions.fuzz.sandbox import Outcome, Sandbox
 from tests.permissions.fuzz.world import DENIED, GROUPS, IN_HISTORY

@@ -28,7 +28,7 @@ async def test_the_lead_stops_a_member_by_name_and_a_member_stops_nobody_elses(t
         await until(team, lambda: any(r.agent_name == "ada" and len(r.items) == 3 for r in model.requests))
         asked = next(r for r in model.requests if r.agent_name == "ada" and len(r.items) == 3)
         assert b"only the lead ends a member" in asked.items[-1]
-        tools = {tool.name: tool for tool in team.session.lead.agent.toolbox.tools}
+        tools = {tool.name: tool.load() for tool in team.session.lead.agent.toolbox.tools}
         ctx = team.session.lead.agent.toolbox
         from teamwright.agent.tool import ToolContext
 

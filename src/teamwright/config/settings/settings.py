@@ -22,7 +22,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.subagents.ports import SubagentSettings
 from teamwright.teams.team_settings import TeamSettings
-from teamwright.tools.shell.bash import BashSettings
+from teamwright.tools.shell.bash_settings import BashSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class AgentFactory(AgentParts):
         below = None if spec.fork or born.depth >= self.limits.settings.depth else self.team
         tools = self.kit.subagent_tools(agent_id, below, parent.disallowed)
         tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
-        tools = told.tools([*tools, *await self.kit.mcp_tools(self.policy.hides, kind, denied)])
+        tools = told.tools([*tools, *await self.kit.mcp_tools(self.policy.hides, kind, denied)], self.kit)
         toolbox = self._toolbox(agent_id, self._shown(tools), model, self._gate(born), spec.cwd)
         system = subagent_prompt(kind, self._session_part(told.header))
         about = self._about(agent_id, agent_id, toolbox, model)

@@ -47,7 +47,6 @@ from teamwright.session.factory.compaction import CompactionFactory
 from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
 from teamwright.session.mcp_servers import attach_mcp_tools
 from teamwright.session.model_sources import ModelSource, require_price
-from teamwright.session.skills.agent_skills import without_subagent_skills
 from teamwright.session.toolset import Toolset
 from teamwright.storage.paths import Home
 from teamwright.teams.spawn_spec import SpawnSpec
@@ -198,7 +197,7 @@ class AgentParts:
 
     def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
         """Return the tools that no rule hides."""
-        return without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
+        return self.kit.without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
 
     def _toolbox(
         self, member: str, tools: Sequence[AnyTool], model: Model, gate: PermissionGate, cwd: Path | None = None

@@ -6,15 +6,18 @@ of them. Depends on all packages below and the settings.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.agent.spawn_limits import SpawnLimits
+from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.agent.transcript import header_tag_key, read_header
 from teamwright.budgets.budget_tracker import BudgetTracker
@@ -51,9 +54,10 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.shared_list import create_shared_list, list_name
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
-from teamwright.tools.python_tool import python_tools
-from teamwright.tools.team.lead_answers import PermissionAnswers
-from teamwright.tools.team.send_message import StopRequests
+
+if TYPE_CHECKING:
+    from teamwright.tools.team.lead_answers import PermissionAnswers
+    from teamwright.tools.team.send_message import StopRequests
 
 
 def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
@@ -100,10 +104,19 @@ def make_toolset(
         ground.env,
         teams=are_teams_enabled(ground),
         attended=not is_unattended(ground),
-        extra=python_tools(options.tools),
+        extra=_python_tools(options.tools),
         permits=permits,
         shelf=make_shelf(settings, ground.home, ground.trust, ground.places.plugins),
     )
+
+
+def _python_tools(functions: Sequence[Callable[..., Any]]) -> Sequence[AnyTool]:
+    """Return the program's own functions as tools. Their module is imported with the first function."""
+    if not functions:
+        return ()
+    from teamwright.tools.python_tool import python_tools
+
+    return python_tools(functions)
 
 
 def _proves_read_only(command: str, cwd: Path) -> bool:

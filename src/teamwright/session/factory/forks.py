@@ -27,10 +27,9 @@ from teamwright.protocol.messages import tool_calls
 from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.mcp_servers import is_mcp_tool_name
-from teamwright.session.skills.agent_skills import without_subagent_skills
+from teamwright.session.toolset import Toolset
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.run import SubagentRun
-from teamwright.tools.subagent.fork_limits import ForbiddenInFork
 
 _OF_CALLS = frozenset({PRE_TOOL, POST_TOOL, TOOL_FAILURE, PERMISSION})
 """Events whose hooks guard calls. The caller's hooks for starts, stops and goals do not apply to a fork."""
@@ -94,15 +93,17 @@ class StartingPoint:
         what = f"a fork has the very model of its caller, and {name} cannot be opened again"
         raise TeamRefused("team-refused", what, do=["Name a subagent_type."], note="nothing was started")
 
-    def tools(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
+    def tools(self, tools: Sequence[AnyTool], kit: Toolset) -> list[AnyTool]:
         """Return a fork's tools, as its prefix names them; a missing tool is replaced by one that reports its
         absence.
         """
         talk = self.conversation
         if not self.fork or talk is None:
             return list(tools)
+        from teamwright.tools.subagent.fork_limits import ForbiddenInFork
+
         named = tool_names(talk.prefix)
-        have = without_subagent_skills([tool for tool in tools if tool.name in named and tool.name not in _CALLERS])
+        have = kit.without_subagent_skills([tool for tool in tools if tool.name in named and tool.name not in _CALLERS])
         known = {tool.name for tool in have}
         return [*have, *(ForbiddenInFork(name) for name in named if name not in known and not is_mcp_tool_name(name))]
 

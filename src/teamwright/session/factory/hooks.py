@@ -16,7 +16,8 @@ from teamwright.session.context import SessionContext
 from teamwright.session.session_hooks import make_session_hooks
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
-from teamwright.tools.shell.bash import COMMAND_ENVIRONMENT, default_shell, remove_variables
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
+from teamwright.tools.shell.user_shell import plain_shell
 
 
 class AnswererList(Protocol):
@@ -43,7 +44,7 @@ def make_hooks(
     kept = remove_variables(kit.bash.hidden, ground.env)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
     place = HookEnvironment(
-        root, {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, default_shell(), kit.jobs.records
+        root, {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, plain_shell(), kit.jobs.records
     )
     who = HookAgent(ground.id, ground.home.transcript(ground.cwd, ground.id))
     made = kit.hooking = make_session_hooks(book, place, who, ground.directory, log.emit)

@@ -20,7 +20,7 @@ from teamwright.session.context import SessionContext
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
-from teamwright.tools.shell.bash import COMMAND_ENVIRONMENT, remove_variables
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
 
 if TYPE_CHECKING:
     from teamwright.mcp.servers import McpServerPool

@@ -10,7 +10,7 @@ from teamwright.session.platform_check import mask_secrets
 from teamwright.session.task_checks.allowed_commands import AllowedCommands
 from teamwright.session.task_checks.task_checks import TaskChecks
 from teamwright.teams.team import SessionTeam
-from teamwright.tools.shell.bash import COMMAND_ENVIRONMENT, command_environment
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 
 ALLOWED = "checks.json"
 """The file in the session's directory with the commands that were allowed as checks."""

@@ -5,19 +5,16 @@ The agent's policy is extended by the directory of its memory only. Depends on d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.agent.tool import AnyTool
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.skills.agent_memory import memory_directory, memory_prompt, parse_scope
 from teamwright.skills.skill_catalog import SkillCatalog
-from teamwright.tools.skill.skill_tool import SkillTool
 
 
 def with_skills(
@@ -48,13 +45,6 @@ def _memory(kind: AgentType, policy: Policy, home: Path, emit: Emit) -> str:
         _warn(emit, f"the agent type {kind.name} begins without memory: {problem.what}")
         return ""
     return told
-
-
-def without_subagent_skills(tools: Sequence[AnyTool]) -> list[AnyTool]:
-    """Return an agent's tools. Without the right to start sub-agents, skills cannot start one either."""
-    if any(tool.name == "Agent" for tool in tools):
-        return list(tools)
-    return [tool.without_fork() if isinstance(tool, SkillTool) else tool for tool in tools]
 
 
 def _warn(emit: Emit, text: str) -> None:

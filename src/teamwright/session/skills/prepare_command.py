@@ -27,8 +27,7 @@ from teamwright.skills.command_template import (
     fill_pieces,
     split_template,
 )
-from teamwright.skills.skill_definition import SkillDefinition
-from teamwright.tools.skill.skill_tool import directory_variables
+from teamwright.skills.skill_definition import SkillDefinition, directory_variables
 
 _TAIL = ".,;:!?)]}…"
 

@@ -25,7 +25,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.task_checks.allowed_commands import AllowedCommands
 from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.teams.team import SessionTeam
-from teamwright.tools.shell.bash import default_shell
+from teamwright.tools.shell.user_shell import plain_shell
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -102,7 +102,7 @@ class TaskChecks:
         timeout_s = self.settings.timeout_s
         await self.jobs.wait_for_orphan_cleanup()  # no check runs beside processes that an earlier process left
         try:
-            made = ProcessCommand((default_shell(), "-c", command), cwd, environment, self.jobs.records, purpose)
+            made = ProcessCommand((plain_shell(), "-c", command), cwd, environment, self.jobs.records, purpose)
             outcome = await run_command(made, output, timeout_s=timeout_s, grace_s=self.settings.grace_s)
         except OSError as problem:
             return TaskCheckResult(

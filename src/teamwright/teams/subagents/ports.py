@@ -53,9 +53,8 @@ class SubagentSettings:
             return "a fork always runs in the background (agents.background is off)"
         return ""
 
-    @property
-    def hidden_parameters(self) -> dict[str, str]:
-        """Parameters of a call that cannot be honoured, and why."""
+    def hidden_parameters(self, *, allow_names: bool = True) -> dict[str, str]:
+        """Return the parameters of a call that cannot be honoured, and why."""
         made = {"isolation": "every agent works in the session's directory"}
         if not self.background:
             made["run_in_background"] = "nothing runs in the background here"
@@ -63,6 +62,8 @@ class SubagentSettings:
             made["run_in_background"] = "every sub-agent runs in the background here"
         if self.coordinator:
             made["model"] = "a coordinator's agents have the model of their kind, or its own"
+        if not allow_names:
+            made["name"] = "a sub-agent of yours has an id alone"
         return made
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult, Workplace
+from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.excluded_paths import ExcludedPaths, compile_patterns
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass

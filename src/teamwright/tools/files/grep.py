@@ -13,7 +13,8 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments, compile_patterns
 from teamwright.permissions.verdict import Access
 from teamwright.processes.process_group import ProcessCommand, run_command

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from teamwright.agent.tool import ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.tools.files import notebook
 from teamwright.tools.files.file_change import FileChangeTool, NewContent
 from teamwright.tools.files.notebook import Cell, Notebook

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult, Workplace
+from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.ids import similar
 from teamwright.protocol.images import image_problem, image_type

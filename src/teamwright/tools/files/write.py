@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from teamwright.agent.tool import ToolInput, ToolResult
+from teamwright.agent.tool import ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.tools.files.file_change import FileChangeTool, NewContent
 from teamwright.tools.files.file_text import FileText, decode
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import Field
 
-from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult, read_description
+from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolResult, read_description
+from teamwright.agent.tool_input import ToolInput
 from teamwright.mcp.errors import McpServerError
 from teamwright.mcp.server import McpServer
 from teamwright.mcp.servers import find_server

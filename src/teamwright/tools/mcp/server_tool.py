@@ -12,7 +12,8 @@ from typing import Any, cast
 
 from pydantic import ConfigDict
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.mcp.errors import McpRequestError, McpServerError, plain_line
 from teamwright.mcp.server import McpServer
 from teamwright.mcp.tool_listing import ServedTool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from teamwright.agent.plan_mode import PlanExit, PlanMode
-from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import NoInput
 
 _ALLOWED = "Allowed now: reading, searching, commands that only read. All that changes something is refused."
 
@@ -19,6 +20,7 @@ class EnterPlanMode(Tool[NoInput]):
     """The EnterPlanMode tool of one agent."""
 
     name = "EnterPlanMode"
+    input_type = NoInput
 
     def __init__(self, mode: PlanMode) -> None:
         self._mode = mode

@@ -11,7 +11,8 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from teamwright.agent.plan_mode import PlanApproval, PlanExit, PlanMode, PlanOutcome, PlanSubmission
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.plan_file import MAX_BYTES
 from teamwright.tools.plan.enter_plan_mode import exit_instructions

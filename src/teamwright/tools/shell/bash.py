@@ -11,72 +11,36 @@ import os
 import re
 import secrets
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import Field, PrivateAttr
 
 from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult, Workplace
+from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose
-from teamwright.protocol.secret_texts import holds_secret
-from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import make_private
+from teamwright.tools.shell.bash_settings import (
+    COMMAND_ENVIRONMENT,
+    BashSettings,
+    command_environment,
+    remove_variables,
+)
 from teamwright.tools.shell.command_line import ShellLine, expand_command, shell_line, track_directory
 from teamwright.tools.shell.startup import ShellStartup
-from teamwright.tools.shell.user_shell import plain_shell
-
-COMMAND_ENVIRONMENT: Mapping[str, str] = {
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_EDITOR": "true",
-    "TERM": "dumb",
-}
-"""The environment of every command: no pager, prompt or editor starts, because no person could answer."""
 
 MAX_COMMAND = 100_000
 """The longest command in bytes; Linux takes at most 128 KiB in one argument."""
 
 _RETRY_HINT = "Look where you are with pwd, then call it again if it is still right."
 
-HIDDEN_VARIABLES = (
-    "ANTHROPIC_*",
-    "OPENROUTER_API_KEY",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "MISTRAL_API_KEY",
-    "GROQ_API_KEY",
-    "DEEPSEEK_API_KEY",
-)
-"""Credentials of model services, which commands do not get. A `*` at the end matches any text."""
-
 
 WAITING_COMMANDS = re.compile(r"\b(?:sleep|wait|inotifywait|tail\s+-[fF])\b", re.I)
 """Commands that wait for an outside event."""
-
-
-@dataclass(frozen=True, slots=True)
-class BashSettings:
-    """Limits of commands, and the variables that are hidden from them."""
-
-    timeout_s: float = 120.0
-    max_timeout_s: float = 600.0
-    max_output: int = 30_000
-    """Characters of output in the result; the rest is in a file."""
-    grace_s: float = 2.0
-    hidden: tuple[str, ...] = HIDDEN_VARIABLES
-    pass_env: Sequence[str] = ()
-    """Variables that commands get although they look like secrets; a `*` at the end matches any text."""
-    shell: str = ""
-    """The shell of commands by name or path; empty: the user's own."""
-    startup: bool = True
-    """True when commands start with the snapshot of the shell's startup files."""
-    startup_s: float = 10.0
 
 
 class BashInput(ToolInput):
@@ -124,31 +88,6 @@ class BashInput(ToolInput):
 def proves_nothing(command: str, cwd: Path) -> bool:
     """The default proof: no command is known to be read-only."""
     return False
-
-
-def remove_variables(hidden: Sequence[str], env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return an environment without these variables (a `*` at the end matches any text). None: that of this process."""
-    begins = tuple(name[:-1] for name in hidden if name.endswith("*"))
-    return {
-        name: value
-        for name, value in (os.environ if env is None else env).items()
-        if name not in hidden and not (begins and name.startswith(begins))
-    }
-
-
-def command_environment(settings: BashSettings, env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of an agent's command, without credentials of models and of other services.
-
-    `pass_env` of the settings names variables that look like credentials of other services and are passed on.
-    """
-    seen = remove_variables(settings.hidden, env)
-    passed = seen.keys() - remove_variables(tuple(settings.pass_env), seen).keys()
-    return {name: value for name, value in seen.items() if name in passed or not holds_secret(name, value)}
-
-
-def default_shell() -> str:
-    """Return the shell of hooks, checks, and commands without a startup: bash if there is one, else sh."""
-    return plain_shell()
 
 
 class Bash(Tool[BashInput]):

@@ -1,7 +1,6 @@
 """The Skill tool: returns a skill's text or one of its files; a skill with `fork` runs in a sub-agent.
 
-The description has the name and one line of each skill, so that a model knows them before it reads one. Depends on the
-skill catalog; grants no permission and runs no script.
+Depends on the skill catalog; grants no permission and runs no script.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ from typing import TypeAlias
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult, read_description
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.messages import text_block
 from teamwright.skills.command_template import CommandArguments, fill_text
-from teamwright.skills.skill_catalog import SkillCatalog, list_for_model
-from teamwright.skills.skill_definition import SkillDefinition
+from teamwright.skills.skill_catalog import SkillCatalog
+from teamwright.skills.skill_definition import SkillDefinition, directory_variables
 from teamwright.skills.skill_search import list_files
 from teamwright.teams.spawn_spec import SpawnSpec
 
@@ -49,15 +49,6 @@ class SkillTool(Tool[SkillInput]):
         self._shelf = shelf
         self._fork = fork
 
-    def without_fork(self) -> SkillTool:
-        """Return the tool for an agent that starts no sub-agents."""
-        return SkillTool(self._shelf)
-
-    @property
-    def description(self) -> str:
-        """The `.md` text, and the skills."""
-        return f"{read_description(type(self))}\n\n{list_for_model(self._shelf.for_models)}"
-
     def is_read_only(self, call: SkillInput) -> bool:
         """Return True: reading changes nothing, and a sub-agent's calls are decided one by one."""
         return True
@@ -85,12 +76,6 @@ class SkillTool(Tool[SkillInput]):
             spec = SpawnSpec(text, description=f"skill {recipe.name}", agent_type=kind, model=recipe.model)
             return await self._fork(spec, ctx)
         return _cut_result(f"{_skill_header(recipe)}\n\n{text}", recipe.name)
-
-
-def directory_variables(recipe: SkillDefinition) -> dict[str, str]:
-    """Return the `${NAME}` values that a skill's text may use."""
-    base = str(recipe.base)
-    return {"CLAUDE_SKILL_DIR": base, "TEAMWRIGHT_SKILL_DIR": base}
 
 
 def _skill_header(recipe: SkillDefinition) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import ConfigDict
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 
 _ALIASES = {"Agent": ("Task",)}
 _REASONS = {

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.subagents.ports import CallRef
 from teamwright.teams.subagents.registry import Subagents

@@ -6,14 +6,13 @@ Depends on sub-agents and their results.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from teamwright.agent.agent_type import FORK_TYPE
-from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult, read_description
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.models.effort import parse_optional_effort
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.budget import NO_CAPS, Budget
@@ -115,21 +114,11 @@ class SubagentTool(Tool[NamedSubagentInput]):
     aliases = ("Task",)
     input_type = NamedSubagentInput
 
-    def __init__(self, caller: str, subagents: Subagents, types: str = "", *, allow_names: bool = True) -> None:
+    def __init__(self, caller: str, subagents: Subagents, *, allow_names: bool = True) -> None:
         """Create the tool. `allow_names`: its sub-agents may have names; those of a sub-agent have only ids."""
         self._caller = caller
         self._agents = subagents
-        self._types = types
-        self.hidden_parameters = subagents.settings.hidden_parameters | (
-            {} if allow_names else {"name": "a sub-agent of yours has an id alone"}
-        )
-        if subagents.settings.fork:
-            self.input_type = ForkingSubagentInput
-
-    @property
-    def description(self) -> str:
-        """The `.md` text, with the agent types that there are besides the built-in ones."""
-        return tool_description(type(self), self._types, forks=self._agents.settings.fork)
+        self.hidden_parameters = subagents.settings.hidden_parameters(allow_names=allow_names)
 
     def can_rerun(self, call: NamedSubagentInput) -> bool:
         """Return True: a call that was interrupted finds its sub-agent and resumes it."""
@@ -153,14 +142,10 @@ class SubagentTool(Tool[NamedSubagentInput]):
         return await run_subagent(self._agents, call, spec, self._caller, ctx)
 
 
-def tool_description(tool: type[AnyTool], types: str, *, forks: bool) -> str:
-    """Return the `.md` text of the tool, with the parts on forks and agent types."""
-    return "\n".join(part for part in (read_description(tool), _fork_text() if forks else "", types) if part)
+class ForkingSubagentTool(SubagentTool):
+    """The same tool where a call without type and agent starts a fork."""
 
-
-@cache
-def _fork_text() -> str:
-    return Path(__file__).with_name("fork.md").read_text(encoding="utf-8").strip()
+    input_type = ForkingSubagentInput
 
 
 def _refuse_fork_parameters(call: SubagentInput) -> None:

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.subagents.run import SubagentRun
 from teamwright.tools.subagent.background_lookup import find_background_task

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
 from teamwright.teams.shutdown import kill, lead_stop_error

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TaskRefused

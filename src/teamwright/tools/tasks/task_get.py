@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.task import CALL, Task

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tools.tasks.task_get import number_list
 from teamwright.tools.tasks.task_port import TaskPort
@@ -14,6 +15,7 @@ class TaskListTool(Tool[NoInput]):
     """The TaskList tool."""
 
     name = "TaskList"
+    input_type = NoInput
 
     def __init__(self, port: TaskPort) -> None:
         self._port = port

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.tasks.task_list import TaskUpdateResult
 from teamwright.tasks.task_rules import DELETED, TaskWishes

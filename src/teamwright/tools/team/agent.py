@@ -20,7 +20,7 @@ from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.tools.caller import Caller
-from teamwright.tools.subagent.start_subagent import TYPE_OR_FORK, SubagentInput, run_subagent, tool_description
+from teamwright.tools.subagent.start_subagent import TYPE_OR_FORK, SubagentInput, run_subagent
 
 
 class AgentInput(SubagentInput):
@@ -52,18 +52,10 @@ class AgentTool(Tool[AgentInput]):
     aliases = ("Task",)
     input_type = AgentInput
 
-    def __init__(self, caller: Caller, subagents: Subagents, types: str = "") -> None:
+    def __init__(self, caller: Caller, subagents: Subagents) -> None:
         self._caller = caller
         self._agents = subagents
-        self._types = types
-        self.hidden_parameters = subagents.settings.hidden_parameters
-        if subagents.settings.fork:
-            self.input_type = ForkingAgentInput
-
-    @property
-    def description(self) -> str:
-        """The `.md` text, with the agent types that there are besides the built-in ones."""
-        return tool_description(type(self), self._types, forks=self._agents.settings.fork)
+        self.hidden_parameters = subagents.settings.hidden_parameters()
 
     def summary(self, call: AgentInput) -> str:
         """Return the line for people."""
@@ -130,6 +122,12 @@ class AgentTool(Tool[AgentInput]):
             "It has your prompt. You are notified when it reports."
         )
         return ToolResult(text, brief=f"{mate.name} is running", facts=facts)
+
+
+class ForkingAgentTool(AgentTool):
+    """The same tool where a call without type and agent starts a fork."""
+
+    input_type = ForkingAgentInput
 
 
 _RESUMED_TEXT = (

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Approver, Question
 
 
@@ -45,11 +46,7 @@ class AskUserQuestion(Tool[AskUserInput]):
         member: str,
         asker: Approver,
         mark_blocked: Callable[[str | None], None] | None = None,
-        *,
-        offered: bool = True,
     ) -> None:
-        """Create the tool. `offered`: a user can answer. Otherwise only an older conversation names the tool."""
-        self.is_offered = offered
         self._member = member
         self._asker = asker
         self._mark_blocked = mark_blocked

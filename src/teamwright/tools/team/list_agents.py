@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import open_blockers
@@ -33,6 +34,7 @@ class ListAgents(Tool[NoInput]):
     """The ListAgents tool."""
 
     name = "ListAgents"
+    input_type = NoInput
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller

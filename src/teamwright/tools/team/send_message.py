@@ -6,7 +6,8 @@ from typing import Any, Literal, Protocol, cast
 
 from pydantic import Field, model_validator
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS

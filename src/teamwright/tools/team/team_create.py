@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import TeamRefused
 from teamwright.teams.creation import create_team
 from teamwright.tools.caller import Caller, json_result

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.errors import TeamRefused
 from teamwright.teams.shutdown import delete_team, finish_delete
 from teamwright.tools.caller import Caller, json_result
@@ -12,6 +13,7 @@ class TeamDelete(Tool[NoInput]):
     """The TeamDelete tool. It refuses while a member runs or a task is open."""
 
     name = "TeamDelete"
+    input_type = NoInput
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller

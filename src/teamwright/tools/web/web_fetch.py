@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.rules import is_local_host
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass

@@ -83,6 +83,24 @@ def test_unknown_keys_of_a_later_version_are_passed_over():
     assert from_json(data) == LOGGED[-2]
 
 
+def test_unknown_keys_of_a_task_are_ignored_and_the_object_is_not_changed():
+    data = to_json(LOGGED[6])
+    data["task"] = {**data["task"], "blocked_by": ["1", "2"], "priority": "high"}
+    line = json.dumps(data)
+    assert from_json(data) == LOGGED[6]
+    assert json.dumps(data) == line
+
+
+@pytest.mark.parametrize("task", [None, "3", ["id"], {"id": "3"}, {"id": "3", "subject": "s"}])
+def test_a_task_event_without_a_whole_task_is_no_event(task):
+    assert from_json({"type": "task_changed", "at": 1.5, "member": "ann", "change": "claimed", "task": task}) is None
+
+
+@pytest.mark.parametrize("ids", [None, 3])
+def test_an_event_whose_list_is_no_list_is_no_event(ids):
+    assert from_json({"type": "message_seen", "at": 1.5, "member": "bob", "message_ids": ids}) is None
+
+
 async def test_a_request_is_answered_through_its_responder_and_tells_who_was_first():
     given = []
 

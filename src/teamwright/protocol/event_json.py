@@ -147,19 +147,26 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
     values = {key: value for key, value in data.items() if key in known}
     if isinstance(values.get("usage"), dict):
         values["usage"] = usage_from_json(values["usage"])
-    if isinstance(values.get("task"), dict):
-        task = cast("dict[str, Any]", values["task"])
-        task["blocked_by"] = tuple(task.get("blocked_by", ()))
-        values["task"] = TaskInfo(**task)
     if "file" in values:
         values["file"] = _parse_file_mark(values["file"])
-    for key in ("message_ids", "options", "suggestions", "changed", "members"):
-        if key in values:
-            values[key] = tuple(values[key])
     try:
+        if cls is TaskChanged:
+            values["task"] = _parse_task_info(values["task"])
+        for key in _TUPLES & values.keys():
+            values[key] = tuple(values[key])
         return cls(**values)
-    except TypeError:
+    except (KeyError, TypeError):
         return None
+
+
+_TUPLES = frozenset({"message_ids", "options", "suggestions", "changed", "members"})
+"""Fields that are lists in JSON."""
+
+
+def _parse_task_info(data: Mapping[str, Any]) -> TaskInfo:
+    """Return the task of an event; unknown keys are ignored. Raise TypeError for an object without its required keys."""
+    values = {name: data[name] for name in _TASK_FIELDS if name in data}
+    return TaskInfo(**{**values, "blocked_by": tuple(values.get("blocked_by", ()))})
 
 
 def _parse_file_mark(data: Any) -> FileMark | None:

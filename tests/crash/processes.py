@@ -289,6 +289,8 @@ class Round:
             (True, r"TaskUpdate .* failed: #\d+ (belongs to|was completed by) \w+; nothing"),  # it was handed back
             (True, r"^\w+\.jsonl: Write .* failed: You have not read"),  # a life before this one wrote it
             (True, r"Agent .* failed: \w+ is in the team already and alive"),  # a resumed lead asks for who lives
+            (full, r" Agent .* failed: .* could not be written: "),  # no disk took its prefix
+            (full, r"^rounds of \S+ were never booked"),  # no disk took the lead's events of them
             (full, r"^the event log \S+: (line \d+ has number \d+ behind \d+(; )?)+$"),  # no disk took these events
         )
         if "lost: " in one and {*re.findall(r"[0-9a-f-]{36}", one)} <= self._first_words():
@@ -320,6 +322,7 @@ class Round:
             crashes = [cause for cause in causes if cause.startswith("crashed")]
             if len(crashes) != len(set(crashes)):
                 yield f"the lead was told twice of a crash of {name}: {crashes}"
+            crashes += [cause for cause in causes if cause.startswith("could not be resumed: the process")]
             if self.acts.done["disk full"]:
                 crashes += [
                     cause for cause in causes if cause.startswith("failed: ") and "could not be written" in cause

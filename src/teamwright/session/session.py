@@ -218,10 +218,11 @@ class Session:
         repaired = len(self.lead.agent.conversation.unanswered_calls())
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)
-        gone = ", ".join(self.resumed.gone)
+        gone, kept = ", ".join(self.resumed.gone), ", ".join(self.resumed.kept)
         lines = [
             why,
             *([f"No longer in the team: {gone}."] if gone else []),
+            *([f"Not resumed: {kept}. Agent with the name and its next job tries again."] if kept else []),
             *await self.lead.status_lines(),
             NEXT_STEP_TEXT,
         ]

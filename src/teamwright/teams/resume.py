@@ -38,9 +38,9 @@ _MAX_ENDED_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class ResumeResult:
-    """The result of a resume: members that are back, and members that have ended (also those that could not come back).
+    """The result of a resume: members that are back, and members that have ended.
 
-    `tasks` were open and `unread` messages waited when it began; `repaired` calls had been interrupted without a
+    `kept` could not be resumed and keep their places. `tasks` were open and `unread` messages waited when it began; `repaired` calls had been interrupted without a
     result.
     """
 
@@ -51,6 +51,7 @@ class ResumeResult:
     repaired: int = 0
     ended: tuple[str, ...] = ()
     """Members that had ended before, each with the cause."""
+    kept: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return one line for people; empty when there was only the conversation."""
@@ -62,16 +63,17 @@ class ResumeResult:
         )
         parts = [f"{number} {what}{'' if number == 1 else 's'}{rest}" for number, what, rest in counts if number]
         gone = f"gone: {', '.join(self.gone)}" if self.gone else ""
+        kept = f"not resumed, conversation kept: {', '.join(self.kept)}" if self.kept else ""
         more = f" and {len(self.ended) - _MAX_ENDED_NAMED} more" if len(self.ended) > _MAX_ENDED_NAMED else ""
         ended = f"ended before: {', '.join(self.ended[-_MAX_ENDED_NAMED:])}{more}" if self.ended else ""
-        return "; ".join(part for part in (", ".join(parts), gone, ended) if part)
+        return "; ".join(part for part in (", ".join(parts), kept, gone, ended) if part)
 
 
 async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) -> ResumeResult:
     """Resume the members of the team that this session leads; `deadlines` receives the timers of open requests.
 
-    A member that cannot come back is declared dead: its tasks go back and the lead is notified of the reason. Raises
-    StorageError, LockTimeout when the team's own files cannot be read.
+    A member that cannot come back gives its tasks back, and the lead is notified of the reason; it keeps its place while
+    its transcript can be read. Raises StorageError, LockTimeout when the team's own files cannot be read.
     """
     file = read_team_file(team.home.team_file(team.directory))
     if file is None:
@@ -83,6 +85,7 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
     _arm_external(team, [m.name for m in teammates if not _is_own_member(m, file)], deadlines)
     here = [m for m in teammates if _is_own_member(m, file)]
     back: list[str] = []
+    kept: list[str] = []
     gone = [parting.name for parting in file.pending_ends.values() if not parting.keeps]
     team.resuming = {name for member in here if (name := member.name.lower()) in file.incarnation_records}
     for member in here:
@@ -95,16 +98,17 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
         elif (trouble := await _resume_member(team, member, life, deadlines)) is None:
             (back if team.find(member.name) is not None else gone).append(member.name)
         else:
-            cause = f"could not be resumed: {trouble}"
+            cause = f"could not be resumed: {trouble.what}"
             team.emit(Notice(member=member.name, text=f"{member.name} {cause}", level="warning"))
-            await _end_member(team, PendingEnd(member.name, life.incarnation, cause, message_id()))
-            gone.append(member.name)
+            keeps = _keeps_place(team, member, life, trouble)
+            await _end_member(team, PendingEnd(member.name, life.incarnation, cause, message_id(), keeps=keeps))
+            (kept if keeps else gone).append(member.name)
         team.resuming.discard(member.name.lower())
         team.changed.set()
     gone += await _end_unlisted(team, [m.name.lower() for m in here])
     await return_late_mail(team)
     ended = tuple(f"{name} ({one.cause})" for name, one in file.ended.items() if name not in file.incarnation_records)
-    return ResumeResult(tuple(back), tuple(gone), len(left.tasks), left.unread_messages, repaired, ended)
+    return ResumeResult(tuple(back), tuple(gone), len(left.tasks), left.unread_messages, repaired, ended, tuple(kept))
 
 
 def _arm_external(team: SessionTeam, names: list[str], deadlines: set[asyncio.Task[None]]) -> None:
@@ -162,9 +166,22 @@ async def _end_member(team: SessionTeam, pending_end: PendingEnd) -> None:
     await finish_end(team, pending_end)
 
 
+def _keeps_place(
+    team: SessionTeam, member: RosterMember, incarnation: Incarnation, trouble: TeamwrightError
+) -> bool:
+    """Return True when a member that could not be resumed keeps its place and its conversation, like a crashed one.
+
+    Its process was killed while it started, or its backend failed. Without its transcript it has ended.
+    """
+    if incarnation.command or trouble.slug == "damaged-file":
+        return False
+    requests = team.requests.open_requests()
+    return not any(is_shutdown_request(request, member.name, incarnation.incarnation) for request in requests)
+
+
 async def _resume_member(
     team: SessionTeam, member: RosterMember, incarnation: Incarnation, deadlines: set[asyncio.Task[None]]
-) -> str | None:
+) -> TeamwrightError | None:
     """Resume one member. Returns None, or why it cannot be resumed.
 
     Raises StorageError, LockTimeout for a temporary problem, which does not cost the member its place.
@@ -175,11 +192,11 @@ async def _resume_member(
     except StorageError as problem:
         if problem.slug != "damaged-file":
             raise
-        return problem.what
+        return problem
     except TeamwrightError as problem:
-        return problem.what
+        return problem
     except TimeoutError:
-        return "it was not ready in time"
+        return CannotStart("backend", "it was not ready in time")
     if mate.state not in ENDED_STATES and not mate.is_external:
         await save_mode_everywhere(team, mate)  # a mode that another program wrote has no effect
     elif incarnation.mode is not None:

@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from teamwright import Team
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import MemberChanged
 from teamwright.teams.backends import process_launcher
-from tests.parity.house import PROCESS, House, house
+from teamwright.teams.backends.terminal_adapter import DETACHED
+from teamwright.testing.model_server import LoopbackModel
+from tests.parity.house import PROCESS, House, Parts, house
 from tests.support.waits import WAIT_S
+from tests.teams.crew import until
 from tests.teams.processes.lodge import Tampered, runs, told, without
+from tests.ui.program import KEY
 
 pytestmark = pytest.mark.promise("E6", "F27")
 
@@ -132,6 +137,37 @@ async def test_the_name_of_one_that_could_not_begin_is_free(tmp_path, marked):
         await here.quiet()
         assert len(here.parts.of("ann")) == 1
         assert len(marked.members("ann")) == 1
+
+
+@pytest.mark.finding("T5")
+async def test_a_member_whose_process_fails_during_a_resume_keeps_its_place_and_its_conversation(
+    tmp_path, marked, monkeypatch
+):
+    parts, home = Parts({"ann": ["I am here.", "I am back."]}), tmp_path / "home"
+    async with LoopbackModel(parts) as server:
+        env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY}
+        options = {"model": "sonnet", "cwd": tmp_path, "home": home, "env": env, "backend": DETACHED}
+        async with Team("crew", **options) as team:
+            await team.tasks.add("the job", metadata={"for": ["ann"]})
+            await team.spawn("ann", "JOB ann")
+            await until(team, team.session.team.is_quiet)
+            await team.session.stop_members("as a kill would", keep=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(process_launcher, "READY_S", 0.0)
+            async with Team.resume("crew", **options) as team:
+                entries = json.loads((home / "teams/crew/config.json").read_text())["members"]
+                assert [entry["name"] for entry in entries] == ["team-lead", "ann"]
+                back = team.session.resumed
+                assert (back.members, back.kept, back.gone) == ((), ("ann",), ())
+                assert not marked.pids()
+        told = (home / "teams/crew/inboxes/team-lead.json").read_text()
+        assert told.count("Its conversation is kept") == 1
+        async with Team.resume("crew", **options) as team:
+            assert team.session.resumed.members == ("ann",)
+            await team.send("ann", "Go on.")
+            await until(team, lambda: len(parts.of("ann")) == 2)
+    said = json.dumps(parts.of("ann")[-1]["messages"])
+    assert "JOB ann" in said and "I am here." in said and "Go on." in said
 
 
 @pytest.mark.slow

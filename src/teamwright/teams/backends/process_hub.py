@@ -181,11 +181,11 @@ class ProcessHub:
             if (process := line.process) is not None and process.wire is wire:
                 self._wires.pop(process, None)
                 if process.end is None and process.start_error is None:
-                    self._read_missed_events(process)
+                    self.read_missed_events(process)
                 process.disconnect()
 
-    def _read_missed_events(self, process: ProcessTeammate) -> None:
-        """Read the logged events of a process that ended without notice and did not send them."""
+    def read_missed_events(self, process: ProcessTeammate) -> None:
+        """Read the logged events of a member whose process ended without notice and did not send them."""
         with suppress(OSError):
             for number, event in read_events(
                 process_directory(process.transcript) / "events.jsonl", process.last_event_number

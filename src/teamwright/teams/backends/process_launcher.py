@@ -265,6 +265,7 @@ class ProcessLauncher:
         trouble = await process.terminate(team.settings.cancel_grace_s)
         if trouble:
             team.emit(Notice(member=process.name, text=trouble, level="warning"))
+        self.hub.read_missed_events(process)
         process.disconnected.set()
         if process.state not in ENDED_STATES:
             process.transition(LifecycleEvent.FAILED, process.end_cause)

@@ -39,8 +39,6 @@ from tests.ui.program import Program
 FREE = ("--dangerously-skip-permissions", "--max-tokens", "1000000000", "--max-budget-usd", "10000")
 """Flags of each life of the lead: nothing is asked, and no default cap ends a job of large messages."""
 BACKENDS = ("in-process", "detached", "tmux")
-EMPTY_ROSTERS = bool(os.environ.get("CRASH_EMPTY_ROSTERS"))
-"""Empty the roster too. A start that meets an empty roster while its lead is being resumed is still refused."""
 STILL_S = WAIT_S
 """A life of the lead in which nothing is written for so long is stuck."""
 
@@ -240,7 +238,7 @@ class Round:
             self.acts.damage_a_task(dice)
         elif choice < 0.35:
             self.acts.fill_the_disk(dice)
-        elif choice < 0.42 and EMPTY_ROSTERS:
+        elif choice < 0.42:
             self.acts.empty_the_roster()
         else:
             return self._strike(running, dice)

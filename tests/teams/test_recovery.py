@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -15,9 +16,12 @@ from teamwright.protocol.roster import parse_config
 from teamwright.session.recovery import open_recovered_home
 from teamwright.storage.paths import Home, find_home
 from teamwright.teams.recovery import recover_teams
+from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import change_team_file, read_team_file
 from teamwright.testing import ScriptedModel
+from tests.support.waits import wait_until
 from tests.teams.crew import a_team, told, until
+from tests.teams.watched import a_stranger
 
 CHILD = Path(__file__).parents[1] / "storage" / "child.py"
 
@@ -98,6 +102,60 @@ async def test_a_resume_rebuilds_a_roster_that_was_left_empty_or_cut(tmp_path, h
     assert [copy.read_bytes() for copy in home.team("crew").glob("config.json.bad.*")] == [damage]
     [said] = [w for w in warnings if "was rebuilt from team.json" in w and "config.json.bad." in w]
     assert "without members that other programs had added: zoe (their inboxes are kept)" in said
+
+
+@pytest.mark.finding("N2")
+@pytest.mark.promise("P5", "D8")
+@pytest.mark.parametrize("step", ["session.open.recover_teams", "session.session.attach_team"])
+async def test_a_resume_restores_a_roster_that_is_emptied_after_this_step_of_it(tmp_path, home, monkeypatch, step):
+    await leave_ada_and_bob(tmp_path)
+    before = parse_config(home.config("crew").read_bytes())
+    work = pkgutil.resolve_name(f"teamwright.{step}")
+
+    async def then_empty(*args, **options):
+        result = await work(*args, **options)
+        home.config("crew").write_bytes(b"")
+        return result
+
+    monkeypatch.setattr(f"teamwright.{step}", then_empty)
+    back, warnings = await resumed_members(tmp_path)
+    assert back == ["ada", "Bob"]
+    after = parse_config(home.config("crew").read_bytes())
+    assert replace(after, lead_session_id=before.lead_session_id) == before
+    assert [w for w in warnings if "was restored from team.json and the transcripts" in w]
+
+
+@pytest.mark.finding("N2")
+@pytest.mark.promise("P5", "F04")
+async def test_another_process_waits_until_the_living_lead_has_restored_an_emptied_roster(tmp_path, home):
+    async with a_team(tmp_path, ScriptedModel({"lead": ["ok"] * 9, "ada": ["ok"]})) as team:
+        await team.spawn("ada", "Wait.")
+        await until(team, lambda: team.session.team.is_quiet())
+        home.config("crew").write_bytes(b"")
+        assert (await Roster(home, "crew").find("ada")).prompt == "Wait."
+
+
+@pytest.mark.finding("N2", "N6")
+@pytest.mark.promise("P5", "A3")
+async def test_a_rebuilt_roster_has_the_members_of_other_programs_that_were_still_on_it(tmp_path, home):
+    def recorded() -> list[str]:
+        return [entry["name"] for entry in read_team_file(home.team_file("crew")).roster["members"]]
+
+    async with a_team(tmp_path, ScriptedModel({"lead": ["ok"] * 9, "ada": ["ok"]})) as team, a_stranger() as stranger:
+        await team.tasks.add("wait for the boat", metadata={"for": ["nobody"]})
+        await team.spawn("ada", "Wait.")
+        for name in ("bob", "cid"):
+            await stranger.member(home.config("crew"), name, colour="red")
+        await until(team, lambda: recorded() == ["team-lead", "bob", "cid"])
+        await stranger.without(home.config("crew"), "cid")
+        await until(team, lambda: recorded() == ["team-lead", "bob"])
+        before = {entry["name"]: entry for entry in roster(home)}
+    home.config("crew").write_bytes(b"")
+    [said] = await recover_teams(home)
+    after = {entry["name"]: entry for entry in roster(home)}
+    assert list(after) == ["team-lead", "bob", "ada"], "by the time of joining"
+    assert {name: entry | before[name] for name, entry in after.items()} == after
+    assert "without members" not in said
 
 
 @pytest.mark.finding("N2")

@@ -164,9 +164,10 @@ _TUPLES = frozenset({"message_ids", "options", "suggestions", "changed", "member
 
 
 def _parse_task_info(data: Mapping[str, Any]) -> TaskInfo:
-    """Return the task of an event; unknown keys are ignored. Raise TypeError for an object without its required keys."""
+    """Return the task of an event; unknown keys are ignored. Raises TypeError when a required one is missing."""
     values = {name: data[name] for name in _TASK_FIELDS if name in data}
-    return TaskInfo(**{**values, "blocked_by": tuple(values.get("blocked_by", ()))})
+    values["blocked_by"] = tuple(values.get("blocked_by", ()))
+    return TaskInfo(**values)
 
 
 def _parse_file_mark(data: Any) -> FileMark | None:

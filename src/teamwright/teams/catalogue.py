@@ -25,7 +25,8 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.shared_list import is_shared
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_entry, archive_team
-from teamwright.teams.roster import Roster
+from teamwright.teams.roster import BRIEF_PATIENCE_S, Roster
+from teamwright.teams.roster_rebuild import rebuilt_roster
 from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, read_team_file, take_lead
 
 
@@ -124,23 +125,36 @@ class Teams:
     async def list(self) -> list[TeamOnDisk]:
         """Return all teams with a readable roster, by directory. Names that are invalid here are left out."""
         found: list[TeamOnDisk] = []
-        parent = self.home.shared / "teams"
-        for place in sorted(parent.iterdir()) if parent.is_dir() else ():
-            try:
-                found.append(TeamOnDisk(place.name, await Roster(self.home, place.name).read()))
-            except (TeamwrightError, NotADirectoryError):
-                continue
+        for directory in self._directories():
+            with suppress(TeamwrightError, NotADirectoryError):
+                found.append(TeamOnDisk(directory, await Roster(self.home, directory).read()))
         return found
+
+    def _directories(self) -> list[str]:
+        parent = self.home.shared / "teams"
+        return sorted(place.name for place in parent.iterdir()) if parent.is_dir() else []
 
     async def find_led_by(self, session: str) -> TeamOnDisk | None:
         """Return the team that a session leads, or led when it ended; the newest of several. None without one."""
         led: list[TeamOnDisk] = []
-        for team in await self.list():
-            with suppress(StorageError):
-                file = read_team_file(self.home.team_file(team.directory))
+        for directory in self._directories():
+            with suppress(TeamwrightError, NotADirectoryError):
+                file = read_team_file(self.home.team_file(directory))
                 if file is not None and file.lead.session == session:
-                    led.append(team)
+                    led.append(TeamOnDisk(directory, await self._roster_of(directory, file)))
         return max(led, key=lambda team: team.config.created_at, default=None)
+
+    async def _roster_of(self, directory: str, file: TeamFile) -> TeamConfig:
+        """Return the roster of a team of ours; rebuilt from its other files, and not written, while it is damaged.
+
+        Raises StorageError.
+        """
+        try:
+            return await Roster(self.home, directory).read(patience_s=BRIEF_PATIENCE_S)
+        except StorageError as problem:
+            if problem.slug != "damaged-file":
+                raise
+            return rebuilt_roster(self.home, directory, file)
 
     def is_lead_alive(self, directory: str) -> bool:
         """Return True when a process leads the team now. A team of another product under its root counts as led."""

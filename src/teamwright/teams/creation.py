@@ -24,6 +24,7 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team
 from teamwright.teams.catalogue import NewTeam, remove_team_locks
+from teamwright.teams.external.participants import restored_roster_notice
 from teamwright.teams.roster import Roster
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import LeadLease, read_team_file, take_lead
@@ -148,7 +149,9 @@ async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
         lead = LeadLease(team.session, os.getpid(), team.lease)
         file = await take_lead(team.home, directory, lead, team.log)
         team.external.shared_list = team.external.shared_list or file.task_list
-        config = await Roster(team.home, directory).change(lambda c: replace(c, lead_session_id=team.session))
+        roster = Roster(team.home, directory)
+        roster.on_restored = lambda copy, source: team.emit(restored_roster_notice(roster.path, copy, source))
+        config = await roster.change(lambda c: replace(c, lead_session_id=team.session))
         implicit = directory == team.session_list_name
         if not implicit and not team.external.shared_list:
             own = TaskList(team.home.tasks(team.session_list_name), team.home.guard)

@@ -9,21 +9,18 @@ from __future__ import annotations
 import glob
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from teamwright.agent.transcript import read_header
-from teamwright.mail.inbox import read_entries
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.clock import parse_iso_ms
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import MemberChanged
-from teamwright.protocol.ids import LEAD, agent_id, inbox_stem, team_dir
-from teamwright.protocol.mail import InboxEntry, parse_entry
-from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config, parse_member
+from teamwright.protocol.ids import LEAD, inbox_stem, team_dir
+from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 from teamwright.storage.atomic import keep_damaged_copy, write_atomic, write_new
 from teamwright.storage.event_log_reader import read_events
 from teamwright.storage.file_lock import lock_for
@@ -31,10 +28,9 @@ from teamwright.storage.jsonl import read_lines
 from teamwright.storage.lease import lease_holder
 from teamwright.storage.paths import Home
 from teamwright.teams.incarnation import LEASE, Incarnation, process_directory, stored_entry
-from teamwright.teams.roster import Roster
+from teamwright.teams.roster import BRIEF_PATIENCE_S, Roster
+from teamwright.teams.roster_rebuild import IN_PROCESS, all_mail, read_transcript_header, rebuilt_roster
 from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, read_team_file
-
-IN_PROCESS = "in-process"
 
 _CLOCK_SLACK_MS = 1_000
 """Milliseconds by which a member's transcript may be older than its roster entry, because of clocks."""
@@ -125,22 +121,21 @@ class _Recovery:
             return ""
         roster = Roster(self.home, self.directory)
         with suppress(StorageError):
-            await roster.read()  # another program may be writing it
+            await roster.read(patience_s=BRIEF_PATIENCE_S)  # another program may be writing it
             return ""
-        config = self.rebuild_roster(file)
+        config = rebuilt_roster(self.home, self.directory, file)
         copy = await roster.restore(config)
         if copy is None:
             return ""
-        others = self._members_of_other_programs(file, config)
-        without = f": {', '.join(others)} (their inboxes are kept)" if others else ""
+        lost = self._unknown_members(file, config)
+        without = f", without members that other programs had added: {', '.join(lost)} (their inboxes are kept)"
         return (
             f'config.json of the team "{config.name}" was damaged and was rebuilt from team.json and the '
-            f"transcripts, without members that other programs had added{without}. "
-            f"The damaged bytes are kept in {copy}."
+            f"transcripts{without if lost else ''}. The damaged bytes are kept in {copy}."
         )
 
-    def _members_of_other_programs(self, file: TeamFile, config: TeamConfig) -> list[str]:
-        """Return the names that have an inbox and were never names of our agents."""
+    def _unknown_members(self, file: TeamFile, config: TeamConfig) -> list[str]:
+        """Return the names that have an inbox and are in no other file."""
         names = {
             *(member.name for member in config.members),
             *file.incarnation_records,
@@ -150,72 +145,6 @@ class _Recovery:
         ours = {inbox_stem(name).lower() for name in names}
         inboxes = (self.home.team(self.directory) / "inboxes").glob("*.json")
         return sorted(path.stem for path in inboxes if path.stem.lower() not in ours)
-
-    def rebuild_roster(self, file: TeamFile) -> TeamConfig:
-        """Return the roster rebuilt from team.json, the transcripts and the inboxes."""
-        headers = {name: _read_header(Path(life.transcript)) for name, life in file.incarnation_records.items()}
-        name = self._team_name(file, headers)
-        lead = _read_header(_session_transcript(file))
-        noted: dict[str, Any] = {
-            "name": name,
-            "createdAt": parse_iso_ms(str(lead.get("at", ""))) or 0,
-            "leadAgentId": agent_id(LEAD, name),
-            "members": [
-                {
-                    "agentId": agent_id(LEAD, name),
-                    "name": LEAD,
-                    "agentType": LEAD,
-                    "model": str(lead.get("model", "")),
-                    "joinedAt": parse_iso_ms(str(lead.get("at", ""))) or 0,
-                    "tmuxPaneId": "",
-                    "cwd": str(lead.get("cwd", "")),
-                    "subscriptions": [],
-                }
-            ],
-        }
-        known = {**noted, **file.roster, "leadSessionId": file.lead.session}
-        made = parse_config(json.dumps(known).encode())
-        entries = sorted(
-            (self._rebuild_entry(key, life, headers[key], name) for key, life in file.incarnation_records.items()),
-            key=lambda member: member.joined_at,
-        )
-        return replace(made, members=(*made.members, *entries))
-
-    def _team_name(self, file: TeamFile, headers: Mapping[str, Mapping[str, Any]]) -> str:
-        """Return the team's name: the recorded one, else that of the members' ids, else its directory."""
-        if isinstance(name := file.roster.get("name"), str):
-            return name
-        ids = (str(header.get("agent_id", "")) for header in headers.values())
-        return next((team for id in ids if (team := id.partition("@")[2])), self.directory)
-
-    def _rebuild_entry(self, key: str, incarnation: Incarnation, header: Mapping[str, Any], team: str) -> RosterMember:
-        name = str(incarnation.entry.get("name") or header.get("member") or key)
-        place = incarnation.place or {}
-        made = parse_member(
-            {
-                "agentId": agent_id(name, team),
-                "name": name,
-                "model": str(header.get("model", "")),
-                "planModeRequired": False,
-                "joinedAt": parse_iso_ms(str(header.get("at", ""))) or 0,
-                "cwd": str(header.get("cwd", "")),
-                "tmuxPaneId": str(place.get("id", IN_PROCESS)),
-                "backendType": str(place.get("kind", IN_PROCESS)),
-                **incarnation.entry,
-            }
-        )
-        return replace(made, prompt=self._find_prompt(name, incarnation.first), mode=incarnation.mode or None)
-
-    def _find_prompt(self, name: str, first: str) -> str:
-        """Return the text of the inbox entry with this id; empty when it is gone."""
-        return next((entry.text for entry in self._all_mail(name) if entry.msg_id == first), "")
-
-    def _all_mail(self, name: str) -> Iterator[InboxEntry]:
-        with suppress(StorageError, OSError):
-            yield from read_entries(self.home.inbox(self.directory, name))
-        with suppress(StorageError, OSError, ValueError, TypeError, AttributeError):
-            for line in read_lines(self.home.inbox_archive(self.directory, name)):
-                yield parse_entry(json.loads(line))
 
     # ── team.json ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -267,7 +196,10 @@ class _Recovery:
         """Return the present incarnation of a member; None for a member of another program."""
         transcript = _find_transcript(member, session_directory)
         if transcript is None:
-            first = next((e.msg_id for e in self._all_mail(member.name) if e.sender == LEAD and e.msg_id), None)
+            first = next(
+                (e.msg_id for e in all_mail(self.home, self.directory, member.name) if e.sender == LEAD and e.msg_id),
+                None,
+            )
             if first is None or member.backend_type != IN_PROCESS:
                 return None
             transcript = session_directory / "agents" / f"{inbox_stem(member.name)}.jsonl"
@@ -275,17 +207,6 @@ class _Recovery:
             first = _first_message_id(transcript)
         entry = stored_entry(member)
         return Incarnation(incarnation, str(transcript), first, place=_running_process(transcript), entry=entry)
-
-
-def _read_header(transcript: Path) -> Mapping[str, Any]:
-    """Return the first line of a transcript; empty when it is missing or damaged."""
-    with suppress(StorageError, OSError):
-        return read_header(transcript) or {}
-    return {}
-
-
-def _session_transcript(file: TeamFile) -> Path:
-    return Path(file.lead.lease).parent.with_suffix(".jsonl")
 
 
 def _count_incarnations(log: Path) -> dict[str, int]:
@@ -304,7 +225,7 @@ def _find_transcript(member: RosterMember, session_directory: Path) -> Path | No
     pattern = f"{glob.escape(str(session_directory.parent))}/*/agents/{glob.escape(inbox_stem(member.name))}*.jsonl"
     found: list[tuple[int, str]] = []
     for path in glob.glob(pattern):
-        header = _read_header(Path(path))
+        header = read_transcript_header(Path(path))
         at = parse_iso_ms(str(header.get("at", ""))) or 0
         if header.get("agent_id") == member.agent_id and at >= member.joined_at - _CLOCK_SLACK_MS:
             found.append((at, path))

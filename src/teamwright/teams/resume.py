@@ -40,8 +40,8 @@ _MAX_ENDED_NAMED = 5
 class ResumeResult:
     """The result of a resume: members that are back, and members that have ended.
 
-    `kept` could not be resumed and keep their places. `tasks` were open and `unread` messages waited when it began; `repaired` calls had been interrupted without a
-    result.
+    `kept` could not be resumed and keep their places. `tasks` were open and `unread` messages waited when it began;
+    `repaired` calls had been interrupted without a result.
     """
 
     members: tuple[str, ...] = ()
@@ -72,8 +72,8 @@ class ResumeResult:
 async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) -> ResumeResult:
     """Resume the members of the team that this session leads; `deadlines` receives the timers of open requests.
 
-    A member that cannot come back gives its tasks back, and the lead is notified of the reason; it keeps its place while
-    its transcript can be read. Raises StorageError, LockTimeout when the team's own files cannot be read.
+    A member that cannot come back gives its tasks back, and the lead is notified of the reason. It keeps its place
+    while its transcript is readable. Raises StorageError, LockTimeout when the team's own files cannot be read.
     """
     file = read_team_file(team.home.team_file(team.directory))
     if file is None:
@@ -166,9 +166,7 @@ async def _end_member(team: SessionTeam, pending_end: PendingEnd) -> None:
     await finish_end(team, pending_end)
 
 
-def _keeps_place(
-    team: SessionTeam, member: RosterMember, incarnation: Incarnation, trouble: TeamwrightError
-) -> bool:
+def _keeps_place(team: SessionTeam, member: RosterMember, incarnation: Incarnation, trouble: TeamwrightError) -> bool:
     """Return True when a member that could not be resumed keeps its place and its conversation, like a crashed one.
 
     Its process was killed while it started, or its backend failed. Without its transcript it has ended.

@@ -1,7 +1,7 @@
 """The roster of one team: config.json, changed under its lock and renamed into place.
 
-Depends on `storage`. Other products rewrite the file without a lock: an empty or truncated file is read again, never
-taken for "no team". The caller knows which members are alive.
+Depends on `storage` and the team's other files. Other products rewrite the file without a lock: an empty or truncated
+file is read again, and restored in the lead's process. The caller knows which members are alive.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,8 @@ from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_at
 from teamwright.storage.file_lock import lock_for
 from teamwright.storage.file_mark import file_mark
 from teamwright.storage.paths import Home, make_private
+from teamwright.teams.roster_rebuild import rebuilt_roster
+from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
 
 MAX_LISTED = 30
 """Members that one note lists; ListAgents shows the others."""
@@ -79,9 +82,12 @@ def _describe_member(member: RosterMember) -> str:
 _READ_RETRIES = 3
 _RETRY_S = 0.002
 _LONG_RETRY_S = 0.025
-_PATIENCE_S = 0.25
+BRIEF_PATIENCE_S = 0.25
+"""Seconds that a damaged file is read again where no process restores it: another program may be writing it."""
 _RESTORED_AFTER_S = 1.0
-"""Seconds before a damaged file is restored from memory: it may be being written."""
+"""Seconds before the lead's process restores a damaged file."""
+_LEAD_PATIENCE_S = 3.0
+"""Seconds that other processes wait for the lead's to restore it."""
 _MTIME_SLACK_NS = 12_000_000
 """File clocks tick at 1 to 10 ms: a younger file may change again without a new mtime."""
 
@@ -94,20 +100,22 @@ class Roster:
         self.directory = directory
         self.path = home.config(directory)
         self._fsync = fsync
-        self.on_restored: Callable[[Path], None] | None = None
-        """Set when a file that stays damaged is restored from memory; receives the copy of the damaged bytes."""
+        self.on_restored: Callable[[Path, str], None] | None = None
+        """Set in the lead's process, which restores a file that stays damaged; receives the copy of the damaged bytes,
+        and the source of the restored ones."""
         self._cached: _CachedRoster | None = None
         self._encoder = IndentedJson()
 
     # ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def read(self) -> TeamConfig:
+    async def read(self, *, patience_s: float | None = None) -> TeamConfig:
         """Return the roster as it is on disk.
 
         Raises TeamwrightError (`unknown-team`) when there is no file, StorageError (`damaged-file`) when it stays
-        unreadable: a program that writes in place has 0.3 s, or 1 s before the file is restored from memory.
+        unreadable for `patience_s`: by default 0.3 s, 1 s before the lead's process restores the file, and 3 s in other
+        processes while a lead lives.
         """
-        return await self._retry_while_damaged(self._read_once)
+        return await self._retry_while_damaged(self._read_once, patience_s)
 
     async def find(self, name: str) -> RosterMember:
         """Return the member of that name, in any case. Raises UnknownMember naming all members and the nearest."""
@@ -217,28 +225,44 @@ class Roster:
     async def _read_once(self) -> TeamConfig:
         return self._read()
 
-    async def _retry_while_damaged(self, work: Callable[[], Awaitable[TeamConfig]]) -> TeamConfig:
+    async def _retry_while_damaged(
+        self, work: Callable[[], Awaitable[TeamConfig]], patience_s: float | None = None
+    ) -> TeamConfig:
         """Repeat the work while the file is damaged, and once it is restored; no wait happens under its lock."""
-        bound = time.monotonic() + (_PATIENCE_S if self._memory() is None else _RESTORED_AFTER_S)
-        while time.monotonic() < bound:
+        began = time.monotonic()
+        while patience_s is None or time.monotonic() - began < patience_s:
             try:
                 return await work()
             except StorageError as problem:
                 if problem.slug != "damaged-file":
                     raise
+            patience_s = self._patience_s() if patience_s is None else patience_s
             await asyncio.sleep(_LONG_RETRY_S)
-        await self._restore_from_memory()
+        await self._restore()
         return await work()
 
-    async def _restore_from_memory(self) -> None:
-        memory = self._memory()
-        copy = await self.restore(memory) if memory is not None else None
-        if copy is not None and self.on_restored is not None:
-            self.on_restored(copy)
+    def _patience_s(self) -> float:
+        """Return the seconds for which a damaged file is read again."""
+        if self.on_restored is not None:
+            return _RESTORED_AFTER_S
+        file = self._team_file()
+        return _LEAD_PATIENCE_S if file is not None and is_lead_alive(file.lead) else BRIEF_PATIENCE_S
 
-    def _memory(self) -> TeamConfig | None:
-        """Return the roster to which this process may restore a damaged file."""
-        return self._cached.config if self._cached is not None and self.on_restored is not None else None
+    async def _restore(self) -> None:
+        """Restore the file in the lead's process: from memory, or from the team's other files."""
+        if self.on_restored is None:
+            return
+        source, config = "memory", self._cached.config if self._cached is not None else None
+        if config is None and (file := self._team_file()) is not None:
+            source, config = "team.json and the transcripts", rebuilt_roster(self.home, self.directory, file)
+        copy = await self.restore(config) if config is not None else None
+        if copy is not None:
+            self.on_restored(copy, source)
+
+    def _team_file(self) -> TeamFile | None:
+        with suppress(StorageError):
+            return read_team_file(self.home.team_file(self.directory))
+        return None
 
     async def _change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
         if not self.path.exists():  # locking a removed team must not create it again

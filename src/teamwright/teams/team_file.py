@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -78,15 +78,21 @@ class TeamFile:
 
     @property
     def roster(self) -> Mapping[str, Any]:
-        """The roster at the creation of the team: its keys, and of `members` only the lead's."""
+        """The roster at the creation of the team: its keys, and of `members` the lead's and those that other programs
+        added.
+        """
         kept = self.extra.get(_ROSTER)
         return cast("Mapping[str, Any]", kept) if isinstance(kept, dict) else {}
 
-    def with_roster(self, config: TeamConfig) -> TeamFile:
-        """Return the file with this roster's facts of the team itself."""
-        lead = tuple(member for member in config.members if member.name == LEAD)
-        kept = json.loads(replace(config, members=lead).encode())
-        return replace(self, extra={**self.extra, _ROSTER: kept})
+    def with_roster(self, config: TeamConfig, external: Collection[str] = ()) -> TeamFile:
+        """Return the file with this roster's facts of the team, and with the members of these names in lower case that
+        other programs added.
+        """
+        ours = self.incarnation_records
+        others = (m for m in config.teammates if (name := m.name.lower()) in external and name not in ours)
+        members = (m for m in config.members if m.name == LEAD)
+        kept = replace(config, members=(*members, *(replace(m, is_active=None) for m in others)))
+        return replace(self, extra={**self.extra, _ROSTER: json.loads(kept.encode())})
 
     def with_incarnation(self, name: str, incarnation: Incarnation) -> TeamFile:
         """Return the file with this incarnation of that name."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import field
+from pathlib import Path
 from typing import Final, Protocol
 
-from teamwright.protocol.events import TaskInfo
+from teamwright.protocol.events import Notice, TaskInfo
 from teamwright.protocol.mail import IdleNotification, PermissionRequest, PlanApprovalRequest
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.values import dataclass
@@ -18,6 +19,12 @@ from teamwright.teams.plan_requests import PendingPlan
 
 UNKNOWN_PROGRAM: Final = "outside"
 """The member of an event caused by an unidentified program."""
+
+
+def restored_roster_notice(path: Path, copy: Path, source: str) -> Notice:
+    """Return the notice that the roster at this path was damaged and is restored; `copy` has the damaged bytes."""
+    text = f"{path} was damaged and was restored from {source}. The damaged bytes are kept in {copy}."
+    return Notice(member=UNKNOWN_PROGRAM, text=text, level="warning")
 
 
 class ExternalMemberListener(Protocol):

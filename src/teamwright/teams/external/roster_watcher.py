@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +17,14 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.teams.external.participants import UNKNOWN_PROGRAM
+from teamwright.teams.external.participants import UNKNOWN_PROGRAM, restored_roster_notice
 from teamwright.teams.lifecycle import MemberState
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_entries import update_entries
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import read_team_file, restore_team_file
+from teamwright.teams.team_file import change_team_file, read_team_file, restore_team_file
 
 MAX_REPAIRS = 6
 """Times a minute that the roster is repaired; a program that overwrites it more often wins for the
@@ -49,6 +50,8 @@ class RosterWatcher:
         self._repairs_suspended = False
         self._reported_missing: set[str] = set()
         self._ended: list[tuple[str, str]] = []
+        self._recorded: frozenset[str] | None = None
+        """Names of the external members in team.json; None before the first check."""
         self._retry_timer: asyncio.TimerHandle | None = None
         self._roster: Roster | None = None
 
@@ -67,7 +70,7 @@ class RosterWatcher:
         if self._roster is not None:
             self._roster.on_restored = None
             self._roster = None
-        self._known = None
+        self._known = self._recorded = None
         self._dirty = self._repairs_suspended = False
         self._repairs.clear()
         self._reported_missing.clear()
@@ -117,6 +120,7 @@ class RosterWatcher:
             self._repairs_suspended = self._repairs_suspended and bool(self._repairs)
         while self._ended:
             await self._end_member(*self._ended.pop(0))
+        await self._record_external_members()
 
     # ── external members ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -147,6 +151,17 @@ class RosterWatcher:
             if not ours:
                 self._team.external.add_member(member.name)
         self._team.changed.set()
+
+    async def _record_external_members(self) -> None:
+        """Record in team.json who else is on the roster, so that a damaged roster is rebuilt with them."""
+        team, known = self._team, self._known
+        if known is None:
+            return
+        names = frozenset(m.name.lower() for m in known.teammates) & team.external.external_names
+        if names != self._recorded:
+            with suppress(StorageError):  # team.json is missing or damaged: this is reported elsewhere
+                await change_team_file(team.home, team.directory, lambda file: file.with_roster(known, names))
+                self._recorded = names
 
     def _report_activity(self, old: RosterMember | None, new: RosterMember) -> None:
         """Report the turns that the entry of a member that we started shows."""
@@ -316,10 +331,8 @@ class RosterWatcher:
         text = f"the team's roster cannot be read: {path} is not a whole roster. It is left as it is; repair it."
         self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
 
-    def _tell_restored(self, copy: Path) -> None:
-        path = self._team.home.config(self._team.directory)
-        text = f"{path} was damaged and was restored from memory. The damaged bytes are kept in {copy}."
-        self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
+    def _tell_restored(self, copy: Path, source: str) -> None:
+        self._team.emit(restored_roster_notice(self._team.home.config(self._team.directory), copy, source))
         self.note_change()
 
     def _retry_after(self, seconds: float) -> None:

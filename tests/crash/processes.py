@@ -284,7 +284,7 @@ class Round:
             (True, rf"/({'|'.join(self._cut_off()) or '-'})\.jsonl still owes an answer"),  # it ended with its caller
             (True, rf"/({died})\.jsonl still owes an answer"),  # a member that is killed owes what it owes
             (True, rf"^({died})\.jsonl answered \S+ 0 times"),  # it was killed between a question and its answer
-            (True, r"TaskUpdate .* failed: #\d+ (belongs to|was completed by) \w+; nothing"),  # it was handed back
+            (True, r"TaskUpdate .* failed: #\d+ (belongs to|was completed by) [\w@-]+; nothing"),  # it was handed back
             (True, r"^\w+\.jsonl: Write .* failed: You have not read"),  # a life before this one wrote it
             (True, r"Agent .* failed: \w+ is in the team already and alive"),  # a resumed lead asks for who lives
             (full, r" Agent .* failed: .* could not be written: "),  # no disk took its prefix

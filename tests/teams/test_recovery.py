@@ -146,9 +146,9 @@ async def test_a_rebuilt_roster_has_the_members_of_other_programs_that_were_stil
         await team.spawn("ada", "Wait.")
         for name in ("bob", "cid"):
             await stranger.member(home.config("crew"), name, colour="red")
-        await until(team, lambda: recorded() == ["team-lead", "bob", "cid"])
+        await asyncio.to_thread(wait_until, lambda: recorded() == ["team-lead", "bob", "cid"])
         await stranger.without(home.config("crew"), "cid")
-        await until(team, lambda: recorded() == ["team-lead", "bob"])
+        await asyncio.to_thread(wait_until, lambda: recorded() == ["team-lead", "bob"])
         before = {entry["name"]: entry for entry in roster(home)}
     home.config("crew").write_bytes(b"")
     [said] = await recover_teams(home)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.notices import notices
 from tests.ui.agents.play import Held, agent, call
-from tests.ui.members.house import BYPASS, until
+from tests.ui.members.house import BACKENDS, BYPASS, until
 from tests.ui.program import told_results
 from tests.ui.terminal_driver import Person
 
@@ -90,6 +90,24 @@ def test_a_team_is_deleted_when_no_member_lives_and_nothing_of_it_is_left(scene)
     assert not [*home.glob("teams/*"), *home.glob("tasks/*")]
     assert not [path for path in home.rglob("*") if path.is_socket()]
     here.once()
+
+
+@pytest.mark.finding("T11")
+@pytest.mark.slow_after(1)
+@pytest.mark.parametrize("backend", ["in-process", *BACKENDS], indirect=True)
+def test_a_member_that_the_lead_stops_at_work_has_not_failed_and_a_strict_run_succeeds(scene):
+    held, stops = Held("never said"), Held(call("TaskStop", task_id="ann"))
+    here = scene([agent("JOB ann", name="ann"), stops, *["I am done."] * 9], ann=[held])
+    here.start("work", "--strict", "--output-format", "json")
+    held.come()
+    stops.come()
+    stops.go()
+    code, out, err = here.end()
+    held.go()
+    assert code == 0, err
+    [ann] = [one for one in json.loads(out)["team"]["members"] if one["name"] == "ann"]
+    assert ann["state"] != "failed" and ann["error"] is None
+    assert "failed" not in err
 
 
 @pytest.mark.slow_after(1)

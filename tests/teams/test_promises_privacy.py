@@ -13,6 +13,7 @@ from teamwright.protocol.errors import InvalidName, TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.shutdown_requests import ask_to_stop
+from teamwright.teams.task_owners import notify_owner
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main
 from tests.support.waits import WAIT_S
@@ -209,6 +210,22 @@ async def test_a_secret_of_the_environment_is_masked_in_mail_and_idle_notices(tm
         await send_text(crew, "ada", LEAD, f"Use {key} for it.", summary=key)
         mail = crew.inbox(LEAD).path.read_text()
     assert key not in mail and "Use …mail for it." in mail
+
+
+@pytest.mark.finding("N6")
+@pytest.mark.promise("F66")
+async def test_a_secret_is_masked_in_requests_to_stop_and_in_task_assignments(tmp_path, monkeypatch):
+    key = "deploy-4711-not-for-mail"
+    monkeypatch.setenv("DEPLOY_TOKEN", key)
+    async with a_team(tmp_path, ScriptedModel({"lead": ["ok"] * 9, "ada": ["ok"] * 9})) as team:
+        ada = await team.spawn("ada", "Work.")
+        await until(team, lambda: ada.state == "idle")
+        crew = team.session.team
+        task = await crew.tasks.create("deploy", f"Use {key}.", by=LEAD, owner="ada")
+        await notify_owner(crew, task, LEAD)
+        await team.session.deadlines.request_stop("ada", f"{key} is used up")
+        mail = crew.inbox("ada").path.read_text()
+    assert key not in mail and "Use …mail." in mail and "…mail is used up" in mail
 
 
 @pytest.mark.finding("N6")

@@ -22,8 +22,10 @@ _SHORT = 2_048
 """Bytes up to which a line is not parsed again when its file is read again."""
 
 MAX_UNREAD = 1_000
+"""The number of unread entries up to which agents and people may write. Other programs may write more."""
+
 MAX_RUNTIME_UNREAD = 64
-"""The number of unread entries from Teamwright, notices of the runtime included. Other programs may write more."""
+"""The number of further unread entries that are reserved for notices of the runtime."""
 
 _MAX_PARSED = MAX_UNREAD + MAX_RUNTIME_UNREAD
 _MAX_PARSED_BYTES = 2_000_000

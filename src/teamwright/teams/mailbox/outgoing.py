@@ -14,7 +14,7 @@ from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, keyed_id, message_id, parse_recipient
-from teamwright.protocol.mail import IdleNotification, InboxEntry, ProtocolMessage, fence_protocol
+from teamwright.protocol.mail import IdleNotification, InboxEntry, PermissionResponse, ProtocolMessage, fence_protocol
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.secret_texts import mask_keys, mask_values
 from teamwright.protocol.unknown_names import ended_member, unknown_member
@@ -167,8 +167,11 @@ def _raise_partial_send(sent: Sequence[Sent], refused: Sequence[tuple[str, Teamw
 async def send_protocol(
     team: SessionTeam, sender: str, to: str, message: ProtocolMessage, *, summary: str | None = None, id: str = ""
 ) -> str:
-    """Send a protocol message of the runtime, with this id if one is given. Returns its message id."""
-    masked = partial(_masked, team) if isinstance(message, IdleNotification) else str
+    """Send a protocol message of the runtime, with this id if one is given. Returns its message id.
+
+    Secrets are masked in it, except in an answer to a permission request: its input is used as it is.
+    """
+    masked = str if isinstance(message, PermissionResponse) else partial(_masked, team)
     entry = InboxEntry(
         sender=sender,
         text=masked(message.encode()),

@@ -84,7 +84,7 @@ async def _finish_archiving(home: Home, directory: str, entry: Path) -> None:
 def prune_archive(
     home: Home, *, days: float = RETENTION_DAYS, now: float | None = None, max_share: int = 1
 ) -> list[Path]:
-    """Remove teams archived more than this many days before `now`, at most one of `max_share` entries. Returns them."""
+    """Remove teams archived more than this many days before `now`, at most one in `max_share` of all. Returns them."""
     limit = (time.time() if now is None else now) - days * 86_400
     if not home.archive.is_dir():
         return []

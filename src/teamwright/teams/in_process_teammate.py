@@ -1,7 +1,7 @@
-"""A teammate in the lead's process: take work, run a turn, rest, wait, until it is stopped. One coroutine a member.
+"""A teammate whose coroutine runs in this process: take work, run a turn, rest, wait, until it is stopped.
 
-Every change of state follows the lifecycle table. Depends on incoming mail, the agent loop and the shared task list;
-`TeamAccess`, which the team implements, notifies other members.
+The process is the lead's, or the member's own. Every change of state follows the lifecycle table. Depends on incoming
+mail, the agent loop and the shared task list; `TeamAccess`, which the team implements, notifies other members.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TeamAccess(Protocol):
         ...
 
     async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
-        """Handle the end of the member: remove it from the roster, hand its tasks back, notify the lead once."""
+        """Handle the end of the member: hand its tasks back, notify the lead once, free its place unless it failed."""
         ...
 
 

@@ -38,7 +38,7 @@ def newest_plan(requests: RequestStore, name: str, incarnation: int) -> Mapping[
 
 
 def find_plan_by_call(requests: RequestStore, call: str) -> Mapping[str, Any] | None:
-    """Return the plan that this call submitted before a kill in any state."""
+    """Return the plan that this call submitted, open or answered; None when it submitted none."""
     every = [*requests.open_requests(), *(request for request, _ in requests.answered_requests())]
     return next((one for one in every if one.get("kind") == PLAN_KIND and call and one.get("call") == call), None)
 

@@ -33,10 +33,10 @@ async def ask_to_stop(
     *,
     call: str = "",
 ) -> str:
-    """Send a member the lead's request to stop; returns the request's id. The deadline starts now.
+    """Send a member the lead's request to stop, with a deadline from now; returns the request's id.
 
-    `call` names the requesting call: repeated after a kill, it returns the existing request. Raises UnknownMember, and
-    TeamRefused when the member was asked already.
+    A crashed member is removed at once, without a request. `call` names the requesting call: repeated after a kill, it
+    returns the existing request. Raises UnknownMember, and TeamRefused when the member was asked already.
     """
     if call and (before := _find_request_by_call(team, call)):
         return before

@@ -100,7 +100,7 @@ class LocalTeamAccess:
 
 
 async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
-    """Start a teammate; creates the implicit team when there is none.
+    """Start a teammate, or resume the crashed one of its name; creates the implicit team when there is none.
 
     Raises InvalidName, TeamRefused (a live name, a requester that is not the lead), LimitExceeded, CannotStart; then
     the start is undone.

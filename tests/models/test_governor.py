@@ -167,14 +167,15 @@ def test_a_credential_has_one_governor_in_the_process():
 
 async def test_a_storm_of_refusals_kills_nobody(client):
     """Eight agents on one key; the server lets two through at a time and refuses the others."""
-    busy = 0
+    busy, refused = 0, asyncio.Event()
 
     async def script(_):
         nonlocal busy
         if busy >= 2:
+            refused.set()
             return Status(429)
         busy += 1
-        await asyncio.sleep(0.01)
+        await refused.wait()
         busy -= 1
         return Answer("Done.")
 

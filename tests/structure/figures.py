@@ -26,6 +26,8 @@ def exceptions() -> dict[str, list[str]]:
         "catch-all modules": rules.catch_all_modules(),
         "names that only tests use": rules.unused_public_names(),
         "modules over 400 lines": rules.long_modules(),
+        "assignments to objects of another package": rules.foreign_assignments(),
+        "callbacks that are filled later": rules.late_callbacks(),
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import teamwright
 from teamwright import testing
+from tests.structure.assignments import assignments
 from tests.structure.source import by_name, modules
 
 LAYERS = (
@@ -109,6 +110,17 @@ def _question_headings(prose: str) -> list[str]:
 def long_modules() -> list[str]:
     """Return each module with more than 400 lines."""
     return sorted(module.name for module in modules() if module.lines > 400)
+
+
+def foreign_assignments() -> list[str]:
+    """Return each attribute that code of another top-level package assigns to."""
+    found = {f"{one.module.layer} -> {one.owner.name}.{one.attribute}" for one in assignments() if one.is_foreign}
+    return sorted(found)
+
+
+def late_callbacks() -> list[str]:
+    """Return each attribute with a callable that is assigned outside of its class."""
+    return sorted({f"{one.owner.name}.{one.attribute}" for one in assignments() if one.is_callback})
 
 
 def unused_public_names() -> list[str]:

@@ -20,6 +20,14 @@ def test_a_public_class_name_is_unique():
     require_no_more("repeated class names", rules.repeated_class_names())
 
 
+def test_no_code_assigns_to_an_attribute_of_an_object_of_another_package():
+    require_no_more("assignments to objects of another package", rules.foreign_assignments())
+
+
+def test_a_callback_is_given_to_the_constructor():
+    require_no_more("callbacks that are filled later", rules.late_callbacks())
+
+
 def test_a_module_name_is_unique_inside_its_top_level_package():
     require_no_more("repeated module names", rules.repeated_module_names())
 

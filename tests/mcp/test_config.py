@@ -16,7 +16,7 @@ from teamwright.mcp.tool_listing import (
     server_key,
     tool_name,
 )
-from teamwright.storage.sse import EventDataReader
+from teamwright.storage.sse import SseReader
 
 READING = ConfigSource("f.json", Path("/project"), {"A": "one", "EMPTY": "", "KEY": "sk-1"}, {"KEY"})
 JSON = st.recursive(
@@ -159,9 +159,9 @@ def test_what_stands_in_a_prefix_is_bounded_and_shared_between_servers():
 def test_events_are_the_same_however_a_stream_is_cut(datas, data):
     ends = [data.draw(st.sampled_from([b"\n", b"\r\n", b"\r"])) for _ in datas]
     whole = b"".join(b"data: " + part + end + b"id: 1" + end + end for part, end in zip(datas, ends, strict=True))
-    events, found = EventDataReader(), []
+    events, found = SseReader(), []
     while whole:
         at = data.draw(st.integers(1, len(whole)))
-        found += events.feed(whole[:at])
+        found += [content for _, content in events.feed(whole[:at])]
         whole = whole[at:]
     assert found == datas

@@ -45,6 +45,13 @@ def test_a_name_holds_for_its_own_event_only():
     assert read(b"event: a\n\ndata: 1\n\n") == [("", b"1")]
 
 
+def test_the_bytes_of_an_unfinished_event_are_counted():
+    reader = SseReader()
+    assert reader.feed(b"data: 12") == [] and reader.held_bytes == 8
+    assert reader.feed(b"34\ndata: 5") == [] and reader.held_bytes == 4 + 7
+    assert reader.feed(b"\n\n") == [("", b"1234\n5")] and reader.held_bytes == 0
+
+
 EVENTS = st.lists(st.tuples(st.sampled_from(["", "ping", "é"]), st.text(min_size=1)), min_size=1, max_size=6)
 
 

@@ -12,7 +12,7 @@ from tests.ui.program import Program
 START = {"description": "help", "subagent_type": "general-purpose", "prompt": "Help with it."}
 
 
-def played(tmp_path, repo, helper, *calls):
+def played(tmp_path, repo, helper, *calls, agents=""):
     """A headless run whose lead makes these calls of Agent, and whose helpers get this reply; result and server."""
 
     def script(body):
@@ -25,7 +25,8 @@ def played(tmp_path, repo, helper, *calls):
 
     with LoopbackModel.in_thread(script) as server:
         program = Program(repo, tmp_path / "home", env={"ANTHROPIC_BASE_URL": server.url})
-        done = program.run("-p", "Do it.", "--output-format", "json")
+        types = ("--agents", agents) if agents else ()
+        done = program.run("-p", "Do it.", "--output-format", "json", *types)
     assert done.stdout, done.stderr
     return done, json.loads(done.stdout), server
 
@@ -62,6 +63,25 @@ def test_no_retry_is_advised_for_a_request_that_was_refused(tmp_path, repo):
 def test_an_unknown_model_in_a_call_leaves_the_price_of_the_run_known(tmp_path, repo, model):
     done, found, _ = played(tmp_path, repo, Status(404, "no such model"), {**START, "model": model})
     assert found["total_cost_usd"] is not None, done.stderr
+
+
+@pytest.mark.finding("M7")
+def test_a_model_that_a_gateway_answers_for_and_no_one_priced_is_refused_in_a_call(tmp_path, repo):
+    calls = {**START, "model": "claude-sonet"}, {**START, "name": "ada", "model": "claude-sonet"}
+    done, found, server = played(tmp_path, repo, Answer("Helped."), *calls)
+    assert found["total_cost_usd"] is not None, done.stderr
+    assert all(body["model"] != "claude-sonet" for body in server.bodies)
+    told = json.dumps(server.bodies[-1]["messages"])
+    assert told.count("the price of anthropic/claude-sonet is not known") == 2
+    assert "did you mean" in told
+
+
+@pytest.mark.finding("M7")
+def test_a_model_that_an_agent_type_names_needs_no_known_price(tmp_path, repo):
+    types = json.dumps({"helper": {"description": "Helps.", "prompt": "Help.", "model": "claude-own"}})
+    done, found, server = played(tmp_path, repo, Answer("Helped."), {**START, "subagent_type": "helper"}, agents=types)
+    assert done.returncode == 0, done.stderr
+    assert "claude-own" in {body["model"] for body in server.bodies} and found["total_cost_usd"] is None
 
 
 @pytest.mark.finding("M9")

@@ -170,6 +170,13 @@ def require_prompt(prompt: Any) -> None:
         raise UsageError("usage", "a run needs a prompt", note="nothing was started")
 
 
+def require_budget(value: Any) -> Budget:
+    """Return the budget. Raises UsageError when the value is anything else, None included."""
+    if not isinstance(value, Budget):
+        raise option_type_error("budget", _OPTION_TYPES["budget"].description, value)
+    return value
+
+
 def require_number(what: str, value: Any) -> int:
     """Return `value` if it is a whole number. Raises UsageError otherwise, also for a text of digits."""
     if isinstance(value, int) and not isinstance(value, bool):

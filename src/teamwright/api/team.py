@@ -17,6 +17,7 @@ from teamwright.agent.compaction.compaction_state import CompactResult
 from teamwright.agent.context_window import ContextView
 from teamwright.api.argument_checks import (
     check_option_types,
+    require_budget,
     require_model,
     require_number,
     require_prompt,
@@ -288,7 +289,7 @@ class Team:
         Caps that `budget` does not name stay as they are. Returns the caps that apply. Raises UnknownMember, UsageError
         for the lead, and TeamRefused for a member that another program runs.
         """
-        check_option_types({"budget": budget})
+        require_budget(budget)
         mate, team = Member(name, self.session.team, self.session.modes).require(), self.session.team
         if mate.name.lower() in team.external.external_names:
             what = f"another program runs {mate.name}: what it uses is not counted here, and cannot be capped"

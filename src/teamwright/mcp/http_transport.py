@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from teamwright.mcp.json_rpc import JsonRpcPeer, Message
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.storage.sse import EventDataReader
+from teamwright.storage.sse import SseReader
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -183,14 +183,14 @@ class HttpTransport:
             self._fail(f"answered with HTTP {response.status_code} and no message", number)
 
     async def _read_events(self, response: Response, number: int | None) -> None:
-        events, size = EventDataReader(), 0
+        events, size = SseReader(), 0
         async for chunk in response.aiter_bytes():
             size += len(chunk)
             found = events.feed(chunk)
             if events.held_bytes > MAX_ANSWER or size > MAX_STREAM:
                 self._fail("sent more than its answer may hold", number)
                 return
-            answers = [self._deliver(data) for data in found]
+            answers = [self._deliver(data) for _, data in found]
             if any(answers) and number is not None:
                 return
         if number is not None:

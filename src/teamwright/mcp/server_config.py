@@ -92,24 +92,29 @@ class _UnusableEntry(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedServer:
-    """One parsed entry: a server, or why it is left out; `unknown_key` is a phrase about its first unknown key."""
+    """One parsed entry: a server, or why it is left out; `unknown_key` is its first unknown key."""
 
     config: ServerConfig | None
     reason: str = ""
     is_broken: bool = False
     unknown_key: str = ""
 
+    @property
+    def warning(self) -> str:
+        """The warning about the unknown key; empty without one."""
+        return f"{_quote(self.unknown_key)} is not used" if self.unknown_key else ""
+
 
 def parse_entry(name: str, entry: object, source: ConfigSource) -> ParsedServer:
     """Parse one entry of an `mcpServers` object. Never raises."""
     try:
-        made = parse_server(name, entry, source)
+        made = _parse_server(name, entry, source)
     except _UnusableEntry as problem:
         return ParsedServer(None, str(problem), problem.is_broken)
     if made is None:
         return ParsedServer(None, "it says that it is disabled")
     strange = sorted(set(cast("dict[str, Any]", entry)) - _KNOWN_KEYS)
-    return ParsedServer(made, unknown_key=f"{_quote(strange[0])} is not used" if strange else "")
+    return ParsedServer(made, unknown_key=strange[0] if strange else "")
 
 
 def parse_servers(value: object, source: ConfigSource) -> tuple[list[ServerConfig], list[str]]:
@@ -126,7 +131,7 @@ def parse_servers(value: object, source: ConfigSource) -> tuple[list[ServerConfi
         read = parse_entry(name, entry, source)
         if read.config is not None:
             found.append(read.config)
-            warnings += [f"{where}: {read.unknown_key}"] if read.unknown_key else []
+            warnings += [f"{where}: {read.warning}"] if read.unknown_key else []
         elif not _is_disabled(entry):
             warnings.append(f"{where} is left out: {read.reason}")
     if len(entries) > MAX_SERVERS:
@@ -138,7 +143,7 @@ def _is_disabled(entry: object) -> bool:
     return isinstance(entry, dict) and cast("dict[str, Any]", entry).get("disabled") is True
 
 
-def parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfig | None:
+def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfig | None:
     """Return the server of one entry; None for a disabled one. Raises _UnusableEntry."""
     key = server_key(name)
     if not key or len(key) > 40 or not name.isprintable():

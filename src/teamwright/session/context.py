@@ -123,7 +123,7 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
     if definition is not None:
         options = replace(options, budget=options.budget.smaller_caps(definition.budget))
         settings = _with_definition(settings, definition)
-    options = with_default_caps(options)
+    options = with_default_caps(options, settings.run_defaults)
     plugins, agents = options.plugin_dirs, options.agents
     places = definition_sources(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
     told = tuple(line for plugin in places.plugins for line in plugin.warnings)

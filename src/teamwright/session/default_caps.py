@@ -1,6 +1,6 @@
 """The default caps of a headless run, which must end without a person watching it.
 
-Caps of flags, a team file or a program have precedence. Depends on budgets and options.
+Caps of flags, a team file or a program have precedence; settings replace the defaults. Depends on budgets and options.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ _FLAGS = {
 }
 
 
-def with_default_caps(options: Options) -> Options:
-    """Return the options of a headless run with a cap of each kind; other options unchanged."""
+def with_default_caps(options: Options, of_user: Budget) -> Options:
+    """Return the options of a headless run with a cap of each kind; other options unchanged.
+
+    `of_user` are the settings `budget.run`, which replace default caps.
+    """
     if not options.headless:
         return options
     given = options.budget
-    return replace(
-        options, budget=given.with_defaults(HEADLESS), assumed=tuple(name for name in _FLAGS if not given.has(name))
-    )
+    caps = given.with_defaults(of_user.with_defaults(HEADLESS))
+    return replace(options, budget=caps, assumed=tuple(name for name in _FLAGS if not given.has(name)))
 
 
 def calls_per_agent(options: Options, said: Budget) -> int | None:

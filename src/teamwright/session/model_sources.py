@@ -11,10 +11,12 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from teamwright.models.catalog import aliases, known_ids
 from teamwright.models.model import Model, ModelCard
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.pool import ModelPool, require_served
 from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.ids import nearest
 from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
@@ -123,6 +125,10 @@ class SessionModels:
         self.objects[name] = model
         return name
 
+    def is_named(self, name: str) -> bool:
+        """Return True for a name that a person or the program gave."""
+        return name in self.named or name in self.objects or name in (self.chosen, self.services.default)
+
     async def open(self, name: str | None, agent: str) -> Model:
         """Implement `ModelSource.open`."""
         name = name if name is not None else self.chosen
@@ -168,4 +174,25 @@ def require_price(cap_usd: float | None, card: ModelCard) -> None:
         looked_at=[("model", card.name)],
         do=['give it under "prices" in your settings.json', "cap tokens instead: --max-tokens N, or Budget(tokens=N)"],
         note="nothing was sent",
+    )
+
+
+def require_price_beside(card: ModelCard, main: ModelCard) -> None:
+    """Raise CannotStart (`unknown-price`) for a model of unknown price, when the price of the run's model is known.
+
+    A model that only a call names must not make the price of the run unknown.
+    """
+    if None not in (card.usd_in, card.usd_out) or None in (main.usd_in, main.usd_out):
+        return
+    close = nearest(card.wire, [*aliases(), *known_ids(card.provider)])
+    raise CannotStart(
+        "unknown-price",
+        f"the price of {card.name} is not known, and the price of this run would then be unknown",
+        looked_at=[("named by", "the call, and no setting or agent type")],
+        do=[
+            *([f"did you mean {close}?"] if close else []),
+            "leave model out: the agent then uses its caller's model",
+            'a person may give the price under "prices" in settings.json',
+        ],
+        note="nothing was started",
     )

@@ -8,53 +8,17 @@ from __future__ import annotations
 
 import re
 
-
-class EventDataReader:
-    """A reader of event data, chunk by chunk. `held_bytes` wait for the rest of their event."""
-
-    def __init__(self) -> None:
-        self._rest: list[bytes] = []
-        self._data: list[bytes] = []
-        self._after_cr = False
-        self.held_bytes = 0
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the data of the events that this chunk completes."""
-        if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]
-        if chunk:
-            self._after_cr = chunk.endswith(b"\r")
-        if b"\n" not in chunk and b"\r" not in chunk:  # a long line is joined once, at its end
-            self._rest.append(chunk)
-            self.held_bytes += len(chunk)
-            return []
-        whole = b"".join([*self._rest, chunk])
-        *lines, rest = whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._rest = [rest]
-        found: list[bytes] = []
-        for line in lines:
-            if line:
-                self._take(line)
-            elif self._data:
-                found.append(b"\n".join(self._data))
-                self._data = []
-        self.held_bytes = len(rest) + sum(map(len, self._data))
-        return found
-
-    def _take(self, line: bytes) -> None:
-        name, _, value = line.partition(b":")
-        if name == b"data":
-            self._data.append(value.removeprefix(b" "))
-
-
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 
 
 class SseReader:
-    """A reader of whole events as (name, data), from chunks of any size. An unfinished event is never returned."""
+    """A reader of whole events as (name, data), from chunks of any size. An unfinished event is never returned.
 
-    __slots__ = ("_begun", "_data", "_name", "_skip_lf", "_tail")
+    `held_bytes` is the size of the unfinished event.
+    """
+
+    __slots__ = ("_begun", "_data", "_name", "_skip_lf", "_tail", "held_bytes")
 
     def __init__(self) -> None:
         self._begun = False
@@ -62,6 +26,7 @@ class SseReader:
         self._skip_lf = False
         self._name = b""
         self._data: list[bytes] = []
+        self.held_bytes = 0
 
     def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
         """Return the events that these bytes complete, in order."""
@@ -75,6 +40,7 @@ class SseReader:
         *lines, rest = _LINE_END.split(chunk)
         if not lines:
             self._tail.append(rest)
+            self.held_bytes += len(rest)
             return []
         if self._tail:
             lines[0] = b"".join((*self._tail, lines[0]))
@@ -84,7 +50,9 @@ class SseReader:
         if not self._begun:
             self._begun = True
             lines[0] = lines[0].removeprefix(_BOM)
-        return [event for line in lines if (event := self._line(line)) is not None]
+        events = [event for line in lines if (event := self._line(line)) is not None]
+        self.held_bytes = len(rest) + sum(map(len, self._data))
+        return events
 
     def _line(self, line: bytes) -> tuple[str, bytes] | None:
         if not line:

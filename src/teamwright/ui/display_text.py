@@ -94,9 +94,10 @@ def model_name(name: str) -> str:
     return clean(f"{kind}:{file.rpartition('/')[2]}" if found and kind == "scripted" else name)
 
 
-def one_line(text: str) -> str:
-    """Return the text on one line, cleaned, with runs of blanks as one."""
-    return clean(" ".join(text.split()))
+def one_line(text: str, width: int | None = None) -> str:
+    """Return the text on one line, cleaned, with runs of blanks as one, and cut to `width` columns."""
+    flat = clean(" ".join(text.split()))
+    return flat if width is None else cut(flat, width)
 
 
 def cell_width(text: str) -> int:
@@ -106,15 +107,17 @@ def cell_width(text: str) -> int:
 
 def cut(text: str, width: int) -> str:
     """Return at most `width` columns of the text, with `…` where text is left out."""
-    if cell_width(text) <= width:
-        return text
     if width < 1:
         return ""
-    used = 0
+    if text.isascii():
+        return text if len(text) <= width else text[: width - 1] + "…"
+    used, end = 0, None
     for at, char in enumerate(text):
         used += _cells(char)
-        if used > width - 1:
-            return text[:at] + "…"
+        if used > width - 1 and end is None:
+            end = at
+        if used > width:
+            return text[:end] + "…"
     return text
 
 

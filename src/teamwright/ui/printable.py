@@ -6,7 +6,9 @@ breaks are left to others.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 from typing import Any
 
@@ -53,3 +55,11 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON without control characters; parsing it gives the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return text if text.isprintable() else _CONTROL_CHARS.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def discard_buffer(stream: Any) -> None:
+    """Discard the buffered output of a stream that has no reader, so that the flush at exit does not fail."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        devnull = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(devnull, stream.fileno())
+        os.close(devnull)

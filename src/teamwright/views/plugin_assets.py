@@ -124,7 +124,7 @@ def _hooks_and_servers(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]
         whole = f"plugin_{plugin.name}_{name}"
         read = parse_entry(whole, entry, reading)
         state: State = "used" if read.config is not None else "broken" if read.is_broken else "ignored"
-        yield Asset("MCP servers", whole, state, str(plugin.path), 0, read.reason or read.unknown_key)
+        yield Asset("MCP servers", whole, state, str(plugin.path), 0, read.reason or read.warning)
 
 
 def other_assets(subject: CheckSubject) -> Iterator[Asset]:

@@ -66,7 +66,7 @@ def server_assets(subject: CheckSubject) -> Iterator[Asset]:
             continue
         yield asset
         if read.unknown_key:
-            yield Asset(SERVERS_GROUP, asset.name, "ignored", asset.file, asset.line, read.unknown_key)
+            yield Asset(SERVERS_GROUP, asset.name, "ignored", asset.file, asset.line, read.warning)
     if seen > MAX_SERVERS:
         why = f"{seen} MCP servers: of each file {MAX_SERVERS} are used"
         yield Asset(SERVERS_GROUP, "servers", "ignored", "", 0, why)

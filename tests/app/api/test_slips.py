@@ -80,6 +80,7 @@ def test_a_team_s_name_is_a_text(name):
         (lambda team: team.tasks.add("x", metadata={"o": object()}), UsageError, "not dict"),
         (lambda team: team.tasks.update(1, metadata=[1]), UsageError, "metadata= takes a mapping"),
         (lambda team: team.set_budget("ada", 3), UsageError, "budget= takes a Budget"),
+        (lambda team: team.set_budget("ada", None), UsageError, "budget= takes a Budget"),
         (lambda team: team.set_budget("lead", Budget(usd=1)), UsageError, "the lead is no member"),
         (lambda team: team.stop(5), UsageError, "a member's name is a text, not int"),
         (lambda team: team.stop("lead"), UsageError, "it ends with the block"),

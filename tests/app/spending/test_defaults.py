@@ -1,5 +1,6 @@
 """The default caps of a headless run."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -38,6 +39,22 @@ async def test_the_default_cap_on_money_refuses_no_model_of_unknown_price(tmp_pa
     async with a_run(tmp_path, model) as session:
         result = await session.run(HELLO)
     assert (result.stop, result.text) == ("done", "Done.")
+
+
+@pytest.mark.finding("M4")
+async def test_settings_of_the_user_replace_default_caps_and_flags_overrule_them(tmp_path):
+    own = tmp_path / "home" / "settings.json"
+    for path in (own, tmp_path / ".teamwright" / "settings.json"):
+        path.parent.mkdir(parents=True)
+    own.write_text(json.dumps({"budget": {"run": {"usd": 50, "turns": 500, "tokens": 9_000_000, "minutes": 30}}}))
+    (tmp_path / ".teamwright" / "settings.json").write_text(json.dumps({"budget": {"run": {"usd": 1_000_000}}}))
+    model = ScriptedModel("Done.", card=ModelCard("own", "own", "own"))
+    async with a_run(tmp_path, model, budget=Budget(tokens=7_000), trust=True) as session:
+        purse = session.maker.purse
+        result = await session.run(HELLO)
+    assert (purse.budget.usd, purse.budget.turns, purse.budget.tokens, purse.budget.minutes) == (50, 500, 7_000, 30)
+    assert set(purse.assumed) == {"usd", "turns", "minutes"}, "they are defaults: a model of unknown price is used"
+    assert result.stop == "done"
 
 
 @pytest.mark.finding("M4")

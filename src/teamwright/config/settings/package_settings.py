@@ -33,6 +33,9 @@ _FOR_MODELS = frozenset(
     }
 )
 
+RUN_CAPS = ("usd", "tokens", "turns", "minutes")
+"""Caps of a headless run that have defaults."""
+
 _PLAIN = ("limits", "team", "bash", "agents", "compact")
 """Packages that take their values unchanged."""
 
@@ -48,6 +51,7 @@ def package_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> d
         **plain_fields(usual, values),
         **{room: fill_settings(getattr(usual, room), room, values) for room in _PLAIN},
         "models": {name: value for name, value in values.items() if name in _FOR_MODELS},
+        "run_defaults": Budget.from_json({name: values.get(f"budget.run.{name}") for name in RUN_CAPS}),
         "each": Budget.from_json({name: values.get(f"budget.agent.{name}") for name in CAPS}),
         "places": parse_backend_settings(values, origins),
         "commands": commands_settings(values, origins),

@@ -47,9 +47,10 @@ class Settings:
 
     `delegates`: the lead only coordinates; `mode` is then the mode that its members follow.
 
-    `each` caps every member and sub-agent; `directories` are additional ones, by real path; `models` contains the keys
-    of the models' settings as written; `skills_off` are lower-case names of skills and commands; `warnings` are lines
-    for people about entries that are left out; `files` counts the settings files that were read.
+    `each` caps every member and sub-agent; `run_defaults` are the user's default caps of headless runs;
+    `directories` are additional ones, by real path; `models` contains the keys of the models' settings as written;
+    `skills_off` are lower-case names of skills and commands; `warnings` are lines for people about entries that are
+    left out; `files` counts the settings files that were read.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -63,6 +64,7 @@ class Settings:
     models: Mapping[str, Any] = field(default_factory=dict[str, Any])
     limits: SpawnSettings = field(default_factory=SpawnSettings)
     each: Budget = NO_CAPS
+    run_defaults: Budget = NO_CAPS
     team: TeamSettings = field(default_factory=TeamSettings)
     bash: BashSettings = field(default_factory=BashSettings)
     check: CheckSettings = field(default_factory=CheckSettings)

@@ -46,7 +46,7 @@ from teamwright.session.factory.agent_policies import AgentPolicies, Inheritance
 from teamwright.session.factory.compaction import CompactionFactory
 from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
 from teamwright.session.mcp_servers import attach_mcp_tools
-from teamwright.session.model_sources import ModelSource, require_price
+from teamwright.session.model_sources import SessionModels, require_price, require_price_beside
 from teamwright.session.toolset import Toolset
 from teamwright.storage.paths import Home
 from teamwright.teams.spawn_spec import SpawnSpec
@@ -60,7 +60,7 @@ class AgentParts:
     home: Home
     session: SessionId
     cwd: Path
-    models: ModelSource
+    models: SessionModels
     kit: Toolset
     policies: AgentPolicies
     asker: Approver
@@ -119,13 +119,22 @@ class AgentParts:
     async def _open(
         self, name: str | None, agent: str, budget: Budget = NO_CAPS, spec: SpawnSpec | None = None
     ) -> Model:
-        """Open the model for an agent. Raises CannotStart, also when money is capped and its price is unknown."""
+        """Open the model for an agent. Raises CannotStart, also when its price must be known and is not: when money is
+        capped, and when only a call of a model names the model.
+        """
         try:
             model = await self.models.open(name, agent)
         except CannotStart as problem:
             raise name_requester(problem, spec) if spec is not None else problem from None
         require_price(self.purse.stated_budget.smaller_caps(budget).usd, model.card)
+        if spec is not None and name == spec.model and self._is_named_by_call_only(spec):
+            require_price_beside(model.card, (await self.models.open(None, LEAD)).card)
         return model
+
+    def _is_named_by_call_only(self, spec: SpawnSpec) -> bool:
+        """Return True for a model that neither the program nor the agent type names."""
+        of_type = spec.definition.model if spec.definition is not None else None
+        return spec.model not in (None, of_type) and not self.models.is_named(str(spec.model))
 
     def _watched(self, agent: Agent) -> Agent:
         """Return the agent, with events about long activities."""

@@ -12,7 +12,7 @@ import click
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.agent_flags import parse_agents, parse_plugin_dirs
 from teamwright.ui.cli.flags import agent_flags
-from teamwright.ui.cli.output import WIDTH, display_width, json_flag, one_line, pad, say, say_json
+from teamwright.ui.cli.output import WIDTH, cell_width, json_flag, one_line, pad, say, say_json
 from teamwright.ui.cli.run_location import run_location
 from teamwright.views.asset_list import Assets, list_assets
 from teamwright.views.assets import GROUPS, Asset, AssetQuery, display_path
@@ -77,7 +77,7 @@ def _line(asset: Asset, cwd: Path) -> None:
     head = f"  {pad(asset.state, STATE_WIDTH)} {one_line(where)}"
     if not what:
         say(head)
-    elif display_width(head) + 2 + display_width(what) <= WIDTH:
+    elif cell_width(head) + 2 + cell_width(what) <= WIDTH:
         say(f"{head}  {what}")
     else:
         say(head)

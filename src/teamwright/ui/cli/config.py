@@ -16,8 +16,9 @@ from teamwright.config.setting_values import DEFAULT, SettingsQuery, SettingValu
 from teamwright.config.settings_schema import json_schema
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.cli.output import WIDTH, cut, json_flag, one_line, pad, say, say_json
+from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.display_text import cut, one_line, pad
 
 USED_MOST = 5
 """The number of values of a list that `set` prints."""

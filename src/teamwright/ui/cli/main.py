@@ -71,12 +71,12 @@ def _report_problem(problem: BaseException, args: list[str]) -> int:
     import click
 
     if isinstance(problem, BrokenPipeError):
-        _discard_buffer(sys.stdout)
+        _discard_stdout()
         return 0
     if isinstance(problem, KeyboardInterrupt | click.Abort):
         return INTERRUPTED
     if isinstance(problem, OSError) and problem.errno in _DISK_FULL_ERRORS:
-        _discard_buffer(sys.stdout)
+        _discard_stdout()
     if isinstance(problem, click.exceptions.Exit):
         return _flush(problem.exit_code, args)
     if isinstance(problem, SystemExit):
@@ -88,6 +88,12 @@ def _report_problem(problem: BaseException, args: list[str]) -> int:
 
         sys.stderr.write(clean(error.render()) + "\n")
     return error.exit_code
+
+
+def _discard_stdout() -> None:
+    from teamwright.ui.printable import discard_buffer  # not for --help
+
+    discard_buffer(sys.stdout)
 
 
 def _add_home(error: TeamwrightError, home: str | None) -> None:
@@ -178,11 +184,3 @@ def _replace_unencodable() -> None:
     for stream in streams:
         if getattr(stream, "encoding", None) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(errors="replace")
-
-
-def _discard_buffer(stream: Any) -> None:
-    """Discard the buffered output of a stream that has no reader."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, stream.fileno())
-        os.close(devnull)

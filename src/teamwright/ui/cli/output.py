@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -16,6 +15,7 @@ from typing import Any
 
 import click
 
+from teamwright.ui.display_text import cell_width, cut, one_line, pad
 from teamwright.ui.printable import clean, json_text
 from teamwright.views.cost_line import duration
 
@@ -96,41 +96,10 @@ def _each(value: Any) -> list[Any]:
     return list(value)
 
 
-def one_line(text: str, width: int | None = None) -> str:
-    """Return the text on one line without control characters, cut with `…` to `width` columns."""
-    flat = " ".join(clean(text).split())
-    return flat if width is None else cut(flat, width)
-
-
-def display_width(text: str) -> int:
-    """Return the number of columns of a text: wide characters count two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
-
-
-def cut(text: str, width: int) -> str:
-    """Return the text, cut to at most `width` columns."""
-    # A prompt may have megabytes, so only its start is read; combining marks take no column.
-    begun = text[: 2 * width + 2]
-    if len(begun) == len(text) and display_width(text) <= width:
-        return text
-    while begun and display_width(begun) > width - 1:
-        begun = begun[:-1]
-    return begun + "…"
-
-
-def pad(text: str, width: int) -> str:
-    """Return the text in exactly `width` columns."""
-    text = cut(text, width)
-    return text + " " * (width - display_width(text))
-
-
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = WIDTH) -> list[str]:
     """Return the lines of a table. The last column is cut to the remaining width; the others fit their contents."""
     cells = [[one_line(cell[:MAX_CELL]) for cell in row] for row in rows]
-    widths = [max(map(display_width, column)) for column in zip(list(head), *cells, strict=True)]
+    widths = [max(map(cell_width, column)) for column in zip(list(head), *cells, strict=True)]
     last = max(width - sum(widths[:-1]) - 2 * (len(head) - 1), 12)
     lines: list[str] = []
     for row in (list(head), *cells):

@@ -6,9 +6,10 @@ import click
 
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.cli.output import json_flag, one_line, say, say_facts, say_json, say_table
+from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.permission_rules import show_rules
 from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.display_text import one_line
 from teamwright.views.permission_check import CallerDescription, CallVerdict, PartVerdict, check_call, rules_view
 
 

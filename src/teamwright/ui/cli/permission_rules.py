@@ -6,7 +6,8 @@ Depends on the view of `views/permission_check.py`.
 from __future__ import annotations
 
 from teamwright.session.command_text import command_with_home
-from teamwright.ui.cli.output import one_line, say, say_facts, table_lines
+from teamwright.ui.cli.output import say, say_facts, table_lines
+from teamwright.ui.display_text import one_line
 from teamwright.views.permission_check import RulesView, RuleView
 
 _WIDE = 1_000

@@ -22,8 +22,9 @@ from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_seconds
-from teamwright.ui.cli.output import format_age, json_flag, one_line, say, say_json, to_plain
+from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
 from teamwright.ui.cli.run_location import RunLocation, run_location
+from teamwright.ui.display_text import one_line
 from teamwright.ui.event_text import answer_command, answer_text, deny_command, display_name, request_subject
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.request_prompt import (

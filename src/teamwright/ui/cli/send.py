@@ -14,8 +14,10 @@ from teamwright.session.control.send import EVERYONE, Delivery, follow_answer, s
 from teamwright.session.lookup.team_address import TeamAddress, find_address
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span
-from teamwright.ui.cli.output import clean, json_flag, note, one_line, say, say_json
+from teamwright.ui.cli.output import json_flag, note, say, say_json
 from teamwright.ui.cli.run_location import open_home, run_location
+from teamwright.ui.display_text import one_line
+from teamwright.ui.printable import clean
 
 MAX_INPUT = 1_000_000
 """The number of bytes read from stdin; no message may be that long."""

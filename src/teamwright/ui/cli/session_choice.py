@@ -16,8 +16,8 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView, latest_session
 from teamwright.session.lookup.saved_teams import find_session_to_resume
 from teamwright.session.session_list import listed_sessions
-from teamwright.ui.cli.output import one_line
 from teamwright.ui.cli.run_location import RunLocation, open_home
+from teamwright.ui.display_text import one_line
 from teamwright.ui.terminal.session_picker import pick, session_rows
 from teamwright.views.cost_line import duration
 

@@ -16,22 +16,12 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.usage import Usage
 from teamwright.session.mcp_status import ServerStatus
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.cli.output import (
-    WIDTH,
-    clean,
-    cut,
-    format_time,
-    json_flag,
-    one_line,
-    say,
-    say_json,
-    say_json_line,
-    table_lines,
-)
+from teamwright.ui.cli.output import WIDTH, format_time, json_flag, say, say_json, say_json_line, table_lines
 from teamwright.ui.cli.run_location import RunLocation, open_home, run_location
 from teamwright.ui.cli.tasks import task_rows
-from teamwright.ui.display_text import window_size
+from teamwright.ui.display_text import cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, request_subject
+from teamwright.ui.printable import clean
 from teamwright.views.cost_line import duration
 from teamwright.views.status import MemberStatus, RequestStatus, StatusView, status_views
 

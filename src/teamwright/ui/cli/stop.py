@@ -12,8 +12,9 @@ from teamwright.session.control.stop import STOPS, StopResult, stop_member, stop
 from teamwright.session.lookup.team_address import find_address
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span
-from teamwright.ui.cli.output import json_flag, one_line, say, say_json
+from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import open_home, run_location
+from teamwright.ui.display_text import one_line
 
 
 @click.command()

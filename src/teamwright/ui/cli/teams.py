@@ -15,20 +15,12 @@ from teamwright.session.lookup.saved_teams import find_saved_team, find_team_vie
 from teamwright.session.team_removal import RemovedTeam, remove_finished, remove_team
 from teamwright.teams.status.team_views import TeamView, archived_teams, team_views
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
-from teamwright.ui.cli.output import (
-    format_age,
-    format_datetime,
-    json_flag,
-    one_line,
-    say,
-    say_facts,
-    say_json,
-    say_table,
-)
+from teamwright.ui.cli.output import format_age, format_datetime, json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import open_home, run_location
 from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.cli.usage_errors import too_many_words
+from teamwright.ui.display_text import one_line
 
 
 @click.group(invoke_without_command=True)

@@ -15,8 +15,9 @@ from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.change_text import plan_rows, undone_lines
-from teamwright.ui.cli.output import clean, format_iso, json_flag, say, say_facts, say_json, say_table
+from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.printable import clean
 
 
 @click.command()

@@ -6,7 +6,6 @@ A reader that closes stdout ends the run; any other write error fails it. Depend
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -19,7 +18,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.result import Result
 from teamwright.ui.event_text import display_name, event_line
 from teamwright.ui.headless.json_output import event_object, result_object
-from teamwright.ui.printable import clean, json_text
+from teamwright.ui.printable import clean, discard_buffer, json_text
 from teamwright.views.cost_line import cost_line
 from teamwright.views.run_report import CallCollector
 
@@ -102,7 +101,7 @@ class RunOutput:
             self.out.flush()
         except OSError as problem:
             self.write_error = problem
-            _discard_buffer(self.out)
+            discard_buffer(self.out)
             if self.on_write_error is not None:
                 self.on_write_error()
 
@@ -159,11 +158,3 @@ def _refused_lines(calls: Sequence[tuple[str, str, str, str]]) -> list[str]:
         f"teamwright: refused {tool} of {who} ({rule})" + (f": {cut(one_line(call), _REQUEST_WIDTH)}" if call else "")
         for tool, who, rule, call in calls
     ]
-
-
-def _discard_buffer(stream: TextIO) -> None:
-    """Discard buffered output, so that the flush at exit does not fail."""
-    with contextlib.suppress(OSError, ValueError):
-        devnull = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(devnull, stream.fileno())
-        os.close(devnull)

@@ -166,6 +166,30 @@ def test_stream_json_has_the_fields_that_the_sdks_of_the_ecosystem_read(tmp_path
     assert result["duration_api_ms"] <= result["duration_ms"]
 
 
+@pytest.mark.finding("C8")
+def test_control_requests_of_a_client_are_answered_between_the_prompts(tmp_path, repo):
+    def request(number, **details):
+        return {"type": "control_request", "request_id": f"r{number}", "request": details}
+
+    sent = [
+        request(1, subtype="initialize", hooks=None),
+        request(2, subtype="initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["h"]}]}),
+        request(3, subtype="interrupt"),
+        {"type": "user", "message": {"role": "user", "content": "hi"}},
+    ]
+    flags = ("--input-format", "stream-json", "--output-format", "stream-json", "--system-prompt", "You are a clerk.")
+    with LoopbackModel.in_thread(["Done."]) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        done = program.run(*flags, stdin="".join(json.dumps(one) + "\n" for one in sent))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    answers = {one["response"]["request_id"]: one["response"] for one in lines if one["type"] == "control_response"}
+    assert [one["subtype"] for one in answers.values()] == ["success", "error", "error"], done.stderr
+    assert "commands" in answers["r1"]["response"]
+    assert "hooks of a client are not supported" in answers["r2"]["error"]
+    assert (lines[-1]["type"], lines[-1]["result"]) == ("result", "Done.")
+    assert server.bodies[0]["system"][0]["text"].startswith("You are a clerk.")
+
+
 @pytest.mark.promise("H8")
 def test_stream_json_is_an_object_a_line_from_init_to_result(tmp_path, repo):
     turns = [Answer("Reading.", tools=[("Read", {"file_path": "main.py"})]), "Done."]

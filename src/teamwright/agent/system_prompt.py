@@ -122,6 +122,9 @@ def subagent_prompt(definition: AgentType, session: SessionPart) -> list[Block]:
     return compose((definition.prompt or load_prompt("base"), *session.texts), (load_prompt("subagent"),))
 
 
-def lead_prompt(teams: bool, session: SessionPart, appended: str = "") -> list[Block]:
-    """Return base and the session's part; then the lead's part and what the user appended."""
-    return compose((load_prompt("base"), *session.texts), (lead_part(teams), appended))
+def lead_prompt(teams: bool, session: SessionPart, appended: str = "", base: str = "") -> list[Block]:
+    """Return base and the session's part; then the lead's part and what the user appended.
+
+    `base` replaces the base text.
+    """
+    return compose((base or load_prompt("base"), *session.texts), (lead_part(teams), appended))

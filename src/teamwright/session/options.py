@@ -55,6 +55,7 @@ class Options:
     resume: str | None = None
     adopt: str | None = None
     append_system_prompt: str = ""
+    system_prompt: str = ""
     teams: bool | None = None
     tools: Sequence[Callable[..., Any]] = ()
     interactive: bool = False

@@ -163,6 +163,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         agents=parse_agents(where, flags),
         plugin_dirs=parse_plugin_dirs(where, flags),
         append_system_prompt=flags.get("append_system_prompt") or "",
+        system_prompt=flags.get("system_prompt") or "",
         plan_approval=flags.get("plan_approval"),
         backend=flags.get("backend"),
         task_list=directory_name(listed) if (listed := flags.get("task_list")) is not None else None,

@@ -58,7 +58,7 @@ class AgentFactory(AgentParts):
 
         def system() -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
-            return lead_prompt(self.kit.teams, self._session_part(header), appended)
+            return lead_prompt(self.kit.teams, self._session_part(header), appended, self.base)
 
         toolbox = self._toolbox(
             LEAD, await tools(), model, self._gate(replace(self.first, policy=lambda: policy, shown=LEAD))

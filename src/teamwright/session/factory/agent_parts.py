@@ -78,6 +78,8 @@ class AgentParts:
     effort: Effort | None = None
     """The lead's effort, as a flag or a program set it for this run."""
     appended: str = ""
+    base: str = ""
+    """The text that replaces the base of the lead's system prompt; empty for the usual one."""
     tag_key: str = field(default_factory=new_key)
     """The key of the runtime's tags, for agents that are created in this process."""
     numbers: CallNumbers = field(default_factory=CallNumbers)

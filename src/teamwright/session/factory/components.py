@@ -169,6 +169,7 @@ def make_agent_factory(
         each_rounds=calls_per_agent(options, settings.each),
         effort=parse_optional_effort(options.effort),
         appended=options.append_system_prompt,
+        base=options.system_prompt,
         tag_key=_tag_key(ground),
         numbers=numbers,
         attended=log.has_listeners,

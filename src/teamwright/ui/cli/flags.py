@@ -115,6 +115,7 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--backend"], metavar="NAME", help="Where members run: auto, in-process, tmux, detached, a recipe."),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     *agent_flags(),
+    click.Option(["--system-prompt"], metavar="TEXT", help="The base of the lead's system prompt; '': the usual one."),
     click.Option(["--append-system-prompt"], metavar="TEXT", help="Put behind the system prompt of the lead."),
     click.Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most so many rounds of the lead."),
     click.Option(["--max-budget-usd"], metavar="USD", callback=_dollars, help="At most so much money in all."),

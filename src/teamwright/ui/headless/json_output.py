@@ -99,6 +99,27 @@ def init_object(
     }
 
 
+def control_response(request: Mapping[str, Any], commands: Sequence[str]) -> dict[str, Any]:
+    """Return the answer to a `control_request` line of a client: success for `initialize`, else an error.
+
+    `commands` are the names of the session's commands. A client's hooks, agents and skills are refused, because they
+    would have no effect.
+    """
+    details: Mapping[str, Any] = request.get("request") or {}
+    subtype = details.get("subtype")
+    answer: dict[str, Any] = {"request_id": request.get("request_id")}
+    refused = next((name for name in ("hooks", "agents", "skills") if details.get(name)), None)
+    if subtype != "initialize":
+        answer |= {"subtype": "error", "error": f"the control request {subtype!r} is not supported"}
+    elif refused is not None:
+        error = f"{refused} of a client are not supported: give them in settings, files or flags"
+        answer |= {"subtype": "error", "error": error}
+    else:
+        described = [{"name": name, "description": "", "argumentHint": ""} for name in commands]
+        answer |= {"subtype": "success", "response": {"commands": described, "models": [], "account": {}}}
+    return {"type": "control_response", "response": answer}
+
+
 def event_object(event: TeamEvent, session_id: str) -> dict[str, Any] | None:
     """Return an event as a line of stream-json; None for events that only terminals show."""
     if isinstance(event, TextDelta | ToolStarted):

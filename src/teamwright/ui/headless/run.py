@@ -26,7 +26,7 @@ from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import offered_names, run_command
 from teamwright.ui.garbage_collector import freeze_loaded
-from teamwright.ui.headless.json_output import init_object
+from teamwright.ui.headless.json_output import control_response, init_object
 from teamwright.ui.headless.run_output import RunOutput
 from teamwright.views.run_report import report
 
@@ -128,7 +128,7 @@ async def _run_prompts(invocation: Invocation, session: Session, outlet: RunOutp
             raise _nothing_to_do_error(session)
         return await session.run(prompt)
     result: Result | None = None
-    async for content in _stream_prompts():
+    async for content in _stream_prompts(session, outlet):
         outlet.is_answered = False
         result = await session.run(content)
         if not result.ok:
@@ -149,11 +149,19 @@ def _nothing_to_do_error(session: Session) -> UsageError:
     )
 
 
-async def _stream_prompts() -> AsyncIterator[list[Block]]:
-    """Yield prompts of stdin, one `{"type":"user","message":{"content":…}}` a line. Raises UsageError for another."""
+async def _stream_prompts(session: Session, outlet: RunOutput) -> AsyncIterator[list[Block]]:
+    """Yield prompts of stdin, one `{"type":"user","message":{"content":…}}` a line. Raises UsageError for another.
+
+    A `control_request` line is answered on stdout.
+    """
     async for line in _stdin_lines():
-        if line.strip():
-            yield _parse_message(line)
+        if not line.strip():
+            continue
+        body = _parse_line(line)
+        if body.get("type") == "control_request":
+            outlet.json_line(control_response(body, offered_names(session)["slash_commands"]))
+        else:
+            yield _parse_message(body, line)
 
 
 async def _stdin_lines() -> AsyncIterator[bytes]:
@@ -169,19 +177,32 @@ async def _stdin_lines() -> AsyncIterator[bytes]:
         yield line
 
 
-def _parse_message(line: bytes) -> list[Block]:
+def _parse_line(line: bytes) -> dict[str, Any]:
     try:
-        body = cast("dict[str, Any]", json.loads(line))
+        body = json.loads(line)
+    except (ValueError, RecursionError) as problem:
+        raise _no_message_error(line) from problem
+    if not isinstance(body, dict):
+        raise _no_message_error(line)
+    return cast("dict[str, Any]", body)
+
+
+def _no_message_error(line: bytes) -> UsageError:
+    shown = line[:80].decode(errors="replace").strip()
+    return UsageError(
+        "usage",
+        f"a line of stdin is not a user message: {shown}",
+        do=['send {"type":"user","message":{"role":"user","content":"…"}} on one line'],
+    )
+
+
+def _parse_message(body: dict[str, Any], line: bytes) -> list[Block]:
+    try:
         content = body["message"]["content"]
         if body["type"] != "user" or not content:
             raise KeyError("type")
-    except (ValueError, KeyError, TypeError) as problem:
-        shown = line[:80].decode(errors="replace").strip()
-        raise UsageError(
-            "usage",
-            f"a line of stdin is not a user message: {shown}",
-            do=['send {"type":"user","message":{"role":"user","content":"…"}} on one line'],
-        ) from problem
+    except (KeyError, TypeError) as problem:
+        raise _no_message_error(line) from problem
     return [text_block(content)] if isinstance(content, str) else list(content)
 
 

@@ -25,14 +25,21 @@ def short_waits(tree: ast.AST) -> list[int]:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
             given = [word.value for word in node.keywords if word.arg in {"timeout", "within_s"}]
             given += node.args[-1:] if name in {"timeout", "wait", "wait_for", "join"} else []
-            if name in WAITS and "mark" not in ast.unparse(node.func) and any(literal(bound) >= 1 for bound in given):
+            if name.endswith("to_thread") and isinstance(node.args[0], ast.Attribute) and node.args[0].attr in WAITS:
+                name, given = node.args[0].attr, given + node.args[1:]
+            if (
+                (name in WAITS or "find" in name or "ask" in name)
+                and "mark" not in ast.unparse(node.func)
+                and any(literal(bound) >= 1 for bound in given)
+            ):
                 found.append(node.lineno)
     return found
 
 
 def test_waits_with_a_number_are_found():
-    lines = ["asyncio.timeout(5)", "p.communicate(timeout=20)", "wait_for(x, 3)", "run(timeout=WAIT_S)", "wait(0.1)"]
-    assert short_waits(ast.parse("\n".join(lines))) == [1, 2, 3]
+    lines = ["asyncio.timeout(5)", "p.communicate(timeout=20)", "wait_for(x, 3)", "to_thread(x.wait, 10)"]
+    lines += ["find_servers(within_s=5)", "run(timeout=WAIT_S)", "wait(0.1)", "to_thread(x.wait, WAIT_S)"]
+    assert short_waits(ast.parse("\n".join(lines))) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.finding("V1")

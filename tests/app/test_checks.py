@@ -188,7 +188,7 @@ def child(tmp_path):
 async def test_a_kill_in_the_middle_of_a_check_leaves_the_task_open_and_no_process_after_a_resume(tmp_path, child):
     pid = await written(tmp_path / "pid")
     child.send_signal(signal.SIGKILL)
-    await asyncio.to_thread(child.wait, 10)
+    await asyncio.to_thread(child.wait, WAIT_S)
     model = ScriptedModel(lambda _request: "ok")
     async with Team.resume("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions") as team:
         await team.run("Go on.")

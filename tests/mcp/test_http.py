@@ -78,7 +78,7 @@ async def test_a_bad_answer_ends_its_call_and_no_other(place, tool, said, stream
         server = at(place, http)
         waiting = asyncio.create_task(server.call_tool("hang", {}))
         async with asyncio.timeout(WAIT_S):
-            await asyncio.to_thread(http.hung.wait, 20)
+            await asyncio.to_thread(http.hung.wait, WAIT_S)
             with pytest.raises(McpServerError, match=said):
                 await server.call_tool(tool, {})
             assert words(await server.call_tool("echo", {"text": "on"})) == "on"

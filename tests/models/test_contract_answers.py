@@ -252,7 +252,7 @@ async def test_a_stream_without_progress_is_given_up_and_tried_again(client, qui
         client(server.url, settings=settings) as c,
     ):
         asked = await c.ask()
-        assert await asyncio.to_thread(server.client_left.wait, 10)
+        assert await asyncio.to_thread(server.client_left.wait, WAIT_S)
     assert [part.attempt for part in asked.of(Retrying)] == [1]
     assert asked.last.content == [{"type": "text", "text": "At last."}]
 

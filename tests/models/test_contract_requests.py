@@ -132,7 +132,7 @@ async def test_cancelling_closes_the_connection(client):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await asyncio.to_thread(server.client_left.wait, 10)
+        assert await asyncio.to_thread(server.client_left.wait, WAIT_S)
         assert c.rate_limiter.running_count == 0
 
 
@@ -141,7 +141,7 @@ async def test_leaving_the_parts_early_closes_the_connection(client):
         parts = c.model.stream(c.request())
         await anext(parts)
         await parts.aclose()
-        assert await asyncio.to_thread(server.client_left.wait, 10)
+        assert await asyncio.to_thread(server.client_left.wait, WAIT_S)
         assert c.rate_limiter.running_count == 0
 
 

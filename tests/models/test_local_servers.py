@@ -116,7 +116,7 @@ async def test_a_model_that_is_not_there_is_answered_with_those_that_are():
 async def test_a_server_without_a_model_is_one_all_the_same():
     async with asyncio.timeout(WAIT_S), LoopbackModel(models=[]) as server:
         server._model_list = lambda: None  # as Ollama writes an empty list
-        (found,) = await asyncio.to_thread(find_local_servers, {"OLLAMA_HOST": server.url}, within_s=5.0)
+        (found,) = await asyncio.to_thread(find_local_servers, {"OLLAMA_HOST": server.url}, within_s=WAIT_S)
         with pytest.raises(CannotStart) as caught:
             await asyncio.to_thread(resolve_model, None, {"OLLAMA_HOST": server.url}, ModelSettings())
     assert str(found).endswith(": no models")

@@ -273,7 +273,7 @@ def only_ollama(monkeypatch):
 def test_a_local_server_is_found_with_its_models_and_strange_names_are_left_out(monkeypatch):
     only_ollama(monkeypatch)
     with LoopbackModel.in_thread(models=[LISTED, "gpt-oss:20b", "x; rm -rf ~", "\x1b[31m", {"id": 3}]) as server:
-        [found] = find_local_servers(at(server), within_s=5)
+        [found] = find_local_servers(at(server), within_s=WAIT_S)
     assert found.models == (LocalModel("qwen:7b", 40_000), LocalModel("gpt-oss:20b"), LocalModel("3"))
     assert str(found).startswith("Ollama on 127.0.0.1:")
 
@@ -296,8 +296,8 @@ def test_a_local_server_is_asked_for_the_window_of_a_model():
     with LoopbackModel.in_thread(models=[LISTED]) as server:
         _, endpoint = resolved("vllm/qwen:7b", {})
         here = replace(endpoint, base_url=server.url)
-        assert ask_server(here, "qwen:7b", within_s=5).window == 40_000
-        assert ask_server(here, "other", within_s=5).window is None
+        assert ask_server(here, "qwen:7b", within_s=WAIT_S).window == 40_000
+        assert ask_server(here, "other", within_s=WAIT_S).window is None
 
 
 async def test_a_pool_gives_the_same_adapter_for_the_same_model_and_key():

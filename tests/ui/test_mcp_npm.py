@@ -103,7 +103,7 @@ class Cast:
         if isinstance(step, Answer):
             return step
         step.here.set()
-        await asyncio.to_thread(step.open.wait, 60)
+        await asyncio.to_thread(step.open.wait, WAIT_S)
         return step.answer
 
     def results(self, name: str) -> list[str]:

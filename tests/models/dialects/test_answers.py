@@ -134,7 +134,7 @@ async def test_a_stream_without_progress_is_given_up_and_tried_again(api, speaki
         speaking(api, server.url, settings=settings) as c,
     ):
         asked = await c.ask()
-        assert await asyncio.to_thread(server.client_left.wait, 10)
+        assert await asyncio.to_thread(server.client_left.wait, WAIT_S)
     assert [part.attempt for part in asked.of(Retrying)] == [1]
     assert asked.last.content == [{"type": "text", "text": "At last."}]
 
@@ -172,7 +172,7 @@ async def test_cancelling_closes_the_connection(api, speaking):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await asyncio.to_thread(server.client_left.wait, 10)
+        assert await asyncio.to_thread(server.client_left.wait, WAIT_S)
         assert c.rate_limiter.running_count == 0
 
 

@@ -46,6 +46,8 @@ def test_what_a_member_elsewhere_edited_is_shown_and_taken_back_once_it_rests(ga
         person.sees("ada → lead: Through.")
         person.until(lambda rows: "idle" in row_of(rows, "ada") and "idle" in row_of(rows, "lead"))
         person.says("/undo @ada")
+        person.sees("take this back?")
+        person.says("y")
         person.sees("removed    hers.txt  (ada)")
         assert not (gates / "hers.txt").exists()
 

@@ -5,7 +5,6 @@ Depends on the tables of programs. The bounds of grants are in `grant_bounds`.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from pathlib import Path
@@ -14,6 +13,7 @@ from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.paths import guard_name
 from teamwright.permissions.prefix_rules import INTERPRETERS, uncovered_word
 from teamwright.permissions.programs.side_effects import find_side_effect
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import DecisionContext, PermissionScope
 from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule, url_host
 from teamwright.permissions.shell.parser import parse_command
@@ -144,8 +144,8 @@ def _for_paths(tool: str, paths: tuple[Path, ...], scope: PermissionScope) -> st
 
 
 def _for_path(tool: str, path: Path, scope: PermissionScope) -> str:
-    real = Path(os.path.realpath(path))
-    base = Path(os.path.realpath(scope.base))
+    real = Path(real_path(path))
+    base = Path(real_path(scope.base))
     below = str(real.relative_to(base)) if real.is_relative_to(base) else ""
     private = any(real.is_relative_to(directory) for directory in scope.private)
     if private or guard_name(below or str(real)) or not str(real).isprintable() or set(str(real)) & set("*?"):

@@ -19,6 +19,7 @@ from teamwright.permissions.operands import glob_shape
 from teamwright.permissions.paths import containing_directory, judge_path, judge_unknown_path
 from teamwright.permissions.prefix_rules import uncovered_word
 from teamwright.permissions.read_only_commands import CommandReads, prove_read_only
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import (
     DecisionContext,
     PermissionScope,
@@ -169,7 +170,7 @@ def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path]
             edits = True
             made = command.name == "mkdir"  # a directory that it creates does not exist yet
             found += [containing_directory(path) for path in change.reads]
-            found += [Path(os.path.realpath(path)) if made else containing_directory(path) for path in change.writes]
+            found += [Path(real_path(path)) if made else containing_directory(path) for path in change.writes]
     for redirect in parsed.redirects:
         if redirect.target is None or redirect.glob or None in redirect.directories:
             return None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments
 from teamwright.permissions.paths import denied_below, judge_own_file, judge_path
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import (
     PLAN_MODE_RULE,
     DecisionContext,
@@ -125,7 +126,7 @@ class Policy:
 
     @plan_file.setter
     def plan_file(self, path: Path | None) -> None:
-        real = "" if path is None else os.path.join(os.path.realpath(path.parent), path.name)
+        real = "" if path is None else os.path.join(real_path(path.parent), path.name)
         self._set_context(replace(self._context, plan_file=real))
 
     @property
@@ -298,7 +299,7 @@ class Policy:
         if access.writes and self.effective_mode is not Mode.PLAN:
             return False
         paths = (*access.writes, *access.reads)
-        return bool(paths) and all(os.path.realpath(path) == mine for path in paths)
+        return bool(paths) and all(real_path(path) == mine for path in paths)
 
     def _is_memory(self, tool: str, access: Access) -> bool:
         """Return True when the call only touches the memory of this agent's type. In plan mode changes do not count."""
@@ -307,7 +308,7 @@ class Policy:
         if access.writes and (self.effective_mode is Mode.PLAN or self.is_caller_planning):
             return False
         paths = (*access.writes, *access.reads)
-        return bool(paths) and all(os.path.realpath(path).startswith(f"{self._memory}/") for path in paths)
+        return bool(paths) and all(real_path(path).startswith(f"{self._memory}/") for path in paths)
 
     def _current_context(self) -> DecisionContext:
         """Return the context of decisions: the caller's with this policy's rules, when it has no mode."""

@@ -16,6 +16,7 @@ from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.operands import Operand
 from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.read_only_commands import expand_arguments
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.processes.repository.discovery import Discovery, discover, possible_trees
 from teamwright.processes.repository.git_entries import GitEntry, GitSurvey, survey_git
@@ -100,7 +101,7 @@ def shows_changes_plainly(command: ShellCommand) -> bool:
 
 def shown_work_trees(paths: tuple[Path, ...]) -> set[str]:
     """Return the real paths of the work trees that git shows in these directories, always whole work trees."""
-    return {str(tree) for path in paths for tree in possible_trees(path) or [Path(os.path.realpath(path))]}
+    return {str(tree) for path in paths for tree in possible_trees(path) or [Path(real_path(path))]}
 
 
 def _subcommand(command: ShellCommand) -> tuple[str, list[str], list[str]] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from teamwright.permissions.paths import guard_name
 from teamwright.permissions.prefix_rules import INTERPRETERS
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
 from teamwright.permissions.shell.wrappers import base_name
@@ -32,11 +33,11 @@ _NEVER_BELOW = ("/dev/", "/proc/", "/sys/", "/boot/")
 
 def out_of_bounds(place: Path, scope: PermissionScope) -> str:
     """Return the reason why no update may grant this directory, given by its real path; empty when one may."""
-    real = Path(os.path.realpath(place))
+    real = Path(real_path(place))
     shown = f"{real}/"
     if str(real) in _SYSTEM_DIRECTORIES or shown.startswith(_NEVER_BELOW):
         return f"{real} belongs to the whole system"
-    if Path(os.path.realpath(os.path.expanduser("~"))).is_relative_to(real):
+    if Path(real_path(os.path.expanduser("~"))).is_relative_to(real):
         return f"{real} is, or holds, the home directory"
     for private in scope.private:
         if real.is_relative_to(private) or private.is_relative_to(real):
@@ -70,7 +71,7 @@ def check_directories(update: PermissionUpdate, scope: PermissionScope) -> tuple
         why = out_of_bounds(path, scope) if path.is_absolute() else f"{text[:80]!r} is not an absolute path"
         if why:
             raise _out_of_bounds_error(why, "--add-dir")
-        found.append(Path(os.path.realpath(path)))
+        found.append(Path(real_path(path)))
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rules import PathPattern
 from teamwright.permissions.verdict import Decision, Verdict
 from teamwright.protocol.values import dataclass
@@ -31,7 +32,7 @@ class OwnedPaths:
         """Return the paths of this pattern below `base`."""
         parts = pattern.removeprefix("./").split("/")
         fixed = next((at for at, part in enumerate(parts) if set(part) & set("*?")), len(parts))
-        root = os.path.realpath(base.joinpath(*parts[:fixed]))
+        root = real_path(base.joinpath(*parts[:fixed]))
         return cls(owner, pattern, source, PathPattern.parse(pattern, base, strict=True), root)
 
     def contains(self, named: str, real: str, deep: bool) -> bool:
@@ -56,7 +57,9 @@ class PathOwnership:
 
         `deep`: everything below it changes too.
         """
-        named, real = os.path.normpath(path), os.path.realpath(path)
+        named, real = os.path.normpath(path), real_path(path)
+        if is_process_link(real):
+            return self.refuse_unknown()
         for one in self.owned_by_others:
             if one.contains(named, real, deep):
                 file = os.path.basename(named)

@@ -13,9 +13,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from teamwright.permissions.excluded_paths import Segments, compile_patterns
+from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rule_index import DecisionContext, ToolRules, decide_by_mode, decide_by_plan, decide_by_rule
 from teamwright.permissions.rules import Rule
-from teamwright.permissions.shell.word_expansion import Shape
+from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
 from teamwright.permissions.verdict import Decision, Verdict
 from teamwright.permissions.word_lists import word_set
 
@@ -56,7 +57,7 @@ def judge_path(
 
     `deep`: everything below it is read too; `except_denied`: except denied files.
     """
-    named, real = os.path.normpath(path), os.path.realpath(path)
+    named, real = os.path.normpath(path), real_path(path)
     rules = ground.rules.rules_for(tool)
     denied = _matching(rules.deny, named, real)
     if denied is not None:
@@ -65,6 +66,8 @@ def judge_path(
         return fenced
     if writes and ground.is_planning:
         return decide_by_plan(ground)
+    if is_process_link(real):
+        return _judge_process_link(ground, tool, named, writes)
     if _is_private(ground, rules, named, real, writes):
         return Decision(Verdict.DENY, "private files", f"{named} belongs to Teamwright itself or to other agents.")
     if ground.bypasses:
@@ -80,6 +83,16 @@ def judge_path(
     return decide_by_rule(allowed) if allowed is not None else _by_mode(ground, named, real, writes)
 
 
+def _judge_process_link(ground: DecisionContext, tool: str, named: str, writes: bool) -> Decision:
+    """Return the verdict on a path such as `/proc/self/cwd/x`: it may be any file."""
+    for decision in judge_unknown_path(ground, tool, ANY_SHAPE, certain=True):
+        return decision
+    reason = f"{named} is another file in each process; write the path out."
+    if ground.bypasses and (writes or os.path.basename(named) not in {"cwd", "root"}):
+        return Decision(Verdict.DENY, "private files", reason)
+    return decide_by_mode(ground.mode, Verdict.ALLOW if ground.bypasses else Verdict.ASK, reason)
+
+
 def judge_unknown_path(ground: DecisionContext, tool: str, shape: Shape, certain: bool) -> Iterator[Decision]:
     """Yield the verdicts of rules on a file whose name only the shell knows in full (see `Rule.may_name`)."""
     rules = ground.rules.rules_for(tool)
@@ -92,7 +105,7 @@ def judge_unknown_path(ground: DecisionContext, tool: str, shape: Shape, certain
 
 def judge_all_below(ground: DecisionContext, tool: str, path: Path, name: str) -> Iterator[Decision]:
     """Yield the denial of a change to everything below a path whose name matches, if some of it must not be changed."""
-    real = os.path.realpath(path)
+    real = real_path(path)
     for rule, patterns in denied_below(ground, tool, str(path)):
         if patterns and (there := _named_below(real, compile_patterns(patterns), name)):
             yield Decision(Verdict.DENY, rule, f"It changes everything below {real}, {there}.")
@@ -114,13 +127,13 @@ def _named_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
 
 def containing_directory(path: Path) -> Path:
     """Return the real path of a directory, or of the directory that contains a file."""
-    real = Path(os.path.realpath(path))
+    real = Path(real_path(path))
     return real if real.is_dir() else real.parent
 
 
 def judge_own_file(ground: DecisionContext, tool: str, path: Path, why: str) -> Decision:
     """Return the verdict on the agent's plan or memory file: allowed unless a rule forbids it."""
-    named, real = os.path.normpath(path), os.path.realpath(path)
+    named, real = os.path.normpath(path), real_path(path)
     rules = ground.rules.rules_for(tool)
     for group in (rules.deny, () if ground.bypasses else rules.ask):
         found = _matching(group, named, real)
@@ -131,7 +144,7 @@ def judge_own_file(ground: DecisionContext, tool: str, path: Path, why: str) -> 
 
 def denied_below(ground: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
     """Yield the paths below a directory that must not be read: the rule, and patterns relative to the directory."""
-    real = os.path.realpath(root)
+    real = real_path(root)
     for rule in ground.rules.rules_for(tool).deny:
         yield rule.text, rule.names_below(root) | rule.names_below(real)
     above = f"{real.rstrip('/')}/".lower()

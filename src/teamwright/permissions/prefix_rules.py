@@ -23,6 +23,7 @@ from teamwright.permissions.programs.option_grammar import parse_arguments, pars
 from teamwright.permissions.programs.sed_script import only_prints
 from teamwright.permissions.programs.side_effects import find_side_effect
 from teamwright.permissions.read_only_commands import expand_arguments, prove_read_only
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import DecisionContext
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.shell.parsed_line import ShellCommand
@@ -136,5 +137,5 @@ def _is_outside(ground: DecisionContext, path: str, named: Sequence[str]) -> boo
     if judge_path(ground, "Read", Path(path), writes=False).verdict is Verdict.ALLOW:
         return False
     begins = (os.path.expanduser(word.partition("*")[0]) for word in named if "*" in word)
-    inside = tuple(f"{os.path.realpath(begin).rstrip('/')}/" for begin in begins if begin[:1] == "/" == begin[-1:])
-    return not f"{os.path.realpath(path)}/".startswith(inside)
+    inside = tuple(f"{real_path(begin).rstrip('/')}/" for begin in begins if begin[:1] == "/" == begin[-1:])
+    return not f"{real_path(path)}/".startswith(inside)

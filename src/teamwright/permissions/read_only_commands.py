@@ -16,6 +16,7 @@ from pathlib import Path
 
 from teamwright.permissions.programs.file_reads import MATCH_PLACEHOLDER, FilesRead, find_files_read
 from teamwright.permissions.programs.git_commands import find_git_reads
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
@@ -129,7 +130,7 @@ def _entries(directory: str, most: int) -> list[os.DirEntry[str]]:
 
 
 def _is_above(place: Path, names: tuple[str, ...]) -> bool:
-    real = Path(os.path.realpath(place))
+    real = Path(real_path(place))
     return any(os.path.lexists(directory / name) for directory in (real, *real.parents) for name in names)
 
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from teamwright.permissions.excluded_paths import Segments, patterns_below, segment_expression
 from teamwright.permissions.name_patterns import NamePattern
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Verdict
 from teamwright.permissions.word_lists import join_words
@@ -174,22 +175,20 @@ class PathPattern:
         root, rest = _split_start(pattern, base)
         if pattern.startswith("//"):
             top, slash, below = rest.partition("/")
-            real_root, real_rest = (
-                (Path("/"), rest) if "*" in top else (Path(os.path.realpath("/" + top)), slash + below)
-            )
+            real_root, real_rest = (Path("/"), rest) if "*" in top else (Path(real_path("/" + top)), slash + below)
         elif pattern == "~" or pattern.startswith("~/"):
-            real_root, real_rest = Path(os.path.realpath(root)), rest
+            real_root, real_rest = Path(real_path(root)), rest
         else:
-            real_root, real_rest = Path(os.path.realpath(base)), rest
+            real_root, real_rest = Path(real_path(base)), rest
         begins = ((root, rest), (real_root, real_rest))
         flags = re.IGNORECASE if strict else 0
         named = _path_expression(root, rest)
         real = _path_expression(real_root, real_rest)
         if strict:
             fixed, rest = _written_part(root, rest)
-            real += "|" + _path_expression(Path(os.path.realpath(fixed)), rest)
+            real += "|" + _path_expression(Path(real_path(fixed)), rest)
         written = (_written_part(*begin) for begin in begins)
-        forms = {*begins, *((Path(os.path.realpath(fixed)), below) for fixed, below in written)}
+        forms = {*begins, *((Path(real_path(fixed)), below) for fixed, below in written)}
         parts = tuple(_segments(*form) for form in forms)
         names = tuple(NamePattern.parse(str(root), rest) for root, rest in dict.fromkeys(begins))
         return cls(re.compile(named, flags), re.compile(real, flags), parts, names)
@@ -207,7 +206,7 @@ def _split_start(pattern: str, base: Path) -> tuple[Path, str]:
 
 def fixed_directory(pattern: str, base: Path) -> Path:
     """Return the real path of a pattern's part without wildcards. All its matches are there or below."""
-    return Path(os.path.realpath(_written_part(*_split_start(pattern, base))[0]))
+    return Path(real_path(_written_part(*_split_start(pattern, base))[0]))
 
 
 def _written_part(root: Path, rest: str) -> tuple[Path, str]:

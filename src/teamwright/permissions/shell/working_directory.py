@@ -7,6 +7,7 @@ import itertools
 import os
 from pathlib import Path
 
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.shell_variables import ShellVariables
 from teamwright.permissions.shell.wrappers import Words
 from teamwright.permissions.word_lists import word_set
@@ -35,7 +36,7 @@ def directory_after(place: Path | None, words: Words, values: ShellVariables) ->
         return None
     whole = os.path.join(place or "/", target)
     found = os.path.normpath(whole)
-    if ".." in target.split("/") and os.path.realpath(found) != os.path.realpath(whole):
+    if ".." in target.split("/") and real_path(found) != real_path(whole):
         return None  # shells that follow links first reach another directory
     return Path(found)
 

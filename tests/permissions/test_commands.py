@@ -542,6 +542,30 @@ def test_what_is_in_a_copied_directory_goes_through_no_link(own_ground):
 
 
 @pytest.mark.promise("P7")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mkdir -p q; touch q/peek; cp -rT q .",
+        "mkdir -p q/src; touch q/src/main.py; cp -r q/* .",
+        "mkdir -p q/src; touch q/src/new; cp -r q/s* .",
+        "mkdir -p q/src && touch q/src/new && cp -r ./src/../q/src .",
+        "make tree; cp -r q .",
+    ],
+)
+def test_a_copy_of_what_the_line_itself_makes_asks(own_ground, line):
+    (own_ground.project / "peek").symlink_to(own_ground.outside / "secret")
+    assert own_ground.run(line, Mode.ACCEPT_EDITS, allow=["Bash(make tree)"]).verdict is Verdict.ASK
+
+
+@pytest.mark.promise("P7")
+def test_a_copy_into_a_directory_that_the_line_makes_is_judged_by_its_files(own_ground):
+    (own_ground.project / "workflows").mkdir()
+    assert own_ground.run("mkdir .github; cp -r workflows .github", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+    assert own_ground.run("mkdir -p d/e && cp a.py d/e", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+    assert own_ground.run("touch a.py; cp a.py new.py", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+
+
+@pytest.mark.promise("P7")
 def test_what_is_moved_away_is_changed_too(ground):
     assert ground.run("mv src/main.py sub/m.py", Mode.ACCEPT_EDITS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run("mv .git/config sub/c", Mode.ACCEPT_EDITS).verdict is Verdict.ASK

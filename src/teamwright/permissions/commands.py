@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from teamwright.permissions.command_facts import CommandFacts, collect_facts, find_denials, find_questions
-from teamwright.permissions.file_changes import find_changes, runs_in_order
+from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
 from teamwright.permissions.git_access import explain_git_doubt, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
 from teamwright.permissions.operands import glob_shape
@@ -244,8 +244,20 @@ def _judge_all(
 
 
 def _last_command(facts: list[CommandFacts], access: Access) -> CommandFacts | None:
-    """Return the command that certainly runs after all others, once; None when that is not certain."""
-    return facts[-1] if facts and runs_in_order(access.command or "") else None
+    """Return the command that certainly runs after all others, once, and copies nothing that they change."""
+    if not facts or not runs_in_order(access.command or ""):
+        return None
+    *before, last = facts
+    return None if last.changes is not None and _copies_changed(last, last.changes, before) else last
+
+
+def _copies_changed(last: CommandFacts, copy: FileChanges, before: list[CommandFacts]) -> bool:
+    """Return True when the last command may copy files that earlier ones change."""
+    if not copy.sources or all(fact.reads is not None for fact in before):
+        return False
+    changed = [path for fact in before if fact.changes is not None for path in fact.changes.writes]
+    unknown = any(fact.reads is None and fact.changes is None for fact in before)
+    return unknown or bool(last.command.globs) or copy.may_copy(changed)
 
 
 def _path_questions(rules: ToolRules, fact: CommandFacts) -> Iterator[Decision]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments
+from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.protocol.values import dataclass
 
@@ -23,7 +25,7 @@ MAX_FILES = 500
 class FileChanges:
     """The absolute paths that a command reads and writes.
 
-    `must_be_last`: nothing may run after it or beside it in its line. Moved or copied files may include links, so that
+    `sources` are those that it copies or moves with everything below them. `must_be_last`: nothing may run after it or beside it in its line. Moved or copied files may include links, so that
     paths judged before mean something else after it. A file with an odd name would be an option where a pattern of the
     line matches it.
     """
@@ -31,6 +33,12 @@ class FileChanges:
     reads: tuple[Path, ...]
     writes: tuple[Path, ...]
     must_be_last: bool = False
+    sources: tuple[Path, ...] = ()
+
+    def may_copy(self, changed: Iterable[Path]) -> bool:
+        """Return True when one of these changed paths is below a source, whose files are then not known."""
+        tops = tuple(f"{real_path(source).rstrip('/')}/" for source in self.sources)
+        return any(real_path(path).startswith(tops) for path in changed)
 
 
 _GRAMMARS = {
@@ -88,10 +96,12 @@ def _transfer(sources: tuple[Path, ...], target: Path, *, moves: bool, exact: bo
         if files is None:
             return None
         reads += files
-        goal = Path(os.path.join(target, source.name)) if into else target
-        writes += [goal / file.relative_to(source) for file in files]
+        goals = [target / source.name] if into else [target]
+        if not into and not exact and not os.path.lexists(target):
+            goals.append(target / source.name)  # an earlier command of the line may make this directory
+        writes += [goal / file.relative_to(source) for goal in goals for file in files]
         writes += files if moves else []
-    return FileChanges(tuple(reads), tuple(writes), must_be_last=True) if sources else None
+    return FileChanges(tuple(reads), tuple(writes), must_be_last=True, sources=sources) if sources else None
 
 
 def _all_files(source: Path) -> list[Path] | None:

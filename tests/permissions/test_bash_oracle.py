@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
 from teamwright.permissions.shell.parser import parse_command
-from teamwright.tools.shell.command_line import _ZSH_ONLY as READ_IN_BASH
 from tests.support.waits import WAIT_S
 
 LINES = int(os.environ.get("ORACLE_LINES", "1200"))
@@ -267,7 +267,7 @@ def test_whatever_a_shell_runs_or_writes_is_listed(oracle, share):
     for _ in range(LINES // share):
         line = lines.line()
         parsed = parse_command(line, oracle.root)
-        if not parsed.is_valid or "\0" in line or (oracle.shell == "zsh" and READ_IN_BASH.search(line)):
+        if not parsed.is_valid or "\0" in line or (oracle.shell == "zsh" and is_read_by_zsh_alone(line)):
             continue
         run = oracle.run(line)
         read += 1

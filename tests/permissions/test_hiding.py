@@ -185,6 +185,50 @@ PS4='$(%c)'; set -x; ls
 x='$(%c)'; echo ${x@P}
 mapfile -c 1 -C %q x < a.py
 compgen -C %q
+compgen -W '$(%c)'
+compgen -A function -W '`%c`'
+bash -euo pipefail -c %q
+bash -eoc pipefail %q
+bash -ceo pipefail %q
+bash +oc posix %q
+bash -Oc extglob %q
+bash -cO extglob %q
+bash -c -e %q
+bash -c +e %q
+bash -c - %q
+bash -c -e -- %q
+bash -c -o posix %q
+bash --norc -c -e %q
+sh -c -e %q
+env bash -c -e %q
+timeout 5 bash -c -e %q
+find . -maxdepth 0 -exec bash -c -e %q \;
+echo %q | bash -es
+bash -xs a.py <<< %q
+eval -- %q
+command eval -- %q
+trap 'eval -- %c' EXIT
+env 'BASH_FUNC_ls%%=() { %c; }' bash -c ls
+env "BASH_FUNC_ls%%=() { %c; }" bash -c ls
+env BASH_ENV='$(%c)' bash -c ls
+read y <<< 'a[$(%c)]'; ((y))
+read y <<'E'; ((y))⏎a[$(%c)]⏎E
+for y in 'a[$(%c)]'; do ((y)); done
+y=$(echo 'a[$(%c)]'); ((y))
+printf -v y '%s' 'a[$(%c)]'; ((y))
+f() { ((n=$1)); }; f 'a[$(%c)]'
+set -- 'a[$(%c)]'; (($1))
+bash -c '(($1))' x 'a[$(%c)]'
+env y='a[$(%c)]' bash -c '((y))'
+: 'a[$(%c)]'; ((_))
+script -qec %q /dev/null
+setarch x86_64 %c
+linux64 %c
+prlimit --nofile=100 %c
+split --filter=%q a.py
+tar cf /dev/null a.py --checkpoint=1 --checkpoint-action=exec=%q
+tar cf x.tar a.py; tar xf x.tar --to-command=%q
+sort --compress-program=%q a.py
 PROMPT_COMMAND=%q bash -i < /dev/null
 [[ -n $(%c) ]]
 GIT_PAGER=%q git -p log

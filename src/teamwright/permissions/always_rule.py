@@ -17,9 +17,8 @@ from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import DecisionContext, PermissionScope
 from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule, url_host
 from teamwright.permissions.shell.parser import parse_command
-from teamwright.permissions.shell.wrappers import base_name
 from teamwright.permissions.verdict import Access, Verdict
-from teamwright.permissions.word_lists import word_set
+from teamwright.permissions.word_lists import base_name, word_set
 
 _NARROW_PREFIXES = (
     "pytest",

@@ -25,9 +25,9 @@ MAX_FILES = 500
 class FileChanges:
     """The absolute paths that a command reads and writes.
 
-    `sources` are those that it copies or moves with everything below them. `must_be_last`: nothing may run after it or beside it in its line. Moved or copied files may include links, so that
-    paths judged before mean something else after it. A file with an odd name would be an option where a pattern of the
-    line matches it.
+    `sources` are those that it copies or moves with everything below them. `must_be_last`: nothing may run after it or
+    beside it in its line. Moved or copied files may include links, so that paths judged before mean something else
+    after it. A file with an odd name would be an option where a pattern of the line matches it.
     """
 
     reads: tuple[Path, ...]

@@ -14,9 +14,8 @@ from teamwright.permissions.prefix_rules import INTERPRETERS
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
-from teamwright.permissions.shell.wrappers import base_name
 from teamwright.permissions.verdict import Mode, PermissionUpdate, Verdict
-from teamwright.permissions.word_lists import word_set
+from teamwright.permissions.word_lists import base_name, word_set
 from teamwright.protocol.errors import UsageError
 
 GRANTED_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK)

@@ -15,8 +15,7 @@ from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
-from teamwright.permissions.shell.wrappers import base_name
-from teamwright.permissions.word_lists import word_set
+from teamwright.permissions.word_lists import base_name, word_set
 from teamwright.protocol.values import dataclass
 
 HARMLESS_FILES = word_set("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")

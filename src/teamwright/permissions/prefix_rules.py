@@ -26,10 +26,10 @@ from teamwright.permissions.read_only_commands import expand_arguments, prove_re
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import DecisionContext
 from teamwright.permissions.rules import Rule
+from teamwright.permissions.shell.evaluated_text import SHELLS
 from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.wrappers import SHELLS, Words, base_name
 from teamwright.permissions.verdict import Verdict
-from teamwright.permissions.word_lists import word_set
+from teamwright.permissions.word_lists import Words, base_name, word_set
 
 INTERPRETERS = SHELLS | word_set(
     "python python2 python3 pypy pypy3 ipython node nodejs deno bun ruby irb perl php lua luajit Rscript R julia java"

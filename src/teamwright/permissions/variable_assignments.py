@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator
 
 from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
-from teamwright.permissions.shell.wrappers import Words
-from teamwright.permissions.word_lists import word_set
+from teamwright.permissions.word_lists import Words, word_set
 
 HARMLESS_VARIABLES = word_set(
     "LANG TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CARGO_TERM_COLOR PY_COLORS CI DEBUG"

@@ -1,10 +1,18 @@
-"""Tables of words, written as one text for easy reading and comparison."""
+"""Words of commands, and tables of words, written as one text for easy reading and comparison."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from functools import cache
+
+Words = tuple[str | None, ...]
+"""The words of a command. None is a word that only the shell knows."""
+
+
+def base_name(word: str | None) -> str | None:
+    """Return the program's name without its directory."""
+    return None if word is None else word.rsplit("/", 1)[-1]
 
 
 def join_words(words: Iterable[str | None]) -> str:

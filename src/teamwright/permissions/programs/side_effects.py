@@ -17,8 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from teamwright.permissions.shell.wrappers import Words, base_name
-from teamwright.permissions.word_lists import word_set
+from teamwright.permissions.word_lists import Words, base_name, word_set
 from teamwright.protocol.values import dataclass
 
 _TABLE = """

@@ -23,6 +23,7 @@ RESERVED = word_set("{ } ! if then else elif fi while until for do done case esa
 _STRANGE = re.compile(r"[^\S \t\n]|[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _CODE = re.compile(r"\$\(|`|<\(|>\(")
+_ZSH_ONLY = re.compile(r">!|&[!|]|(?<![^\s;&|(`])=\w|(^|[;&|(){}!`\n]|\b(do|then|else|time))\s*(-|repeat)\s")
 _QUERY = (
     "(command_name) @commands (test_command) @commands (declaration_command) @commands (unset_command) @commands"
     " (file_redirect) @redirections (heredoc_redirect) @redirections (herestring_redirect) @redirections"
@@ -43,6 +44,11 @@ def has_control_characters(text: str) -> bool:
 def is_code(text: str | None) -> bool:
     """Return True when a quoted text would run something if it were parsed again."""
     return text is None or _CODE.search(text) is not None
+
+
+def is_read_by_zsh_alone(text: str) -> bool:
+    """Return True for syntax that zsh reads differently from the grammar."""
+    return _ZSH_ONLY.search(text) is not None
 
 
 @cache

@@ -10,10 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from teamwright.permissions.shell.ambiguity import RESERVED, is_code
+from teamwright.permissions.shell.evaluated_text import READ_BY_SHELLS, RUN_BY_PROGRAMS, evaluated_names
 from teamwright.permissions.shell.parsed_line import Directories, ParsedLine, ShellCommand
+from teamwright.permissions.shell.run_options import run_by_options
 from teamwright.permissions.shell.shell_variables import ShellVariables
 from teamwright.permissions.shell.working_directory import DIRECTORY_COMMANDS
-from teamwright.permissions.shell.wrappers import WrappedCommands, evaluated_names, unwrap
+from teamwright.permissions.shell.wrapped_commands import WrappedCommands
+from teamwright.permissions.shell.wrappers import unwrap
 from teamwright.protocol.values import dataclass
 
 MAX_DEPTH = 8
@@ -77,6 +80,8 @@ class CommandListing:
             self.state.mark_unreadable("it has a part that is not looked into")
         if any(map(is_code, evaluated_names(command.words))):
             self.state.mark_unreadable("it has a text that is evaluated")
+        for text in run_by_options(command.words):
+            self.list_possible(text, command.directories)
         wrapped = unwrap(command.words)
         if wrapped is None:
             self.state.parsed.commands.append(command)
@@ -93,6 +98,8 @@ class CommandListing:
             self.state.parsed.commands.append(
                 ShellCommand(wrapped.file, command.directories, variables=variables, role="guess")
             )
+        for name, value in wrapped.values:
+            self.check_value(name, value, command.directories)
         self._add_inside(command, wrapped, variables)
         return None
 
@@ -101,7 +108,7 @@ class CommandListing:
         inner = CommandListing(state, self._list_text)
         first = len(self.state.parsed.commands)
         globbed = {command.words[at] for at in command.globs}
-        guess = wrapped.guess or wrapped.proven or command.role == "guess"
+        guess = wrapped.guess or wrapped.forbids or command.role == "guess"
         for words in wrapped.commands:
             globs = frozenset(at for at, word in enumerate(words) if word in globbed)
             unknown = frozenset(at for at, word in enumerate(words) if word is None)
@@ -113,6 +120,20 @@ class CommandListing:
             self._list_text(state, wrapped.script, command.directories)
         if any(found.name in DIRECTORY_COMMANDS for found in self.state.parsed.commands[first:]):
             self.state.add_doubt("it changes the directory in a rare way")
+
+    def check_value(self, name: str, value: str | None, places: Directories) -> None:
+        """List what shells and programs may run or read because a variable has this value."""
+        if name in READ_BY_SHELLS and value != "":
+            self.state.parsed.commands.append(ShellCommand(("source", value), places, role="guess"))
+        if value and RUN_BY_PROGRAMS.search(name):
+            self.list_guess(value.lstrip("|"), places)
+
+    def list_possible(self, text: str | None, places: Directories) -> None:
+        """List a text that may run as a command; None may be any command."""
+        if text is None:
+            self.state.parsed.commands.append(ShellCommand((None,), places, role="guess"))
+        else:
+            self.list_guess(text, places)
 
     def list_guess(self, text: str, places: Directories, *, is_script: bool = False) -> None:
         """List a text that may run as a command. A guess can only forbid.

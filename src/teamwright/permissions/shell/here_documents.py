@@ -77,7 +77,9 @@ class HereDocumentReader:
                 scanner.at = stop + 1
             if _COUNTED.search(scanner.text, start, scanner.at):
                 scanner.check_counted("it has a here-document that old shells end elsewhere")
-            if not document.literal:
+            if document.literal:
+                document.body.append(FixedText(scanner.text[start : scanner.at], quoted=True))
+            else:
                 self._fill(document, start)
             scanner.at = min(stop + 1, scanner.end)
         scanner.waiting.clear()

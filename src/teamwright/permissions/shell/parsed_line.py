@@ -10,7 +10,7 @@ from dataclasses import field
 from pathlib import Path
 
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
-from teamwright.permissions.shell.wrappers import Words
+from teamwright.permissions.word_lists import Words
 from teamwright.protocol.values import dataclass
 
 Directories = frozenset[Path | None]
@@ -72,7 +72,7 @@ class ParsedLine:
 
     `variables_read` are used before the line has certainly set them, `variables_set` are assigned, and
     `variables_exported` are passed to programs. `evaluates`: it evaluates values as code, as arithmetic does;
-    `holds_code`: a variable gets a text that would be code.
+    `holds_code`: it contains a text that would be code if it were evaluated.
     """
 
     is_valid: bool = True

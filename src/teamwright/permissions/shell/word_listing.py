@@ -17,6 +17,7 @@ from teamwright.permissions.shell.syntax_tree import (
     Calculation,
     EncodedText,
     Expansion,
+    FixedText,
     Redirection,
     SimpleCommand,
     StatementSequence,
@@ -34,7 +35,7 @@ from teamwright.permissions.shell.word_expansion import (
     expand_word,
     has_braces,
 )
-from teamwright.permissions.shell.wrappers import RUN_BY_PROGRAMS, Words
+from teamwright.permissions.word_lists import Words
 
 _READS = frozenset({"<", "<&", "<<<"})
 _FILES = frozenset({"<", ">", ">>", "&>", "&>>", ">|", ">&", "<&"})
@@ -68,6 +69,7 @@ class WordListing:
             many = expand_word(word, self.state.values) if known else [UNKNOWN_WORD]
             steps.left -= len(many)
             found += many
+        self.state.parsed.holds_code |= any(field.text is not None and is_code(field.text) for field in found)
         return found
 
     def list_names(self, words: Iterable[Word], places: Directories) -> None:
@@ -135,9 +137,7 @@ class WordListing:
 
     def _check_value(self, name: str, value: Word, places: Directories) -> None:
         self.state.parsed.holds_code |= self._holds_code(value)
-        text = assigned_value(value, self.state.values)
-        if text and RUN_BY_PROGRAMS.search(name):
-            self.commands.list_guess(text.lstrip("|"), places)
+        self.commands.check_value(name, assigned_value(value, self.state.values), places)
 
     def _holds_code(self, word: Word) -> bool:
         text = assigned_value(word, self.state.values)
@@ -191,8 +191,7 @@ class WordListing:
     def _check_declared(self, name: str, word: Word, field: ExpandedWord, places: Directories) -> None:
         value = (field.text or "").partition("=")[2]
         self.state.parsed.holds_code |= is_code(value)
-        if RUN_BY_PROGRAMS.search(name):
-            self.commands.list_guess(value.lstrip("|"), places)
+        self.commands.check_value(name, value, places)
 
     def test(self, node: TestCommand, places: Directories) -> tuple[Directories, Directories]:
         """List `[[ … ]]`, which runs nothing unless it calculates or expands something that does."""
@@ -223,6 +222,8 @@ class WordListing:
         """List the file that a redirection opens."""
         self.list_word(node.target, places)
         self.list_parts(node.body, places)
+        fixed = "".join(part.text for part in (*node.target.parts, *node.body) if isinstance(part, FixedText))
+        self.state.parsed.holds_code |= is_code(fixed)
         if node.sign in {"<<", "<<-", "<<<"}:
             return
         if node.sign not in _FILES:

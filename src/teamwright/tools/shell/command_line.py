@@ -20,9 +20,6 @@ from teamwright.tools.shell.user_shell import plain_shell
 _LOOKUP_COMMAND = re.compile(r"(type|which|whence|alias|command -[vV])( [\w./+:@-]+)*")
 """Commands that look up a word. The user's shell runs them with its aliases."""
 
-_ZSH_ONLY = re.compile(r">!|&[!|]|(?<![^\s;&|(`])=\w|(^|[;&|(){}!`\n]|\b(do|then|else|time))\s*(-|repeat)\s")
-"""Syntax that zsh reads differently from the grammar of the permission rules. Such a line runs in bash."""
-
 _SHELL_VARIABLES = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*", re.DOTALL)
 """Variables that change a plain shell."""
 
@@ -68,7 +65,7 @@ def shell_line(command: str, startup: ShellStartup | None, env: Mapping[str, str
     snapshot, shell = startup.snapshot, startup.shell
     asks = _LOOKUP_COMMAND.fullmatch(command.strip()) is not None
     text = expand_command(command, startup, proven=proven) or command
-    if (proven and not asks) or (shell.kind == "zsh" and _ZSH_ONLY.search(text)):
+    if (proven and not asks) or (shell.kind == "zsh" and _runs_in_bash(text)):
         return ShellLine(
             (plain_shell(),), "", text, {name: env[name] for name in env if not _SHELL_VARIABLES.fullmatch(name)}
         )
@@ -79,6 +76,12 @@ def shell_line(command: str, startup: ShellStartup | None, env: Mapping[str, str
     if asks:
         begins += "".join(f"{line}\n" for line in _aliases(snapshot.aliases, shell.kind))
     return ShellLine(bare_argv(shell), begins, text, env, wrapped=True, builtin="\\builtin ")
+
+
+def _runs_in_bash(text: str) -> bool:
+    from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
+
+    return is_read_by_zsh_alone(text)
 
 
 def track_directory(line: ShellLine, directory_file: Path) -> ShellLine:

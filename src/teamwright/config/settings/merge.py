@@ -18,7 +18,7 @@ from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
 from teamwright.config.settings.env_names import is_other_product_variable, is_user_only_variable
 from teamwright.config.settings.package_settings import package_settings
-from teamwright.config.settings.setting_keys import KEYS
+from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.setting_parts import SettingParts
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, bad_settings, read_layer
@@ -31,7 +31,6 @@ from teamwright.permissions.verdict import Mode, Verdict
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
 
-MODE = "permissions.defaultMode"
 OWN_ONLY = "is taken from your own settings only"
 _NOT_OURS = f"{OWN_ONLY}, and this is a file of the other product"
 
@@ -145,7 +144,7 @@ class SettingsMerge:
     def layer(self, layer: SettingsLayer) -> None:
         self.parts.begin(layer)
         # the session opening gives one line about the others
-        heeded = not layer.origin.of_repository or self.trust.trusted
+        heeded = self.is_heeded(layer)
         self.warnings += layer.warnings if heeded else ()
         for name, value in layer.values.items():
             if KEYS[name].user_only and (layer.origin.of_repository or layer.origin.compat):
@@ -168,6 +167,10 @@ class SettingsMerge:
             elif self.is_allowed(layer, name, "", value):
                 self.values[name] = value
                 self.origins[name] = str(layer.path)
+
+    def is_heeded(self, layer: SettingsLayer) -> bool:
+        """Return True for a person's own settings, and those of a trusted repository."""
+        return not layer.origin.of_repository or self.trust.trusted
 
     def add_texts(self, layer: SettingsLayer, name: str, value: list[str]) -> None:
         texts = [text for at, text in enumerate(value) if self.is_allowed(layer, name, text, text, at)]
@@ -222,9 +225,13 @@ class SettingsMerge:
                 self.origins[f"permissions.additionalDirectories {path}"] = str(layer.path)
 
     def set_mode(self, layer: SettingsLayer, text: str) -> None:
+        foreign = layer.origin.of_repository or layer.origin.compat
+        if foreign and text == Mode.BYPASS:
+            self.parts.add(layer, MODE, value=text).set_state("ignored", why_user_only(layer))
+            self.warnings += [f"{layer.path}: the mode {text} {why_user_only(layer)}"] if self.is_heeded(layer) else []
+            return
         if not self.is_allowed(layer, MODE, "", text):
             return
-        foreign = layer.origin.of_repository or layer.origin.compat
         try:
             mode = lead_mode(text, str(layer.path))
         except UsageError as problem:
@@ -232,10 +239,6 @@ class SettingsMerge:
                 self.leave_out(layer, problem)
             else:
                 self.parts.refuse(bad_settings(layer.path, problem.what, MODE))
-            return
-        if mode is Mode.BYPASS and foreign:
-            self.parts.last.set_state("ignored", why_user_only(layer))
-            self.warnings.append(f"{layer.path}: the mode {mode} {why_user_only(layer)}")
             return
         self.take_mode(mode)
         self.origins[MODE] = str(layer.path)
@@ -262,12 +265,11 @@ class SettingsMerge:
 
     def add_env(self, layer: SettingsLayer, variables: Mapping[str, str]) -> None:
         for name, value in variables.items():
-            allowed = self.is_allowed(layer, "env", name, value, name)
             if (layer.origin.of_repository or layer.origin.compat) and is_user_only_variable(name):
-                self.parts.last.set_state("ignored", why_user_only(layer))
-                told = allowed and not (layer.origin.compat and is_other_product_variable(name))
+                self.parts.add(layer, "env", name, value, (name,)).set_state("ignored", why_user_only(layer))
+                told = self.is_heeded(layer) and not (layer.origin.compat and is_other_product_variable(name))
                 self.warnings += [f"{layer.path}: the variable {name} {why_user_only(layer)}"] if told else []
-            elif allowed:
+            elif self.is_allowed(layer, "env", name, value, name):
                 self.env[name] = value
                 self.origins[f"env {name}"] = str(layer.path)
 

@@ -207,6 +207,7 @@ NOT_USED_YET = frozenset(
 NEVER_USED = frozenset(
     {"apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "otelHeadersHelper", "forceLoginMethod"}
 )
+MODE = "permissions.defaultMode"
 TOPS = frozenset(name[:at] for name in KEYS for at, char in enumerate(name) if char == ".")
 
 

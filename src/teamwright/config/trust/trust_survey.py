@@ -19,11 +19,13 @@ from teamwright.config.agent_types.definition_files import FoundDefinition
 from teamwright.config.agent_types.definition_sources import repository_directories
 from teamwright.config.project_mcp import FILE as SERVERS_FILE
 from teamwright.config.project_mcp import SERVERS, command_of, describe_server, project_servers
-from teamwright.config.settings.setting_keys import KEYS
+from teamwright.config.settings.env_names import is_user_only_variable
+from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, read_layer
 from teamwright.config.team_file.team_file_reader import FILE, read_definition
 from teamwright.config.team_file.team_roles import widening_of_role, widening_of_team
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
+from teamwright.permissions.verdict import Mode
 from teamwright.processes.repository.git_entries import GitEntry, git_entries
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.values import dataclass
@@ -121,7 +123,8 @@ def layer_entries(layer: SettingsLayer, root: Path) -> list[TrustEntry]:
     found: list[TrustEntry] = []
     for name, value in layer.values.items():
         if name not in NARROWING and not KEYS[name].user_only and name not in {HOOKS, SERVERS}:
-            found += [_entry(name, part, file, "used", inner) for part, inner in _parts(name, value)]
+            parts = (one for one in _parts(name, value) if not _is_user_only(name, *one))
+            found += [_entry(name, part, file, "used", inner) for part, inner in parts]
     hooks, _ = parse_hooks(layer.values.get(HOOKS, {}), str(layer.path))
     found += [hook_entry(layer, root, hook) for hook in hooks]
     entries = layer.values.get(SERVERS, {})
@@ -129,6 +132,11 @@ def layer_entries(layer: SettingsLayer, root: Path) -> list[TrustEntry]:
     if "statusLine" in layer.raw:
         found.append(_entry("statusLine", "", file, "not used yet", layer.raw["statusLine"]))
     return found
+
+
+def _is_user_only(name: str, part: str, value: Any) -> bool:
+    """Return True for a variable or a mode that no repository may set, trusted or not."""
+    return (name == "env" and is_user_only_variable(part)) or (name == MODE and value == Mode.BYPASS)
 
 
 def entry_of(layer: SettingsLayer, root: Path, name: str, part: str, value: Any) -> TrustEntry:

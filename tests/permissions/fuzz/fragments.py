@@ -31,6 +31,7 @@ OUTSIDE = (
     *("/proc/self/environ", "/proc/self/cwd/../above", "~user", "~root", "~/.teamwright/mail.json", ".*/above"),
     *("../out*/*", "{..,.}/above", "../{above,stamp}", "..//above", "/proc/self/root/etc/canary.conf", "~-", ".."),
     *("o*t/secret", "pee?", "[o]ut/secret", "sub/up", "$OLDPWD/../above", "/dev/stdin", "/dev/fd/0", "out/leads"),
+    *("/proc/self/cwd/up/above", "/dev/fd/../cwd/up/above", "/proc/thread-self/cwd/main.py", "/proc/self/cwd/a.py"),
     *("../outside/../above", "/proc/self/environ", "~/.teamwright", "~/.bash_history", "/proc/1/environ", "./out/."),
 )
 DENIED = (

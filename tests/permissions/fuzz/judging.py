@@ -5,6 +5,7 @@ Depends on the policy, the sandbox and the world. Does not make lines.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -110,10 +111,11 @@ class Judge:
     def allowed(self, line: str, configuration: Configuration) -> tuple[Mode, Decision] | None:
         """The first mode of the configuration that allows the line, with its decision."""
         access = Access(command=line, cwd=self.sandbox.world.project)
-        for mode in configuration.modes:
-            decision = self._policies[configuration.name, mode].decide("Bash", access)
-            if decision.verdict is Verdict.ALLOW:
-                return mode, decision
+        with contextlib.chdir(self.sandbox.world.project):  # as a session: `/proc/self/cwd` of both is the same here
+            for mode in configuration.modes:
+                decision = self._policies[configuration.name, mode].decide("Bash", access)
+                if decision.verdict is Verdict.ALLOW:
+                    return mode, decision
         return None
 
     def judge(self, line: str, configuration: Configuration) -> Wrong | None:

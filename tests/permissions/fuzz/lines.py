@@ -160,6 +160,15 @@ cd "$PWD" && make -n
 cd src && touch q
 ls | touch_marker
 bash -c "touch_marker"
+bash -euo pipefail -c touch_marker
+bash -c -e touch_marker
+eval -- touch_marker
+compgen -W '$(touch_marker)'
+split --filter=touch_marker a.py
+linux64 touch_marker
+cd sub && cat /proc/self/cwd/up/above
+mkdir -p q; touch q/peek; cp -rT q .
+mkdir -p q/src && touch q/src/main.py && cp -r q/* .
 find . -maxdepth 1 -exec touch_marker \;
 echo x | xargs touch_marker
 timeout 1 touch_marker

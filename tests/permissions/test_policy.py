@@ -212,7 +212,7 @@ OFFERED = [
     ("cargo build --release", "Bash(cargo build:*)"),
     ("pytest -x tests", "Bash(pytest:*)"),
     ("python -m pytest -q", "Bash(python -m pytest:*)"),
-    ("make test", "Bash(make test:*)"),
+    ("make test", "Bash(make test)"),
     ("ruff check src", "Bash(ruff check:*)"),
     ("go test ./...", "Bash(go test:*)"),
     ("git commit -m x", "Bash(git commit:*)"),

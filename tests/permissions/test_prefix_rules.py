@@ -118,6 +118,29 @@ gh api | gh api -X DELETE /x
 gradle test | gradle test -I x
 mvn test | mvn test -Dexec.executable=x
 xargs | xargs -a a.py echo
+rg | rg -L x
+rg | rg --follow x
+grep | grep -R x .
+grep | grep -nR x .
+grep | grep --dereference-recursive x .
+diff | diff -r sub src
+cp | cp -rL sub x
+find | find -L . -name x
+tar | tar chf - sub
+tar -tf | tar -tf t.tar --index-file=x -v
+sed -n | sed -n '1w x' -e p a.py
+sed | sed 'w x' --expression=p a.py
+pytest | pytest -W error::evil.B a.py
+node --test | node --test --require ./x.js
+tox | tox exec -- ./x
+tox | tox e -- ./x
+mypy | mypy @margs a.py
+tsc | tsc @x
+tsc | tsc -outDir x
+jest | jest --global-setup=./x
+jest | jest --setup-files-after-env ./x
+vitest | vitest --execArgv=--require=./x
+vitest | vitest --reporters ./x
 less | less +!x a.py
 cat | cat /etc/passwd
 cat | cat link/secret
@@ -173,6 +196,9 @@ cargo test | cargo test -p x -- --nocapture
 go test | go test -run 'X/y' -count=1 ./...
 pytest | pytest -q -x -k 'a or b' -p no:cacheprovider src/main.py::test
 pytest | pytest --cov=src --cov-report=term-missing
+pytest | pytest -W error::DeprecationWarning -Wignore
+grep | grep -rn x src
+find sub -exec cat | find sub -exec cat {} +
 python -m pytest | python -m pytest -q
 python | python -c 'print(1)'
 python | python /tmp/x.py "$X"
@@ -246,3 +272,12 @@ def test_a_pattern_that_matches_an_option_is_read_as_the_option(own_ground):
 def test_the_question_names_the_rule_and_the_word_that_it_does_not_cover(ground):
     decision = ground.run("git log --output=x", allow=["Bash(git log:*)"])
     assert "Bash(git log:*) does not cover --output" in decision.reason
+
+
+@pytest.mark.finding("P11")
+def test_a_prefix_rule_for_find_covers_no_command_that_follows_a_link_outside(own_ground):
+    (own_ground.project / "sub" / "x.py").symlink_to(own_ground.outside / "secret")
+    line = "find sub/ -name x.py -exec cat {} +"
+    assert own_ground.run(line, allow=["Bash(find:*)"]).verdict is ASK
+    assert own_ground.run(line, allow=["Bash(find sub/ -name x.py -exec:*)"]).verdict is ALLOW
+    assert own_ground.run("find src -name '*.py' -exec cat {} +", allow=["Bash(find:*)"]).verdict is ALLOW

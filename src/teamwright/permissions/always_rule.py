@@ -30,17 +30,14 @@ _NARROW_PREFIXES = (
     *(f"cargo {verb}" for verb in ("test", "build", "check", "clippy", "bench", "doc")),
     *(f"go {verb}" for verb in ("test", "build", "vet")),
     *(f"dotnet {verb}" for verb in ("test", "build")),
-    *(f"{name} {verb}" for name in ("mvn", "gradle") for verb in ("test", "compile", "check")),
-    "make *",
-    "just *",
     "ruff check",
-    *("mypy", "pyright", "flake8", "tsc", "eslint", "jest", "vitest", "ctest", "tox", "rspec"),
+    *("mypy", "pyright", "flake8", "tsc", "eslint", "jest", "vitest", "ctest", "rspec"),
     "bundle exec rspec",
     "git commit",
 )
 """Commands whose further words do no more than the command itself, as far as a prefix rule covers them.
 
-A star means a plain name, which the offered rule includes: the script that npm runs, the target of make.
+A star means a plain name, which the offered rule includes: the script that npm runs.
 """
 
 _NEVER = word_set(

@@ -28,6 +28,7 @@ from teamwright.permissions.rule_index import DecisionContext
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.shell.evaluated_text import SHELLS
 from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.shell.wrappers import unwrap
 from teamwright.permissions.verdict import Verdict
 from teamwright.permissions.word_lists import Words, base_name, word_set
 
@@ -61,7 +62,22 @@ def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand) -
     if rule.is_exact or (len(named) == 1 and named[0] in INTERPRETERS):
         return ""
     words = _expanded_words(command)
-    return find_side_effect(words, named) or _script(command, words) or _uncovered_file(ground, command, named)
+    return (
+        find_side_effect(words, named)
+        or _script(command, words)
+        or _run_by_find(ground, command, words, named)
+        or _uncovered_file(ground, command, named)
+    )
+
+
+def _run_by_find(ground: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:
+    """Return `-exec` when the command that find runs is not judged by itself and may read a file outside."""
+    wrapped = unwrap(words) if "-exec" in words and "-exec" not in named else None
+    if wrapped is None or not wrapped.forbids:
+        return ""
+    reads = prove_read_only(command)
+    known = reads is not None and not any(_is_outside(ground, str(path), named) for path in reads.paths)
+    return "" if known else "-exec"
 
 
 def _expanded_words(command: ShellCommand) -> Words:
@@ -85,7 +101,7 @@ def _script(command: ShellCommand, words: Words) -> str:
 def _changes_its_files_only(args: list[str]) -> bool:
     """Return True when `sed ARGS` writes only its operands."""
     found = parse_arguments(args, _SED)
-    if found is None:
+    if found is None or found.is_mixed:
         return False
     scripts = found.values("-e", "--expression")
     if not scripts:

@@ -29,7 +29,7 @@ git archive, git format-patch, git bugreport, git diagnose | -o --output-directo
 git clone, git init | -u -c --config --template
 git rebase | -x
 git difftool, git mergetool | -x --extcmd -t --tool
-find | WORDS -delete -fprint -fprint0 -fprintf -fls -files0-from
+find | WORDS -delete -fprint -fprint0 -fprintf -fls -files0-from -L -follow
 fd, fdfind | -x -X --exec --exec-batch
 sed | VALUED=el -i -I --in-place -f --file
 awk, gawk, mawk, nawk | VALUED=Fv -f --file -i --include -l --load -E --exec -e --source -o --pretty-print -p --profile
@@ -37,15 +37,18 @@ awk, gawk, mawk, nawk | VALUED=Fv -f --file -i --include -l --load -E --exec -e 
 yq | -i --inplace --in-place -s --split-exp --split-exp-file --from-file
 sort | VALUED=ktS -o --output -T --temporary-directory --compress-program --files0-from --random-source
 shuf | VALUED=inr -o --output --random-source
-tree | VALUED=LPI -o --output --fromfile -R
-rg | --pre --hostname-bin -z --search-zip
+tree | VALUED=LPI -o --output --fromfile -R -l
+rg | --pre --hostname-bin -z --search-zip -L --follow
+grep, egrep, fgrep | VALUED=ABCDdefm -R --dereference-recursive
+diff | VALUED=CFIUWxXS -r --recursive
+cp | VALUED=tS -L --dereference -H
 ag, ack | --pager --ackrc
 date | VALUED=drI -s --set -f --file
 file | -C --compile -m --magic-file -f --files-from -z -Z --uncompress
 split | --filter
 diff3, sdiff | -o --output --diff-program
 tar | VALUED=bfgHKLNTVX -I --use-compress-program -F --info-script --new-volume-script --to-command --checkpoint-action
-    --rmt-command --rsh-command -P --absolute-names --remove-files -T --files-from
+    --rmt-command --rsh-command -P --absolute-names --remove-files -T --files-from --index-file -h --dereference
 zip | -TT --unzip-command -m --move
 rsync | VALUED=fTBM -e --rsh --rsync-path --daemon --config --log-file --remove-source-files
 ssh, scp, sftp | VALUED=bBcilmOpPQX -o -F -E -S -I -L -R -D -W -J -w
@@ -67,6 +70,8 @@ rake | -f --rakefile -r --require -e --execute -E --execute-continue -p --execut
 npm | VALUED=w -C --prefix -c --call -g --global --location --script-shell --shell --node-options --userconfig
     --globalconfig --git --editor --viewer --node-gyp --onload-script --init-module --cache --tmp --logs-dir
     --pack-destination --registry exec x explore config set
+node | EXACT -r --require --import --loader --experimental-loader -e --eval -p --print --env-file --test-reporter
+    --test-global-setup
 pnpm | VALUED=F -C --dir -c --shell-mode -g --global --script-shell --shell-emulator --node-options --config --store-dir
     --modules-dir --global-dir --registry exec dlx config
 yarn | --cwd --script-shell --use-yarnrc --modules-folder --global-folder --cache-folder --registry exec dlx config
@@ -79,14 +84,14 @@ go | WORDS -exec -toolexec -vettool -overlay -modfile -o -C -ldflags -gcflags -a
     -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace -outputdir -fuzzcachedir
 cargo | EXACT VALUED=pFj --config -Z --target-dir --artifact-dir --out-dir --root -C --fix
 rustc | WORDS -o -C --codegen -Z --out-dir --emit --sysroot
-pytest, py.test | EXACT VALUED=kmnrW -p -c --config-file --rootdir -o --override-ini --basetemp --junitxml --junit-xml
-    --log-file --debug --pdbcls --cov-report --cov-config --import-mode --confcutdir --report-log --html
-    --json-report-file
-tox, nox | VALUED=em -c --conf -x --override --workdir --result-json --devenv --installpkg -f --noxfile --envdir
-    --report
-mypy, dmypy | --config-file --python-executable --install-types --junit-xml --cache-dir --any-exprs-report --html-report
-    --cobertura-xml-report --linecount-report --linecoverage-report --lineprecision-report --txt-report --xml-report
-    --xslt-html-report --xslt-txt-report --shadow-file --custom-typing-module
+pytest, py.test | EXACT VALUED=kmnr -W --pythonwarnings -p -c --config-file --rootdir -o --override-ini --basetemp
+    --junitxml --junit-xml --log-file --debug --pdbcls --cov-report --cov-config --import-mode --confcutdir
+    --report-log --html --json-report-file
+tox, nox | VALUED=em exec e devenv d -c --conf -x --override --workdir --result-json --devenv --installpkg -f --noxfile
+    --envdir --report
+mypy, dmypy | @ --config-file --python-executable --install-types --junit-xml --cache-dir --any-exprs-report
+    --html-report --cobertura-xml-report --linecount-report --linecoverage-report --lineprecision-report --txt-report
+    --xml-report --xslt-html-report --xslt-txt-report --shadow-file --custom-typing-module
 pyright | EXACT --pythonpath --createstub --typeshedpath --venvpath
 ruff | EXACT VALUED=e --fix --fix-only --unsafe-fixes --add-noqa --config -o --output-file --cache-dir
 black, isort | --config --settings-file
@@ -96,12 +101,14 @@ coverage | --rcfile --data-file -o -d --directory
 eslint | EXACT --fix -c --config --rulesdir --parser --plugin --resolve-plugins-relative-to -o --output-file -f --format
     --cache-location --cache-file --init
 prettier | EXACT -w --write --plugin --config --cache-location --plugin-search-dir
-tsc | EXACT --outdir --outfile --declarationdir --tsbuildinfofile --generatetrace --generatecpuprofile -b --build --init
+tsc | EXACT @ --outdir --outfile --declarationdir --tsbuildinfofile --generatetrace --generatecpuprofile -b --build
+    --init
 jest | EXACT VALUED=twi -c --config --globalsetup --globalteardown --setupfiles --setupfilesafterenv --testrunner
     --runner --reporters --transform --env --testenvironment --rootdir --roots --outputfile --coveragedirectory
     --resolver --testresultsprocessor --watchplugins --filter --haste --modulenamemapper --preset --projects
     --prettierpath --testsequencer --cachedirectory
-vitest | EXACT VALUED=t -c --config -r --root --environment --reporter --outputfile --pool --browser --globalsetup
+vitest | EXACT VALUED=t -c --config -r --root --environment --reporter --reporters --execargv --outputfile --pool
+    --browser --globalsetup
 mocha | VALUED=gfts -r --require -c --config -R --reporter -O --reporter-option -u --ui --import --loader
     --experimental-loader -n --node-option --package
 rspec | VALUED=e -r --require -I -O --options -o --out -f --format
@@ -149,6 +156,7 @@ _HARMLESS_VALUES = {
     "git -c": r"(user\.(name|email)|color\.[\w.]+|advice\.\w+|core\.quotepath|init\.defaultbranch)=.*",
     "pytest -p": r"no:\w+",
     "pytest --cov-report": r"term(-missing)?|",
+    **dict.fromkeys(("pytest -W", "pytest --pythonwarnings"), r"[a-z]+(::\w+)?"),
     "eslint -f": r"[a-z-]+",
     "eslint --format": r"[a-z-]+",
     "vitest --reporter": r"[a-z-]+",
@@ -199,11 +207,19 @@ class SideEffects:
             )
             return (word, None) if begins else None
         if not word.startswith("--"):
-            return (name, attached) if name in self.options and len(name) > 2 else self._letter(word)
+            if name in self.options and len(name) > 2:
+                return name, attached
+            return self._letter(word) or (self._long(f"-{name}", attached) if self.exact and len(name) > 3 else None)
         if self.words and name[1:] in self.options:
             return name[1:], attached
-        low = name.lower() if self.exact else name
-        found = next((option for option in self.options if option == low), None)
+        return self._long(name, attached)
+
+    def _long(self, name: str, attached: str | None) -> tuple[str, str | None] | None:
+        """Return which of the long options this is: by any spelling of its letters, or by its beginning."""
+        plain = name.split(".")[0].replace("-", "").lower()
+        found = next((option for option in self.options if option == name), None)
+        if found is None and self.exact:
+            found = next((option for option in self.options if _plain(option) == plain), None)
         if found is None and not self.exact and len(name) > 2:
             found = next((option for option in self.options if option.startswith(name)), None)
         return None if found is None else (found, attached)
@@ -215,6 +231,10 @@ class SideEffects:
             if letter in self.valued or not letter.isalpha():
                 break
         return None
+
+
+def _plain(option: str) -> str:
+    return option.replace("-", "").lower() if option.startswith("--") else ""
 
 
 def find_side_effect(words: Words, named: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from tests.support.waits import WAIT_S
 TEST = ["Bash(npm test)", "Bash(export:*)", "Bash(read:*)", "Bash(set:*)", "Bash(printf:*)", "Bash(env:*)"]
 
 REACHES_PROGRAMS = """
+printf '%n' PATH; npm test
 FOO=bar npm test
 foo=bar npm test
 npm_config_node_options=--import=data:x npm test

@@ -566,6 +566,19 @@ def test_a_copy_into_a_directory_that_the_line_makes_is_judged_by_its_files(own_
 
 
 @pytest.mark.promise("P7")
+@pytest.mark.parametrize(
+    "line", ["mv sub/deep new", "cp -r sub/deep new", "cp -P sub/deep/up new", "mv sub/deep/up new"]
+)
+def test_a_link_that_leads_outside_at_its_new_place_asks(own_ground, line):
+    (own_ground.project / "sub" / "deep").mkdir()
+    (own_ground.project / "sub" / "deep" / "up").symlink_to("../../outside/secret")
+    assert own_ground.run(line, Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+    (own_ground.project / "sub" / "deep" / "up").unlink()
+    (own_ground.project / "sub" / "deep" / "up").symlink_to("../x.txt")
+    assert own_ground.run("mv sub/deep sub/deeper", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+
+
+@pytest.mark.promise("P7")
 def test_what_is_moved_away_is_changed_too(ground):
     assert ground.run("mv src/main.py sub/m.py", Mode.ACCEPT_EDITS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run("mv .git/config sub/c", Mode.ACCEPT_EDITS).verdict is Verdict.ASK

@@ -356,3 +356,11 @@ def test_an_empty_policy_asks_about_everything_that_is_not_harmless():
     assert policy.decide("Read", Access(reads=(Path("/etc/hosts"),))).verdict is ASK
     assert policy.decide("Bash", Access(command="echo x")).verdict is ALLOW
     assert policy.decide("Bash", Access(command="ls")).verdict is ASK
+
+
+@pytest.mark.parametrize("host", ["example。org", "EXAMPLE．ORG", "example｡org", "a.example.org。", "ｅxample.org"])
+def test_a_host_is_compared_as_the_resolver_looks_it_up(ground, host):
+    policy = ground.policy(Mode.BYPASS, deny=["WebFetch(domain:example.org)"])
+    assert policy.decide("WebFetch", Access(url=f"https://{host}/")).verdict is Verdict.DENY
+    policy = ground.policy(Mode.BYPASS, deny=["WebFetch(domain:bücher.example)"])
+    assert policy.decide("WebFetch", Access(url="https://xn--bcher-kva.example/")).verdict is Verdict.DENY

@@ -83,6 +83,17 @@ make | make CC=./x
 make | make ARGS='; x'
 make | make -C ../outside
 npm test | npm test --script-shell=x
+npm test | npm test ---script-shell=./x
+npm test | npm test ----script-shell=./x
+npm test | npm test --no-script-shell ./x
+npm run test | npm run test ---script-shell=./x
+pytest | pytest @args a.py
+pytest | pytest --pastebin=all a.py
+cp | cp a.py .git/hooks/pre-commit
+cp | cp a.py .envrc
+mv | mv a.py .git/hooks/pre-commit
+mkdir | mkdir .husky
+rm | rm -rf .git
 npm test | npm test --script-sh=x
 npm test | npm test --prefix sub
 npm test | npm test --node-options=x
@@ -190,6 +201,8 @@ make | make -j4 all
 make | make -C sub V=1 TEST=src/main.py
 npm test | npm test
 npm test | npm test -- --grep x -c y
+cp a.py .envrc | cp a.py .envrc
+rm -rf .git | rm -rf .git
 npm run test | npm run test:unit
 npm run | npm run build
 cargo test | cargo test -p x -- --nocapture
@@ -281,3 +294,14 @@ def test_a_prefix_rule_for_find_covers_no_command_that_follows_a_link_outside(ow
     assert own_ground.run(line, allow=["Bash(find:*)"]).verdict is ASK
     assert own_ground.run(line, allow=["Bash(find sub/ -name x.py -exec:*)"]).verdict is ALLOW
     assert own_ground.run("find src -name '*.py' -exec cat {} +", allow=["Bash(find:*)"]).verdict is ALLOW
+
+
+@pytest.mark.finding("P11")
+def test_a_pattern_that_becomes_exec_runs_no_command_unseen(own_ground):
+    directory = own_ground.project / "opts"
+    directory.mkdir()
+    for name in ("-exec", "z"):
+        (directory / name).write_text("")
+    for line in ("find z -exe[c] git push \\;", "find . -exe? git push \\;", "find z -[e]xec git push {} +"):
+        assert own_ground.run(f"cd opts && {line}", allow=["Bash(find:*)"]).verdict is ASK
+        assert own_ground.run(f"cd opts && {line}", Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is DENY

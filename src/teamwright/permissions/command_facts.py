@@ -14,7 +14,7 @@ from pathlib import Path
 from teamwright.permissions.file_changes import FileChanges, find_changes
 from teamwright.permissions.git_access import named_files, shown_work_trees, unknown_operands
 from teamwright.permissions.operands import Operand, base_directories, find_operands, may_be_file
-from teamwright.permissions.paths import judge_all_below, judge_path, judge_unknown_path, question_below
+from teamwright.permissions.paths import GUARDED, judge_all_below, judge_path, judge_unknown_path, question_below
 from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.read_only_commands import CommandReads, expand_arguments, prove_read_only
 from teamwright.permissions.rule_index import DecisionContext
@@ -292,7 +292,7 @@ def find_questions(facts: CommandFacts) -> Iterator[Decision]:
 
 
 def _is_by_rule(decision: Decision) -> bool:
-    mere = decision.rule.startswith("mode ") or decision.rule == "guarded files"
+    mere = decision.rule.startswith("mode ") or decision.rule == GUARDED
     return decision.verdict is Verdict.ASK and not mere
 
 

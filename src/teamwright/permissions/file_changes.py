@@ -100,8 +100,15 @@ def _transfer(sources: tuple[Path, ...], target: Path, *, moves: bool, exact: bo
         if not into and not exact and not os.path.lexists(target):
             goals.append(target / source.name)  # an earlier command of the line may make this directory
         writes += [goal / file.relative_to(source) for goal in goals for file in files]
+        reads += [found for goal in goals for file in files if (found := _moved_target(file, goal, source)) is not None]
         writes += files if moves else []
     return FileChanges(tuple(reads), tuple(writes), must_be_last=True, sources=sources) if sources else None
+
+
+def _moved_target(file: Path, goal: Path, source: Path) -> Path | None:
+    """Return what a relative link leads to at its new place; None for every other file."""
+    target = os.readlink(file) if file.is_symlink() else "/"
+    return None if target.startswith("/") else (goal / file.relative_to(source)).parent / target
 
 
 def _all_files(source: Path) -> list[Path] | None:

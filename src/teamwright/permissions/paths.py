@@ -31,6 +31,9 @@ _GUARDED_FILES = word_set(
     " lefthook.yml"
 )
 
+GUARDED = "guarded files"
+"""The reason of a question about a guarded file."""
+
 
 def guard_name(path: str) -> str:
     """Return the name that makes a file guarded (`.git`, `.envrc`), or an empty text. Case is ignored."""
@@ -210,7 +213,7 @@ def _judge_guarded(ground: DecisionContext, rules: ToolRules, named: str, real: 
         if rule.by_user and guard in (rule.pattern or "").lower() and rule.matches_path(named, real):
             return decide_by_rule(rule)
     reason = f"{os.path.basename(named)} can run something for you or widen what is allowed ({guard})."
-    return Decision(Verdict.ASK, "guarded files", reason)
+    return Decision(Verdict.ASK, GUARDED, reason)
 
 
 def _guard_inside(ground: DecisionContext, path: str) -> str:

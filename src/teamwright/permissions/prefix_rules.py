@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from teamwright.permissions.command_facts import find_changed_files
+from teamwright.permissions.file_changes import find_changes
 from teamwright.permissions.operands import (
     PRINTING_PROGRAMS,
     base_directories,
@@ -18,7 +20,7 @@ from teamwright.permissions.operands import (
     may_be_file,
     text_words,
 )
-from teamwright.permissions.paths import judge_path
+from teamwright.permissions.paths import GUARDED, judge_path
 from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.programs.sed_script import only_prints
 from teamwright.permissions.programs.side_effects import find_side_effect
@@ -63,11 +65,30 @@ def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand) -
         return ""
     words = _expanded_words(command)
     return (
-        find_side_effect(words, named)
+        _option_by_pattern(command, words)
+        or find_side_effect(words, named)
         or _script(command, words)
         or _run_by_find(ground, command, words, named)
+        or _guarded_file(ground, command, named)
         or _uncovered_file(ground, command, named)
     )
+
+
+def _option_by_pattern(command: ShellCommand, words: Words) -> str:
+    """Return an option that the command gets only as a file name that a pattern matches."""
+    found = (word for word in words if word and word.startswith("-") and word not in command.words)
+    return next(found, "")
+
+
+def _guarded_file(ground: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
+    """Return a guarded file that the command changes, unless the rule names it."""
+    understood = find_changes(command)
+    for path in (*find_changed_files(command).paths, *(understood.writes if understood is not None else ())):
+        if judge_path(ground, "Write", path, writes=True).rule == GUARDED and not any(
+            f"{os.path.normpath(path)}/".endswith(f"/{os.path.normpath(word)}/") for word in named[1:]
+        ):
+            return str(path)
+    return ""
 
 
 def _run_by_find(ground: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:

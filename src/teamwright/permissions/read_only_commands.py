@@ -18,6 +18,7 @@ from teamwright.permissions.programs.file_reads import MATCH_PLACEHOLDER, FilesR
 from teamwright.permissions.programs.git_commands import find_git_reads
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.variable_assignments import COUNTS
 from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
@@ -218,15 +219,11 @@ def _before_pattern(word: str) -> str:
     return fixed[0] + fixed[1] or "."
 
 
-_COUNTS = re.compile(r"%[^a-zA-Z%]*[hlLqjzt]*n")
-"""A conversion of printf that sets the variable named by an argument."""
-
-
 def _prove_printf(command: ShellCommand) -> CommandReads | None:
     ended = command.words[1:2] == ("--",)
     at = 2 if ended else 1
     text = command.words[at] if at < len(command.words) else ""
-    if text is None or at in command.globs or (text.startswith("-") and not ended) or _COUNTS.search(text):
+    if text is None or at in command.globs or (text.startswith("-") and not ended) or COUNTS.search(text):
         return None
     return _prove_echo(command)
 

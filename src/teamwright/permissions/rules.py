@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
@@ -296,12 +297,21 @@ class HostPattern:
         return host == self.host or (below and host.endswith("." + self.host))
 
 
+_DOTS = str.maketrans({"\u3002": ".", "\uff0e": ".", "\uff61": "."})
+
+
 def url_host(url: str) -> str:
     """Return the host of an address in lower case; empty for an invalid address."""
     try:
-        return (urlsplit(url).hostname or "").rstrip(".").lower()
+        return plain_host(urlsplit(url).hostname or "")
     except ValueError:
         return ""
+
+
+def plain_host(host: str) -> str:
+    """Return a host as the resolver looks it up: in lower case and ASCII. Raises ValueError for an impossible one."""
+    name = unicodedata.normalize("NFKC", host).translate(_DOTS).rstrip(".").lower()
+    return name if name.isascii() else name.encode("idna").decode("ascii")
 
 
 def is_local_host(host: str) -> bool:
@@ -350,7 +360,7 @@ def _matcher(tool: str, pattern: str, base: Path, verdict: Verdict) -> PathPatte
             raise ValueError("a path without '..'")
         return PathPattern.parse(pattern, base, verdict is not Verdict.ALLOW)
     if tool == "WebFetch":
-        host = pattern.removeprefix("domain:").strip().lower()
+        host = plain_host(pattern.removeprefix("domain:").strip())
         if not pattern.startswith("domain:") or not host or "/" in host:
             raise ValueError("WebFetch(domain:HOST)")
         return HostPattern(host)

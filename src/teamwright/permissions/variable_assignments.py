@@ -29,6 +29,9 @@ _READ_BY_PROGRAMS = re.compile(
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SET_BY_WORDS = word_set("read mapfile readarray getopts export declare typeset local readonly coproc")
+COUNTS = re.compile(r"%[^a-zA-Z%]*[hlLqjzt]*n")
+"""A conversion of printf that sets the variable named by an argument."""
+
 _SET_BY_OPTION = {"printf": "v", "wait": "p"}
 _UNKNOWN = "a variable that only the shell will know"
 
@@ -83,6 +86,8 @@ def _exports_all(command: ShellCommand) -> bool:
 def _set_by_words(words: Words) -> Iterator[str]:
     """Yield the names that a builtin sets according to its words."""
     name = words[0] if words else None
+    if name == "printf" and any(word and COUNTS.search(word) for word in words[1:]):
+        yield _UNKNOWN
     letter = _SET_BY_OPTION.get(name or "")
     if letter is not None:
         words = _option_and_value(words, letter)

@@ -4,7 +4,7 @@ Depends on words only. What a prefix rule makes of such an option is decided in 
 
 A row is `PROGRAMS | OPTION OPTION …`. A key of two words is a program and its subcommand. An option is spelled so:
 
-    --long    also with a value; also abbreviated, unless the row has EXACT
+    --long    also with a value; also abbreviated, unless the row has EXACT; with NOPT after any number of dashes
     -x        also in a cluster, unless the row has WORDS; a cluster ends at a letter of VALUED=…
     -word     a whole word
     word      a subcommand, as `git config`
@@ -67,13 +67,13 @@ just | -f --justfile --shell --shell-arg --shell-command --set -c --command --ch
     --dotenv-path --dotenv-filename --tempdir
 task | -t --taskfile
 rake | -f --rakefile -r --require -e --execute -E --execute-continue -p --execute-print -I --libdir -R --rakelibdir
-npm | VALUED=w -C --prefix -c --call -g --global --location --script-shell --shell --node-options --userconfig
+npm | NOPT VALUED=w -C --prefix -c --call -g --global --location --script-shell --shell --node-options --userconfig
     --globalconfig --git --editor --viewer --node-gyp --onload-script --init-module --cache --tmp --logs-dir
     --pack-destination --registry exec x explore config set
 node | EXACT -r --require --import --loader --experimental-loader -e --eval -p --print --env-file --test-reporter
     --test-global-setup
-pnpm | VALUED=F -C --dir -c --shell-mode -g --global --script-shell --shell-emulator --node-options --config --store-dir
-    --modules-dir --global-dir --registry exec dlx config
+pnpm | NOPT VALUED=F -C --dir -c --shell-mode -g --global --script-shell --shell-emulator --node-options --config
+    --store-dir --modules-dir --global-dir --registry exec dlx config
 yarn | --cwd --script-shell --use-yarnrc --modules-folder --global-folder --cache-folder --registry exec dlx config
 bun | EXACT --cwd -r --preload --require -c --config --env-file -e --eval -p --print --outdir --outfile x
 pip, pip3 | VALUED=ricfe -t --target --prefix --root --src --log --python --cache-dir --report -C --config-settings
@@ -84,8 +84,8 @@ go | WORDS -exec -toolexec -vettool -overlay -modfile -o -C -ldflags -gcflags -a
     -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace -outputdir -fuzzcachedir
 cargo | EXACT VALUED=pFj --config -Z --target-dir --artifact-dir --out-dir --root -C --fix
 rustc | WORDS -o -C --codegen -Z --out-dir --emit --sysroot
-pytest, py.test | EXACT VALUED=kmnr -W --pythonwarnings -p -c --config-file --rootdir -o --override-ini --basetemp
-    --junitxml --junit-xml --log-file --debug --pdbcls --cov-report --cov-config --import-mode --confcutdir
+pytest, py.test | EXACT VALUED=kmnr @ --pastebin -W --pythonwarnings -p -c --config-file --rootdir -o --override-ini
+    --basetemp --junitxml --junit-xml --log-file --debug --pdbcls --cov-report --cov-config --import-mode --confcutdir
     --report-log --html --json-report-file
 tox, nox | VALUED=em exec e devenv d -c --conf -x --override --workdir --result-json --devenv --installpkg -f --noxfile
     --envdir --report
@@ -184,6 +184,10 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
 _RUN_BY_MAKE = word_set(
     "SHELL .SHELLFLAGS MAKE MAKEFLAGS GNUMAKEFLAGS MFLAGS MAKEFILES AR AS CC CXX CPP FC LD LEX YACC RM INSTALL PYTHON"
 )
+_ROW_FLAGS = word_set("WORDS EXACT NOPT")
+_NOPT = re.compile(r"^--+(?:no-)?")
+"""What npm takes for the two dashes of a long option."""
+
 _PLAIN_VALUE = re.compile(r"[\w.,:/@%+=-]*")
 _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace --config-env")
 
@@ -196,9 +200,12 @@ class SideEffects:
     valued: str = ""
     words: bool = False
     exact: bool = False
+    nopt: bool = False
 
     def option(self, word: str) -> tuple[str, str | None] | None:
         """Return which of the options the word is, with its attached value."""
+        if self.nopt:
+            word = _NOPT.sub("--", word)
         name, equals, value = word.partition("=")
         attached = value if equals else None
         if not word.startswith("-"):
@@ -333,7 +340,7 @@ def _rows() -> dict[str, SideEffects]:
         names, _, text = line.partition(" | ")
         words = text.split()
         valued = next((word.removeprefix("VALUED=") for word in words if word.startswith("VALUED=")), "")
-        options = frozenset(word for word in words if not word.startswith("VALUED=") and word not in {"WORDS", "EXACT"})
-        row = SideEffects(options, valued, "WORDS" in words, "EXACT" in words)
+        options = frozenset(word for word in words if not word.startswith("VALUED=") and word not in _ROW_FLAGS)
+        row = SideEffects(options, valued, "WORDS" in words, "EXACT" in words, "NOPT" in words)
         rows.update(dict.fromkeys(names.split(", "), row))
     return rows

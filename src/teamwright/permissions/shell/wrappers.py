@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from teamwright.permissions.programs.file_reads import find_files_read
 from teamwright.permissions.shell.evaluated_text import EVALUATING_BUILTINS, SHELLS, unwrap_shell, unwrap_su
@@ -267,11 +268,16 @@ def _watch(words: Words) -> WrappedCommands | None:
     return WrappedCommands(script=" ".join(whole)) if len(whole) == len(words) - start else ANYTHING
 
 
+def _runs_command(word: str | None) -> bool:
+    """Return True for `-exec` and the like, also for a pattern that a file of such a name matches."""
+    return word in _FIND_RUNS or (word is not None and any(fnmatchcase(name, word) for name in _FIND_RUNS))
+
+
 def _find(words: Words) -> WrappedCommands | None:
     found: list[Words] = []
     at = 1
     while at < len(words):
-        if words[at] in _FIND_RUNS:
+        if _runs_command(words[at]):
             end = next((i for i in range(at + 1, len(words)) if words[i] in {";", "+"}), len(words))
             found.append(tuple(None if word and "{}" in word else word for word in words[at + 1 : end]))
             at = end

@@ -333,6 +333,22 @@ async def test_keys_of_ours_are_not_handed_on_and_the_mode_is_the_leads_or_a_str
 # ── ends ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@needs_tmux
+@pytest.mark.finding("N6")
+@pytest.mark.promise("E8", "P3")
+@pytest.mark.parametrize(("backend", "says"), [("tmux", False), ("detached", True)])
+async def test_the_cause_of_a_stranger_s_end_is_its_last_output_but_not_the_status_line_of_its_screen(
+    newer, tmp_path, backend, says
+):
+    status = {"zed": {"start": {"screen": "accept edits on (shift+tab to cycle)"}}}
+    async with a_crew(tmp_path, newer.settings(status, backend=backend)) as (team, heard):
+        await team.spawn("zed", "Begin.", command="other")
+        await rested(team, "zed")
+        os.kill(pid_of(team, "zed"), signal.SIGKILL)
+        ended = await heard.one(MemberChanged, member="zed", state="failed")
+        assert ("shift+tab" in ended.detail) is says
+
+
 @pytest.mark.promise("E8", "D4", "D5", "P3")
 async def test_a_stranger_that_is_killed_without_a_word_is_noticed_and_its_tasks_go_back(started, tmp_path):
     turns = [{"when": "Begin.", "do": [{"do": "claim"}, {"do": "await", "file": str(tmp_path / "never")}]}]

@@ -5,7 +5,7 @@ in config.json, polls, obeys its lead, and ends by itself after it agreed to. It
 
     {"turns": [{"when": "words in what it is told", "again": false, "do": [{"do": "send", …}, …]}, …],
      "idle_after_goodbye": false,
-     "start": {"await": "a file", "stderr": "words", "exit": 1}}
+     "start": {"await": "a file", "screen": "words", "stderr": "words", "exit": 1}}
 
 A turn takes the first rule that fits and was not used before; one that may be used `again` stays. A request to stop
 that no rule answers is agreed to. `start` is for a start that is slow, or fails. The environment names its script
@@ -62,6 +62,8 @@ class Member(Agent):
         self.log.note("start", flags=sys.argv[1:], mode=self.mode)
         if "await" in self._start:
             wait_for(self._start["await"])
+        if "screen" in self._start:
+            print(self._start["screen"], flush=True)
         if "exit" in self._start:
             print(self._start.get("stderr", ""), file=sys.stderr)
             raise SystemExit(self._start["exit"])

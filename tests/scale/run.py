@@ -71,9 +71,9 @@ class Parts:
             return [("TeamCreate", {"team_name": backend})]
         if "TeamCreate" in talk.last:
             return [start(name) for name in names] + [task() for _ in range(OPEN * len(names))]
-        if time.monotonic() < self.until:
-            crashed = {one["name"] for one in notices("teammate_terminated", talk.new)}
-            made = [start(name) for name in names if name in crashed]
+        ended = [one for one in notices("teammate_terminated", talk.new) if not one["cause"].startswith("shut down")]
+        made = [start(name) for name in names if name in {one["name"] for one in ended}]
+        if made or time.monotonic() < self.until:
             made += [task() for _ in set(re.findall(r"report of #\d+", talk.fresh_words))]
             return made or "I wait."
         if "TaskList" not in talk.last:

@@ -32,14 +32,17 @@ def with_default_caps(options: Options, of_user: Budget) -> Options:
         return options
     given = options.budget
     caps = given.with_defaults(of_user.with_defaults(HEADLESS))
-    return replace(options, budget=caps, assumed=tuple(name for name in _FLAGS if not given.has(name)))
+    assumed = tuple(name for name in _FLAGS if not given.has(name))
+    calls = options.calls_per_agent or max(HEADLESS.turns or 0, caps.turns or 0)
+    return replace(options, budget=caps, assumed=assumed, calls_per_agent=calls)
 
 
 def calls_per_agent(options: Options, said: Budget) -> int | None:
-    """Return the cap on model calls of each agent but the lead, where no setting has one; None: no cap."""
-    if not options.headless or said.turns is not None:
-        return None
-    return max(HEADLESS.turns or 0, options.budget.turns or 0)
+    """Return the cap on model calls of each agent but the lead, where no setting has one; None: no cap.
+
+    A member process has the cap of its lead's process among its options.
+    """
+    return options.calls_per_agent if said.turns is None else None
 
 
 def default_caps_line(budget: Budget, assumed: Sequence[str], card: ModelCard) -> str:

@@ -51,6 +51,8 @@ class Options:
     budget: Budget = field(default_factory=Budget)
     assumed: tuple[str, ...] = ()
     """Caps that come from the defaults of a headless run. The default cap on money refuses no unknown price."""
+    calls_per_agent: int | None = None
+    """The cap on model calls of each agent but the lead in a headless run, where no setting has one."""
     session_id: str | None = None
     resume: str | None = None
     adopt: str | None = None

@@ -6,7 +6,10 @@ from dataclasses import replace
 import pytest
 
 from teamwright import Budget, ModelCard
+from teamwright.protocol.budget import NO_CAPS
 from teamwright.protocol.messages import text_block
+from teamwright.session.default_caps import calls_per_agent, with_default_caps
+from teamwright.session.member_process.spawn_file import SpawnFile, options_of, options_to_json
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.result import Result
@@ -31,6 +34,16 @@ async def test_a_headless_run_without_flags_ends_at_its_default_cap_and_says_whi
         result: Result = await session.run(HELLO)
     assert (result.stop, result.limit, result.exit_code, result.turns) == ("limit", "turns", 4, 3)
     assert result.larger_command.endswith("--max-turns N") and "resume" in result.larger_command
+
+
+@pytest.mark.finding("M4")
+@pytest.mark.parametrize(("given", "each"), [(None, 200), (5, 200), (1_000, 1_000)])
+def test_a_member_process_has_the_cap_on_calls_that_a_flag_of_its_lead_raised(given, each):
+    lead = with_default_caps(Options(headless=True, budget=Budget(turns=given)), NO_CAPS)
+    ours = ("home", "session", "crew", "crew", "ada", 1, "wire", "token", False, "sonnet", None)
+    told = json.loads(json.dumps(options_to_json(lead)))
+    member = with_default_caps(options_of(SpawnFile(*ours, options=told)), NO_CAPS)
+    assert calls_per_agent(lead, NO_CAPS) == calls_per_agent(member, NO_CAPS) == each
 
 
 @pytest.mark.finding("M4")

@@ -189,7 +189,7 @@ LED = TeamChanged(member=LEAD, team="release", directory="release", change="crea
 
 
 def moved(name: str, state: str, at: float = 3.0, **more) -> MemberChanged:
-    return MemberChanged(member=name, state=state, at=at, life=0 if name == LEAD else 1, **more)
+    return MemberChanged(member=name, state=state, at=at, incarnation=0 if name == LEAD else 1, **more)
 
 
 def states(view: StatusView) -> dict[str, str]:

@@ -333,7 +333,7 @@ class Round:
         """Starts that failed, as the session's log has them: their member has no end to hear of."""
         logs = self.ground.root.glob("projects/*/*/events.jsonl")
         events = [json.loads(line) for log in logs for line in log.read_bytes().splitlines()]
-        return {(one["member"], one["life"]) for one in events if one.get("detail") == "it could not be started"}
+        return {(one["member"], one["incarnation"]) for one in events if one.get("detail") == "it could not be started"}
 
     def _lived(self, name: str) -> int:
         """Lives of the name that read their first prompt and were not taken back. Of each the lead hears an end."""
@@ -364,8 +364,8 @@ class Round:
                 yield f"told twice: {sorted({one for one in origins if origins.count(one) > 1})[:5]}"
             for room in log.parent.glob("members/*/events.jsonl"):
                 own = [json.loads(line) for line in room.read_bytes().splitlines() if line.endswith(b"}")]
-                lives = {(one["member"], one["life"]) for one in own if one["type"] == "member_changed"}
-                rounds = {one["n"] for one in own if one["type"] == "round_ended"}
+                lives = {(one["member"], one["incarnation"]) for one in own if one["type"] == "member_changed"}
+                rounds = {one["n"] for one in own if one["type"] == "model_call_ended"}
                 told = {int(n) for name, life in lives for n in re.findall(rf"^{name}#{life}:(\d+)$", all_told, re.M)}
                 if missing := rounds - told:
                     yield f"rounds of {room.parent.name} were never booked: {sorted(missing)}"

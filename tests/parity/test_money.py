@@ -36,7 +36,7 @@ async def test_usage_and_cost_of_members_and_their_sub_agents_add_up_to_the_toke
         rounds = crew.of(ModelCallEnded)
         books = crew.team.session.maker.purse.books
         session = crew.team.session.id
-        assert books.account("ann").calls == 1
+        assert books.account("ann").tool_calls == 1
     by = {name: usage.tokens for name, usage in result.by_member.items() if name != "team-lead"}
     [sub] = [name for name in by if name not in {"ann", "bob"}]
     assert by["bob"] == 310 and by[sub] == 87 and by["ann"] > 1010

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from teamwright.protocol import events
 from teamwright.protocol.event_json import from_json, to_json
 from teamwright.protocol.usage import Usage
 
+GOLDEN = Path(__file__).parent.parent / "golden"
 USAGE = Usage(input_tokens=3, output_tokens=5, cache_read=7, cache_write=11, requests=2, usd=0.25)
 FILE = events.FileMark(name="tasks/crew/3.json", size=120, mtime_ns=1_700_000_000_123_456_789)
 TASK = events.TaskInfo(id="3", subject="s", status="pending", owner="ann", blocked_by=("1", "2"))
@@ -26,13 +28,27 @@ LOGGED = [
         output="x",
     ),
     events.ModelCallEnded(member="ann", at=1.5, usage=USAGE, model="m", tools=2),
+    events.ModelCallEnded(
+        member="ann",
+        at=1.5,
+        usage=USAGE,
+        model="m",
+        tools=2,
+        seconds=1.25,
+        first_part_s=0.5,
+        end="length",
+        request_id="q",
+        error="model-failed",
+    ),
     events.TurnEnded(member="ann", at=1.5, stop="failed", text="t", detail="d"),
     events.MessageSent(member="ann", at=1.5, to="bob", message_id="u", summary="dm", wire="task_assignment"),
     events.MessageDelivered(member="bob", at=1.5, message_ids=("u", "v")),
     events.MessageSent(member="ann", at=1.5, to="bob", message_id="u", summary="dm", file=FILE),
     events.TaskChanged(member="ann", at=1.5, task=TASK, change="claimed"),
     events.TaskChanged(member="ann", at=1.5, task=TASK, change="claimed", file=FILE),
-    events.MemberChanged(member="ann", at=1.5, state="idle", detail="d", color="blue", model="m", life=2, turn=7),
+    events.MemberChanged(
+        member="ann", at=1.5, state="idle", detail="d", color="blue", model="m", incarnation=2, turn=7
+    ),
     events.SubagentChanged(member="ann", at=1.5, agent="a1", state="killed", kind="Explore", description="d", name="n"),
     events.Compacted(member="ann", at=1.5, state="done", trigger="auto", before=9, after=3, detail="d"),
     events.ModeChanged(member="ann", at=1.5, mode="plan", by="user"),
@@ -83,11 +99,25 @@ def test_unknown_keys_of_a_later_version_are_passed_over():
     assert from_json(data) == LOGGED[-2]
 
 
+def test_a_log_of_version_1_is_read():
+    *lines, last = [json.loads(line) for line in (GOLDEN / "events_v1.jsonl").read_text().splitlines()]
+    assert {line["v"] for line in lines} == {1}
+    read = {event.KIND: event for event in map(from_json, lines)}
+    assert len(read) == len({line["type"] for line in lines}) == len(events.TeamEvent.__args__) - len(events.LIVE)
+    call = read["model_call_ended"]
+    assert (call.seconds, call.usage, call.tools) == (1.25, USAGE, 2)
+    known = {event.KIND: event for event in LOGGED} | {"model_call_ended": call}
+    assert read == {kind: known[kind] for kind in read}
+    assert read["member_changed"].incarnation == 2
+    assert last["type"] == "snapshot"
+
+
 def test_unknown_keys_of_a_task_are_ignored_and_the_object_is_not_changed():
-    data = to_json(LOGGED[6])
+    changed = next(event for event in LOGGED if isinstance(event, events.TaskChanged))
+    data = to_json(changed)
     data["task"] = {**data["task"], "blocked_by": ["1", "2"], "priority": "high"}
     line = json.dumps(data)
-    assert from_json(data) == LOGGED[6]
+    assert from_json(data) == changed
     assert json.dumps(data) == line
 
 

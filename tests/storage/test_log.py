@@ -41,7 +41,7 @@ def test_events_are_numbered_written_and_read_back_as_they_were(path):
     assert list(read_events(path)) == list(enumerate(events, 1))
     first = json.loads(path.read_bytes().splitlines()[0])
     assert list(first)[:3] == ["n", "v", "type"]
-    assert (first["n"], first["v"]) == (1, 1)
+    assert (first["n"], first["v"]) == (1, 2)
 
 
 async def test_a_tick_of_the_loop_is_one_write(path, monkeypatch):

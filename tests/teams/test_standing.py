@@ -2,9 +2,11 @@
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
+from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import (
     MemberChanged,
     MessageSent,
@@ -26,7 +28,7 @@ from teamwright.teams.status.team_status import MAX_OPEN_TASKS, TeamStatus
 
 
 def moved(name, state, *, life=1, turn=0, at=0.0, detail=""):
-    return MemberChanged(member=name, state=state, life=life, turn=turn, at=at, detail=detail)
+    return MemberChanged(member=name, state=state, incarnation=life, turn=turn, at=at, detail=detail)
 
 
 def led(change="created", directory="crew"):
@@ -61,7 +63,7 @@ def test_an_event_of_an_older_life_or_of_one_that_is_over_changes_nothing():
     assert standing.members["ada"].state == "failed"
     standing.apply(3, moved("ada", "idle", life=2))
     standing.apply(4, moved("ada", "failed", life=1, turn=9))
-    assert (standing.members["ada"].state, standing.members["ada"].life) == ("idle", 2)
+    assert (standing.members["ada"].state, standing.members["ada"].incarnation) == ("idle", 2)
 
 
 def test_logs_of_an_older_version_tell_no_lives_and_are_read_all_the_same():
@@ -200,11 +202,21 @@ def test_a_snapshot_at_any_moment_and_what_comes_behind_it_say_the_same_as_all_t
     assert again == whole
 
 
+def test_a_snapshot_of_version_1_is_read():
+    lines = (Path(__file__).parent.parent / "golden" / "events_v1.jsonl").read_text().splitlines()
+    read = TeamStatus.from_json(22, json.loads(lines[-1])["state"])
+    applied = TeamStatus()
+    for line in lines[:-1]:
+        data = json.loads(line)
+        applied.apply(data["n"], from_json(data))
+    assert read == applied and read.members["ann"].incarnation == 2
+
+
 def test_a_snapshot_stays_small_and_one_that_is_newer_or_damaged_is_passed_over():
     standing = folded(*(task(str(n), "pending", "created") for n in range(MAX_OPEN_TASKS + 50)))
     state = standing.as_json()
     assert state["tasks"]["pending"] == MAX_OPEN_TASKS + 50 and len(state["tasks"]["open"]) == MAX_OPEN_TASKS
-    assert TeamStatus.from_json(1, state | {"standing": 2}) is None
+    assert TeamStatus.from_json(1, state | {"version": 3}) is None
     assert TeamStatus.from_json(1, state | {"members": [{"state": 3}]}) is None
     assert TeamStatus.from_json(1, {}) is None
 

@@ -68,7 +68,7 @@ def test_a_conversation_three_times_its_window_long_keeps_working_and_knows_its_
     log = program.run("log")
     assert "continues from a summary" in log.stdout
     cost = json.loads(program.run("cost", "--json").stdout)
-    assert cost["total"]["rounds"] == len(bodies), "what summaries cost is in the books"
+    assert cost["total"]["model_calls"] == len(bodies), "what summaries cost is in the books"
 
 
 @pytest.mark.promise("H6", "P1", "F57")

@@ -112,7 +112,7 @@ def test_the_cost_of_a_team_is_shown_by_member_task_and_model_and_adds_up(progra
         assert total == all_tokens(view["members"]) == all_tokens(view["tasks"]) == all_tokens(view["models"])
         assert total == sum(result["usage"].values())
         assert view["total"]["usd"] == pytest.approx(result["total_cost_usd"])
-        assert view["total"]["rounds"] == view["members"][0]["rounds"] + view["members"][1]["rounds"] + 1
+        assert view["total"]["model_calls"] == view["members"][0]["model_calls"] + view["members"][1]["model_calls"] + 1
     shown = program.run("cost", "crew")
     lines = shown.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -178,7 +178,7 @@ def test_what_broke_is_told_apart_and_is_in_every_sum(program: Program):
         assert run.returncode == 0, run.stderr
     result, view = json.loads(run.stdout), cost(program)
     total = view["total"]
-    assert (total["rounds"], total["failed"], result["num_turns"]) == (1, 1, 1)
+    assert (total["model_calls"], total["failed"], result["num_turns"]) == (1, 1, 1)
     assert total["failed_tokens"] == tokens(total) - 42 >= 1_000
     assert tokens(total) == all_tokens(view["members"]) == all_tokens(view["models"]) == sum(result["usage"].values())
     assert total["usd"] == pytest.approx(result["total_cost_usd"])

@@ -44,4 +44,4 @@ def test_a_headless_run_with_forks_wanted_starts_general_purpose_and_says_so(tmp
     assert made.stderr.count("agents.fork has no effect in a headless run") == 1
     [log] = Path(os.environ["TEAMWRIGHT_HOME"]).rglob("events.jsonl")
     kinds = [json.loads(line) for line in log.read_text().splitlines()]
-    assert {one["kind"] for one in kinds if one["type"] == "agent_changed"} == {"general-purpose"}
+    assert {one["kind"] for one in kinds if one["type"] == "subagent_changed"} == {"general-purpose"}

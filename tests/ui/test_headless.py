@@ -160,9 +160,10 @@ def test_stream_json_has_the_fields_that_the_sdks_of_the_ecosystem_read(tmp_path
     said = [line["message"] for line in lines if line["type"] == "assistant"]
     assert [one["stop_reason"] for one in said] == ["tool_use", "end_turn"]
     assert len({one["id"] for one in said}) == 2 and all(one["id"].startswith("msg_") for one in said)
-    took = [line["event"].get("ms", 0) for line in lines if line.get("event", {}).get("type") == "round_ended"]
-    assert len(took) == 2
-    assert result["duration_api_ms"] == sum(took) > 0
+    calls = [line["event"] for line in lines if line.get("event", {}).get("type") == "model_call_ended"]
+    assert [call["end"] for call in calls] == ["tool_calls", "done"]
+    assert result["duration_api_ms"] == round(sum(call["seconds"] for call in calls) * 1000) > 0
+    assert all(0 <= call.get("first_part_s", 0) <= call["seconds"] for call in calls)
     assert result["duration_api_ms"] <= result["duration_ms"]
 
 

@@ -223,7 +223,7 @@ def test_a_followed_log_says_when_a_process_is_gone_and_shows_the_one_that_goes_
     lines = Lines(program.start("log", "Crew", "--follow", "--since", "1h", "--json", text=False))
     first = json.loads(lines.until(lambda line: '"session_opened"' in line))
     assert first["pid"] == lead.pid
-    lines.until(lambda line: '"underway"' in line and '"ada"' in line)
+    lines.until(lambda line: '"progress"' in line and '"ada"' in line)
     lead.kill()
     quiet = json.loads(lines.until(lambda line: '"quiet"' in line))
     assert quiet["why"] == "its process is gone and said no goodbye"

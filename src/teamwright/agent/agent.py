@@ -18,7 +18,7 @@ from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.reminders import Remind, no_reminder
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
 from teamwright.models.effort import Effort, supported_effort
-from teamwright.models.model import Failure, Meter, Model, Prefix, Reply
+from teamwright.models.model import REQUEST_ID, Failure, Meter, Model, Prefix, Reply
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.events import (
     ESTIMATED_COUNT,
@@ -197,18 +197,34 @@ class Agent:
             task=task,
             aside=aside,
             counted=ESTIMATED_COUNT if answer.is_estimated else "",
-            ms=answer.ms,
+            seconds=answer.seconds,
+            first_part_s=answer.first_part_s,
+            end=answer.end,
+            request_id=answer.request_id,
         )
         self.emit(made)
 
-    def report_failed_attempts(self, answer: Reply | Failure, task: str) -> None:
-        """Report the usage of failed attempts of a call. It is charged, but does not count as a model call."""
-        if answer.failed_usage.requests:
-            model = answer.model if isinstance(answer, Reply) else self.model.card.wire
-            made = ModelCallEnded(
-                member=self.name, usage=answer.failed_usage, model=model, tools=0, caller=self.caller, task=task
-            )
-            self.emit(replace(made, aside=FAILED_ATTEMPTS))
+    def report_failed_attempts(self, answer: Reply | Failure, task: str, seconds: float = 0.0) -> None:
+        """Report a call that failed after `seconds`, or the usage of the failed attempts before an answer.
+
+        The usage is charged, but does not count as a model call.
+        """
+        failure = answer if isinstance(answer, Failure) else None
+        if failure is None and not answer.failed_usage.requests:
+            return
+        made = ModelCallEnded(
+            member=self.name,
+            usage=answer.failed_usage,
+            model=answer.model if isinstance(answer, Reply) else self.model.card.wire,
+            tools=0,
+            caller=self.caller,
+            task=task,
+            aside=FAILED_ATTEMPTS,
+            seconds=0.0 if failure is None else seconds,
+            request_id="" if failure is None else dict(failure.looked_at).get(REQUEST_ID, ""),
+            error="" if failure is None else failure.slug,
+        )
+        self.emit(made)
 
     def emit_message(self, role: str, content: Sequence[Block], answer: Reply | None = None) -> None:
         """Emit an event for a stored message, without the key of the runtime's tags.

@@ -46,11 +46,17 @@ INTERRUPTED_EMPTY_NOTE = "Your answer was interrupted before a word of it came."
 
 
 class PartialAnswer:
-    """The text and usage that one answer has so far."""
+    """The text, usage and time that one answer has so far. The time begins when this is constructed."""
 
-    __slots__ = ("_broken", "_failed_usage", "_has_started", "_text", "_thinking_characters", "_usage")
+    __slots__ = (
+        *("_asked_at", "_broken", "_failed_usage", "_has_started", "_text", "_thinking_characters", "_usage"),
+        "first_part_s",
+    )
 
     def __init__(self) -> None:
+        self._asked_at = time.monotonic()
+        self.first_part_s = 0.0
+        """Seconds from the request to the first part of the answer's content; 0.0 before it."""
         self._failed_usage = NO_USAGE
         self._broken = ""
         self._forget()
@@ -62,6 +68,8 @@ class PartialAnswer:
 
     def add(self, part: Part) -> None:
         """Add a part. A failed attempt keeps its usage and loses its text."""
+        if not self.first_part_s and isinstance(part, TextPart | ThinkingPart | Reply):
+            self.first_part_s = self.seconds
         match part:
             case TextPart():
                 self._has_started = True
@@ -75,8 +83,14 @@ class PartialAnswer:
                 self._failed_usage += self._usage
                 self._broken = "".join(self._text) or self._broken
                 self._forget()
+                self.first_part_s = 0.0
             case _:
                 pass
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the request."""
+        return round(time.monotonic() - self._asked_at, 3)
 
     def to_reply(self, agent: Agent, request: Request) -> Reply | None:
         """Return the answer so far, with the service's usage or an estimate. None when nothing arrived."""
@@ -96,7 +110,14 @@ class PartialAnswer:
             used = replace(used, output_tokens=out)
         content = agent.tags.mask_key([text_block(text)]) if text.strip() else []
         return Reply(
-            content, INTERRUPTED, price_usage(card, used), card.wire, failed_usage=lost, is_estimated=estimated
+            content,
+            INTERRUPTED,
+            price_usage(card, used),
+            card.wire,
+            failed_usage=lost,
+            is_estimated=estimated,
+            seconds=self.seconds,
+            first_part_s=self.first_part_s,
         )
 
     def failed(self, agent: Agent, failure: Failure) -> Failure:
@@ -259,7 +280,7 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
             answer = so_far.failed(agent, answer)
             keep_failed(agent, answer)
         task = agent.meter.settle(answer)
-        agent.report_failed_attempts(answer, task)
+        agent.report_failed_attempts(answer, task, so_far.seconds)
         return answer, task
     finally:
         agent.meter.settle(None)
@@ -268,7 +289,6 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
 async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) -> Reply | Failure:
     activity, tags, held = agent.activity, agent.tags, ""
     activity.start_model_call(agent.model.card.name)
-    asked_at = time.monotonic()
     async with aclosing(agent.model.stream(request)) as parts:
         async for part in parts:
             activity.note_output()
@@ -280,9 +300,11 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                         _emit_text(agent, shown)
                 case Reply():
                     _emit_text(agent, held)
-                    took = int((time.monotonic() - asked_at) * 1000)
                     reply = replace(
-                        with_price(agent.model.card, part), id=part.id or f"msg_{uuid.uuid4().hex}", ms=took
+                        with_price(agent.model.card, part),
+                        id=part.id or f"msg_{uuid.uuid4().hex}",
+                        seconds=so_far.seconds,
+                        first_part_s=so_far.first_part_s,
                     )
                     content = tags.mask_key(with_own_ids(reply.content))
                     if content != reply.content:

@@ -130,7 +130,7 @@ class BudgetTracker:
         """Return the scope of an agent's incarnation. With `goes_on` the incarnation's earlier usage counts."""
         scope = self._agents[agent.lower()] = Scope(agent, budget, minutes=minutes)
         if goes_on and budget and (account := self._before().agents.get(agent)) is not None:
-            scope.add(account.life_usage, account.life_calls)
+            scope.add(account.incarnation_usage, account.incarnation_calls)
         return scope
 
     def subagent_scope(self, id: str, budget: Budget, minutes: Callable[[], float]) -> Scope:
@@ -138,7 +138,7 @@ class BudgetTracker:
         scope = Scope(f"sub-agent {id}", budget, minutes=minutes)
         for books in (self._before(), self.books) if budget else ():
             if (account := books.agents.get(id)) is not None:
-                scope.add(account.life_usage, account.life_calls)
+                scope.add(account.incarnation_usage, account.incarnation_calls)
         return scope
 
     def task_scope(self, task: str) -> Scope | None:
@@ -209,6 +209,10 @@ class BudgetTracker:
         if failed:
             return
         self.context[agent] = max(usage.prompt_tokens + usage.output_tokens, 0)
+
+    def count_tool_calls(self, agent: str, count: int) -> None:
+        """Count tool calls that another process has admitted."""
+        self.books.account(agent).tool_calls += count
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -116,8 +116,8 @@ class AgentMeter:
         """Implement `Meter.admit`."""
         admitted = await self.purse.admit(self._scopes(), calls)
         account = self.purse.books.account(self.agent)
-        account.calls += admitted
-        account.life_calls += admitted
+        account.tool_calls += admitted
+        account.incarnation_calls += admitted
         return admitted
 
     def _counted(self, reply: Reply) -> Usage:

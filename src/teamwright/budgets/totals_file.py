@@ -25,11 +25,11 @@ from teamwright.storage.atomic import write_atomic
 from teamwright.storage.event_log_reader import last_number
 
 NAME = "cost.json"
-VERSION = 1
+VERSION = 2
 
 _SUMS = ("total", "untasked", "failed")
-_USAGES = ("usage", "life_usage", "failed")
-_PLAIN = ("rounds", "calls", "caller", "life", "life_calls")
+_USAGES = ("usage", "incarnation_usage", "failed")
+_PLAIN = ("model_calls", "tool_calls", "caller", "incarnation", "incarnation_calls")
 
 
 @dataclass(slots=True)

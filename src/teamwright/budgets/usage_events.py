@@ -18,7 +18,7 @@ from teamwright.storage.event_log_reader import (
 )
 from teamwright.storage.jsonl import read_backward, read_lines
 
-_KINDS = (b'"round_ended"', b'"team_changed"', b'"member_changed"', b'"task_changed"')
+_KINDS = (b'"model_call_ended"', b'"round_ended"', b'"team_changed"', b'"member_changed"', b'"task_changed"')
 _HEAD = 60
 """Length of a line's beginning, in bytes, that contains its kind."""
 

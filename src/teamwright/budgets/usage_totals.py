@@ -26,12 +26,12 @@ class Account:
     """
 
     usage: Usage = NO_USAGE
-    rounds: int = 0
-    calls: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
     caller: str = ""
-    life: int = 0
-    life_usage: Usage = NO_USAGE
-    life_calls: int = 0
+    incarnation: int = 0
+    incarnation_usage: Usage = NO_USAGE
+    incarnation_calls: int = 0
     failed: Usage = NO_USAGE
 
 
@@ -66,8 +66,8 @@ class UsageTotals:
                 self.add_call(event)
             case TeamChanged(change=change, directory=directory):
                 self.list = "" if change == "deleted" else directory
-            case MemberChanged(member=member, life=life) if life:
-                self._lives(self.account(member), life)
+            case MemberChanged(member=member, incarnation=number) if number:
+                self._begin_incarnation(self.account(member), number)
             case _:
                 pass
 
@@ -79,20 +79,23 @@ class UsageTotals:
 
     def add_call(self, spent: ModelCallEnded) -> None:
         """Add one model call and the tool calls of its answer."""
-        usage, account = spent.usage, self.account(spent.member, spent.caller)
+        usage = spent.usage
+        if spent.aside == FAILED_ATTEMPTS and not usage.requests:
+            return  # a call that failed without any usage
+        account = self.account(spent.member, spent.caller)
         account.usage += usage
-        account.life_usage += usage
+        account.incarnation_usage += usage
         if spent.aside == FAILED_ATTEMPTS:
             account.failed += usage
             self.failed += usage
         else:
-            account.rounds += 1
-        account.calls += spent.tools
-        account.life_calls += spent.tools
+            account.model_calls += 1
+        account.tool_calls += spent.tools
+        account.incarnation_calls += spent.tools
         above = account
         while above.caller and (caller := self.agents.get(above.caller)) is not None:
-            caller.life_usage += usage
-            caller.life_calls += spent.tools
+            caller.incarnation_usage += usage
+            caller.incarnation_calls += spent.tools
             above = caller
         self.total += usage
         self.models[spent.model] = self.models.get(spent.model, NO_USAGE) + usage
@@ -102,6 +105,6 @@ class UsageTotals:
         else:
             self.untasked += usage
 
-    def _lives(self, account: Account, life: int) -> None:
-        if life > account.life:
-            account.life, account.life_usage, account.life_calls = life, NO_USAGE, 0
+    def _begin_incarnation(self, account: Account, number: int) -> None:
+        if number > account.incarnation:
+            account.incarnation, account.incarnation_usage, account.incarnation_calls = number, NO_USAGE, 0

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import get_command, start_command, widen_command
-from teamwright.models.model import SERVICE_SAID, Failure, ModelCard
+from teamwright.models.model import REQUEST_ID, SERVICE_SAID, Failure, ModelCard
 from teamwright.models.prompt_check import PromptCut
 from teamwright.models.service_error import ServiceError, is_context_full, is_key_refused, is_worth_retrying
 from teamwright.protocol.ids import nearest
@@ -44,7 +44,7 @@ def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries
     if said and said not in told.what:
         looked_at.append((SERVICE_SAID, said))
     if trouble.answer.request_id:
-        looked_at.append(("request", endpoint.scrub(trouble.answer.request_id)))
+        looked_at.append((REQUEST_ID, endpoint.scrub(trouble.answer.request_id)))
     if tries > 1:
         looked_at.append(("tried", f"{tries} times"))
     return Failure(

@@ -109,7 +109,8 @@ class Reply:
     incomplete dropped). `stop_reason` is the service's in the vocabulary of the Messages API, `end` its meaning.
     `request_id` names it in logs. A `usage` without money is priced by the model's card. `failed_usage` is the usage of
     failed attempts before it, which is charged too. `is_estimated`: the service did not report all of `usage`. `id` is
-    the service's id of the answer, `ms` the milliseconds from the request to the complete answer.
+    the service's id of the answer, `seconds` the time from the request to the complete answer, `first_part_s` the time
+    to the first part of its content.
     """
 
     content: list[Block]
@@ -120,13 +121,17 @@ class Reply:
     failed_usage: Usage = NO_USAGE
     is_estimated: bool = False
     id: str = ""
-    ms: int = 0
+    seconds: float = 0.0
+    first_part_s: float = 0.0
 
     @property
     def end(self) -> AnswerEnd:
         """The end of the answer, computed from its stop reason and blocks."""
         return answer_end(self.stop_reason, self.content)
 
+
+REQUEST_ID = "request"
+"""The label of the service's id of the request among the facts of a failure."""
 
 SERVICE_SAID = "it said"
 """The label of the service's own sentence among the facts of a failure."""

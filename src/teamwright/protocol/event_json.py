@@ -40,8 +40,16 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.usage import Usage
 
-SCHEMA = 1
-"""The version of the event log's lines."""
+SCHEMA = 2
+"""The version of the event log's lines. Lines of version 1 are read too."""
+
+_KINDS_OF_VERSION_1 = {
+    "round_ended": "model_call_ended",
+    "message_seen": "message_delivered",
+    "agent_changed": "subagent_changed",
+    "underway": "progress",
+}
+"""The kind of an event by its name in version 1."""
 
 _NOT_LOGGED = frozenset({"at", "responder", "facts", "origin"})
 """Fields that `to_json` writes in places of their own (`at`, `origin`), or that only live subscribers receive."""
@@ -86,7 +94,7 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     if isinstance(event, ModelCallEnded | RunEnded):
         out["usage"] = usage_to_json(event.usage)
         for name in _OPTIONAL_FIELDS:
-            if out.get(name) in {"", 0}:
+            if not out.get(name, True):
                 del out[name]
     elif isinstance(event, TaskChanged | MessageSent):
         mark = event.file
@@ -101,7 +109,7 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     return out
 
 
-_OPTIONAL_FIELDS = ("caller", "task", "aside", "counted", "ms")
+_OPTIONAL_FIELDS = (*("caller", "task", "aside", "counted", "seconds", "first_part_s", "end", "request_id", "error"),)
 """Fields of a model call that are left out when they are empty or 0."""
 
 _TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))
@@ -140,6 +148,8 @@ def live_from_json(data: Mapping[str, Any]) -> TeamEvent | None:
 
 def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
     """Return the event of a log line; None for an unknown kind, and for an object without the kind's fields."""
+    if data.get("v") == 1:
+        data = _from_version_1(data)
     cls = _LOGGED.get(str(data.get("type")))
     if cls is None:
         return None
@@ -168,6 +178,16 @@ def _parse_task_info(data: Mapping[str, Any]) -> TaskInfo:
     values = {name: data[name] for name in _TASK_FIELDS if name in data}
     values["blocked_by"] = tuple(values.get("blocked_by", ()))
     return TaskInfo(**values)
+
+
+def _from_version_1(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    kind = str(data.get("type"))
+    event = {**data, "type": _KINDS_OF_VERSION_1.get(kind, kind)}
+    if "life" in data:
+        event["incarnation"] = data["life"]
+    if kind == "round_ended" and isinstance(ms := data.get("ms"), int | float):
+        event["seconds"] = ms / 1000
+    return event
 
 
 def _parse_file_mark(data: Any) -> FileMark | None:

@@ -23,7 +23,8 @@ class ToolCalled(BaseEvent):
 
     `outcome` is done, failed or denied. A call that a kill interrupted gets another, later number when it runs again.
     `output` is cut to 4,000 characters; the transcript has all of it. `facts` are the tool's data for programs (a
-    changed file's `diff`, `added`, `removed`): subscribers receive them, the log leaves them out.
+    changed file's `diff`, `added`, `removed`): subscribers receive them, the log leaves them out. The call began
+    `seconds` before `at`; the time includes its hooks and its permission request.
     """
 
     KIND = "tool_called"
@@ -51,11 +52,14 @@ class ModelCallEnded(BaseEvent):
 
     `caller` started the sub-agent that received the answer. `task` is the task that the agent worked on, to which the
     usage is charged; both may be empty. `aside` names a call outside the agent's work (`compaction`), or is `failed`
-    for the usage of failed attempts; neither is a model call of a turn. `counted` is `estimated` for an answer that
-    ended before the service had counted all of it. `ms` is the duration of the model call, in milliseconds.
+    for failed attempts; neither is a model call of a turn. `counted` is `estimated` for an answer that ended before the
+    service had counted all of it. `seconds` is the time from the request to the last part of the answer, its retries
+    included, `first_part_s` the time to the first part of its content (0: none came). `end` is how the answer ended
+    (`models.answer_end`), `request_id` the service's id of the request. `error` is the slug of the failure that ended
+    the call.
     """
 
-    KIND = "round_ended"
+    KIND = "model_call_ended"
     usage: Usage
     model: str
     tools: int
@@ -63,7 +67,11 @@ class ModelCallEnded(BaseEvent):
     task: str = ""
     aside: str = ""
     counted: str = ""
-    ms: int = 0
+    seconds: float = 0.0
+    first_part_s: float = 0.0
+    end: str = ""
+    request_id: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +115,7 @@ class MessageSent(BaseEvent):
 class MessageDelivered(BaseEvent):
     """Messages are in the persisted transcript of `member`."""
 
-    KIND = "message_seen"
+    KIND = "message_delivered"
     message_ids: tuple[str, ...]
 
 
@@ -142,9 +150,9 @@ class TaskChanged(BaseEvent):
 class MemberChanged(BaseEvent):
     """A member's state changed. `state` is one of the lifecycle's; `detail` says why, or what the member waits for.
 
-    `effort` is its thinking effort, empty where its model decides. `life` is the incarnation of the name, `turn` the
-    number of the turn in it (0: unknown). An event of an older incarnation or turn than the newest known one came late,
-    and changes nothing.
+    `effort` is its thinking effort, empty where its model decides. `incarnation` counts the starts of the name, `turn`
+    the turns since that start (0: unknown). An event of an older incarnation or turn than the newest known one came
+    late, and changes nothing.
     """
 
     KIND = "member_changed"
@@ -153,7 +161,7 @@ class MemberChanged(BaseEvent):
     color: str | None = None
     model: str = ""
     effort: str = ""
-    life: int = 0
+    incarnation: int = 0
     turn: int = 0
 
 
@@ -164,7 +172,7 @@ class SubagentChanged(BaseEvent):
     `agent` is its id, `kind` its type, `description` what it does; `name` is set if it was given one.
     """
 
-    KIND = "agent_changed"
+    KIND = "subagent_changed"
     agent: str
     state: str
     kind: str = ""
@@ -228,7 +236,7 @@ class Progress(BaseEvent):
     seconds since 1970. `stalled`: no data arrived for the time in the settings.
     """
 
-    KIND = "underway"
+    KIND = "progress"
     doing: str
     what: str = ""
     since: float = 0.0

@@ -38,8 +38,8 @@ BROKEN = frozenset({"failed", "crashed"})
 class RunCounts:
     """The counts so far. Notices without content are not messages; model calls are the lead's."""
 
-    rounds: int = 0
-    api_ms: int = 0
+    model_calls: int = 0
+    api_s: float = 0.0
     """Duration of all model calls, in milliseconds; parallel calls add up."""
     sent: int = 0
     seen: int = 0
@@ -75,9 +75,9 @@ class RunCounts:
                 self.early |= dict.fromkeys(id for id in event.message_ids if id not in known)
                 while len(self.early) > EARLY_MOST:
                     del self.early[next(iter(self.early))]
-            case ModelCallEnded(member=member, aside=aside, ms=took):
-                self.rounds += member == LEAD and not aside
-                self.api_ms += took
+            case ModelCallEnded(member=member, aside=aside, seconds=seconds):
+                self.model_calls += member == LEAD and not aside
+                self.api_s += seconds
             case ToolCalled():
                 self.calls += 1
             case TaskChanged(member=member) if member != UNKNOWN_PROGRAM and "@" not in member:

@@ -214,9 +214,9 @@ def _count_incarnations(log: Path) -> dict[str, int]:
     known: dict[str, int] = {}
     with suppress(StorageError, OSError):
         for _, event in read_events(log):
-            if isinstance(event, MemberChanged) and event.life:
+            if isinstance(event, MemberChanged) and event.incarnation:
                 key = event.member.lower()
-                known[key] = max(known.get(key, 0), event.life)
+                known[key] = max(known.get(key, 0), event.incarnation)
     return known
 
 

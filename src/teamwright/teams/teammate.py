@@ -204,7 +204,7 @@ class Teammate(ABC):
                 color=self.color,
                 model=self.model,
                 effort=self.effort,
-                life=self.incarnation,
+                incarnation=self.incarnation,
                 turn=self.turns,
             )
         )

@@ -30,8 +30,8 @@ class CostRow:
     """
 
     name: str
-    rounds: int = 0
-    calls: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
     tokens_in: int = 0
     cached: int = 0
     tokens_out: int = 0
@@ -64,7 +64,7 @@ class CostView:
     @property
     def empty(self) -> bool:
         """True when no model was called."""
-        return not (self.total.rounds or self.total.failed)
+        return not (self.total.model_calls or self.total.failed)
 
 
 def cost_of(home: Home, cwd: Path, name: str | None, since: float | None = None) -> CostView:
@@ -94,7 +94,7 @@ async def session_cost(session: Session) -> CostView:
 
 def cost_of_totals(books: UsageTotals, subjects: Mapping[TaskKey, str], log: LogView, since: float = 0.0) -> CostView:
     """Return the totals as shown to people: the lead first, then members in the order of their first answer."""
-    spent = {name: account for name, account in books.agents.items() if account.rounds or account.failed.requests}
+    spent = {name: account for name, account in books.agents.items() if account.model_calls or account.failed.requests}
     callers = {account.caller for account in spent.values() if account.caller}
     tops = {name for name, account in spent.items() if not account.caller} | (callers - spent.keys())
     names = sorted(tops, key=lambda name: (name != LEAD, [*spent, name].index(name)))
@@ -119,12 +119,12 @@ def _member(name: str, spent: Mapping[str, Account]) -> CostRow:
     account = spent.get(name, Account())
     below = tuple(_member(id, spent) for id, one in spent.items() if one.caller == name)
     shown = LEAD_ALIAS if name == LEAD else name
-    return _line(shown, account.usage, (account.rounds, account.calls), failed=account.failed, below=below)
+    return _line(shown, account.usage, (account.model_calls, account.tool_calls), failed=account.failed, below=below)
 
 
 def _sum(spent: Mapping[str, Account]) -> tuple[int, int]:
     """Return the sums of model calls and tool calls."""
-    return sum(one.rounds for one in spent.values()), sum(one.calls for one in spent.values())
+    return sum(one.model_calls for one in spent.values()), sum(one.tool_calls for one in spent.values())
 
 
 def _line(
@@ -139,8 +139,8 @@ def _line(
     lost = failed or Usage()
     return CostRow(
         name=name,
-        rounds=made[0],
-        calls=made[1],
+        model_calls=made[0],
+        tool_calls=made[1],
         tokens_in=usage.prompt_tokens,
         cached=usage.cache_read,
         tokens_out=usage.output_tokens,

@@ -160,7 +160,7 @@ async def test_what_a_member_elsewhere_waits_for_is_listed_moved_and_stopped_fro
 
     async with crew(tmp_path, play, permission_mode="bypassPermissions") as (team, told, _):
         await team.spawn("ann", "Wait for it.")
-        await told.until(lambda event: event.KIND == "underway" or event.KIND == "round_ended")
+        await told.until(lambda event: event.KIND == "progress" or event.KIND == "model_call_ended")
         session = team.session
         moved: list[str] = []
         async with asyncio.timeout(WAIT_S):

@@ -43,7 +43,7 @@ async def test_each_is_booked_to_its_agent_and_all_adds_up(tmp_path):
     assert [e.aside for e in lead] == ["failed", ""] * rounds
     assert [(e.aside, e.usage) for e in ended if e.member == "ada"] == [("failed", LOST)]
     view = cost_of(home, tmp_path, "crew")
-    assert {line.name: (line.rounds, line.failed) for line in view.members} == {
+    assert {line.name: (line.model_calls, line.failed) for line in view.members} == {
         "lead": (rounds, 2 * rounds),
         "ada": (0, 2),
     }

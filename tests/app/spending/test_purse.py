@@ -338,11 +338,11 @@ def test_a_members_life_has_used_what_its_sub_agents_used_and_a_new_life_begins_
     usage = Usage(10, requests=1)
     one = ModelCallEnded(member="ada", usage=usage, model="m", tools=2)
     sub = ModelCallEnded(member="s1", usage=usage, model="m", tools=0, caller="ada")
-    life = MemberChanged(member="ada", state="working", life=2)
+    life = MemberChanged(member="ada", state="working", incarnation=2)
     books = UsageTotals.from_events([one, sub])
-    assert (books.agents["ada"].usage.tokens, books.agents["ada"].life_usage.tokens) == (10, 20)
+    assert (books.agents["ada"].usage.tokens, books.agents["ada"].incarnation_usage.tokens) == (10, 20)
     books = UsageTotals.from_events([one, sub, life, one])
-    assert (books.agents["ada"].usage.tokens, books.agents["ada"].life_usage.tokens) == (20, 10)
+    assert (books.agents["ada"].usage.tokens, books.agents["ada"].incarnation_usage.tokens) == (20, 10)
 
 
 def test_tasks_of_two_lists_with_the_same_number_are_two():

@@ -149,7 +149,7 @@ class Files:
         """States of sub-agents in the event log, oldest first."""
         lines = (self.directory / "events.jsonl").read_text().splitlines()
         events = [json.loads(line) for line in lines]
-        return [one["state"] for one in events if one["type"] == "agent_changed"]
+        return [one["state"] for one in events if one["type"] == "subagent_changed"]
 
     def output(self, id: str) -> str:
         return (self.directory / "output" / f"{id}.output").read_text()

@@ -67,7 +67,7 @@ def test_a_signal_to_the_lead_ends_all_and_everybody_keeps_its_place(scene, numb
     assert here.roster() == ["ann"]
     held.go()
     assert here.resume().returncode == 0
-    assert len(here.of("round_ended", "ann")) == 1
+    assert len(here.of("model_call_ended", "ann")) == 1
     here.once()
 
 

@@ -67,12 +67,12 @@ def test_a_resume_within_the_grace_takes_over_the_processes_that_live(scene, tmp
     assert [one["pid"] for one in here.of("session_opened")][1:], "a second life of the lead"
     assert (tmp_path / "ran").read_text() == "ran\n"
     lives = [one for one in here.events() if one["type"] == "member_changed" and one["member"] in {"ann", "bob"}]
-    assert {one["life"] for one in lives} == {1}
+    assert {one["incarnation"] for one in lives} == {1}
     assert "ann's report." in here.told_lead()
     assert here.told_lead().count("bob's report.") == 1
     assert len(here.play.asked("ann")) == 2
     assert len(here.play.asked("bob")) == 1
-    assert len(here.of("round_ended", "ann")) == 2
+    assert len(here.of("model_call_ended", "ann")) == 2
     here.once()
     for name, pid in zip(("ann", "bob"), before, strict=True):
         logs = (here.transcript.with_suffix("") / f"members/{name}/events.jsonl").read_text()
@@ -99,7 +99,7 @@ def test_after_the_grace_members_keep_their_places_and_a_resume_starts_them_agai
     assert "ann's report." in here.told_lead()
     assert here.told_lead().count("bob's report.") == 1
     assert len(here.play.asked("bob")) == 1
-    assert len(here.of("round_ended", "ann")) == len(here.play.asked("ann"))
+    assert len(here.of("model_call_ended", "ann")) == len(here.play.asked("ann"))
     here.once()
 
 

@@ -56,7 +56,7 @@ def ended(here: House, lead: Lead, why: str) -> None:
     assert (told["name"], told["handedBack"]) == ("ann", ["1"])
     assert why in told["cause"]
     assert len(lead.told) == 1
-    lives = {one["life"] for one in here.of("member_changed", "ann")}
+    lives = {one["incarnation"] for one in here.of("member_changed", "ann")}
     assert lives == {1}
     assert here.told_lead().count("ann did it.") == 1
     here.once()
@@ -113,14 +113,14 @@ def test_what_a_process_logged_last_is_known_though_it_was_killed_before_it_coul
     here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[call("Bash", command="echo hello"), held])
     here.start()
     held.come()
-    until(lambda: here.of("round_ended", "ann"))
+    until(lambda: here.of("model_call_ended", "ann"))
     log = here.transcript.with_suffix("") / "members/ann/events.jsonl"
-    used = next(line for line in log.read_text().splitlines() if '"round_ended"' in line)
+    used = next(line for line in log.read_text().splitlines() if '"model_call_ended"' in line)
     number = json.loads(log.read_text().splitlines()[-1])["n"]
     with log.open("a") as file:
         file.write(json.dumps({**json.loads(used), "n": number + 1}, separators=(",", ":")) + "\n")
         file.write('{"torn')
     kill(here.marked.member("ann"))
     assert here.end()[0] == 5
-    assert len(here.of("round_ended", "ann")) == 2
+    assert len(here.of("model_call_ended", "ann")) == 2
     here.once()

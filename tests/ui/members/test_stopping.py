@@ -60,7 +60,7 @@ def test_a_member_objects_stays_as_it_was_and_ends_when_it_is_asked_again(scene)
     sent = [one["wire"] for one in here.of("message_sent") if one.get("wire")]
     assert [sent.count(wire) for wire in ("shutdown_rejected", "shutdown_approved", "teammate_terminated")] == [1, 1, 1]
     assert [one["state"] for one in here.of("member_changed", "bob")][-1] == "completed"
-    assert {one["life"] for one in here.of("member_changed", "bob")} == {1}
+    assert {one["incarnation"] for one in here.of("member_changed", "bob")} == {1}
     here.once()
 
 

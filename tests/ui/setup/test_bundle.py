@@ -113,7 +113,7 @@ def test_what_is_in_it_tells_what_happened(tmp_path, repo):
     assert settings["permissions.deny"] == ["Bash(…)"]
     assert "left out" in settings["task_check"]
     events = [json.loads(line) for line in found["events.jsonl"].splitlines()]
-    assert {"tool_called", "round_ended", "task_changed", "run_ended"} <= {event["type"] for event in events}
+    assert {"tool_called", "model_call_ended", "task_changed", "run_ended"} <= {event["type"] for event in events}
     called = next(event for event in events if event["type"] == "tool_called" and event["tool"] == "Bash")
     assert (called["outcome"], called["input"]) == ("done", "2 entries, left out")
     assert "characters left out" in called["output"]

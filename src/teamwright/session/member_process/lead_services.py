@@ -155,7 +155,7 @@ class LeadServices:
                 purse, task = self._purse, event.task
                 failed = event.aside == FAILED_ATTEMPTS
                 purse.add_usage(event.member, event.usage, event.model, caller=event.caller, task=task, failed=failed)
-                purse.books.account(event.member).calls += event.tools
+                purse.count_tool_calls(event.member, event.tools)
             case SubagentChanged():
                 running = self._agents.setdefault(name, set())
                 (running.add if event.state in _RUNS else running.discard)(event.agent)

@@ -38,7 +38,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.event_log_reader import RecentEvents
 from teamwright.teams.lifecycle import ENDED_STATES, MemberState
 
-VERSION = 1
+VERSION = 2
 """The version of the state in a snapshot; a newer version is not read."""
 
 MAX_OPEN_TASKS = 1_000
@@ -65,7 +65,7 @@ class MemberActivity:
     name: str
     state: str = str(MemberState.PENDING)
     detail: str = ""
-    life: int = 0
+    incarnation: int = 0
     turn: int = 0
     since: float = 0.0
     active: float = 0.0
@@ -78,7 +78,7 @@ class MemberActivity:
     effort: str = ""
     mode: str = ""
     color: str | None = None
-    rounds: int = 0
+    model_calls: int = 0
     context: int = 0
     usage: Usage = field(default_factory=Usage)
     wrote_to: tuple[str, ...] = ()
@@ -104,11 +104,14 @@ class MemberActivity:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MemberActivity:
         """Return the member from its snapshot line; keys of a newer version are ignored. Raises TypeError, KeyError."""
+        data = {_NAMES_OF_VERSION_1.get(key, key): value for key, value in data.items()}
         known = {key: value for key, value in data.items() if key in _ACTIVITY_FIELDS}
         known["usage"] = usage_from_json(data.get("usage") or {})
         known["wrote_to"] = tuple(data.get("wrote_to") or ())
         return cls(**known)
 
+
+_NAMES_OF_VERSION_1 = {"life": "incarnation", "rounds": "model_calls"}
 
 _ACTIVITY_FIELDS = tuple(item.name for item in fields(MemberActivity))
 
@@ -221,7 +224,7 @@ class TeamStatus:
                 self.other_usage += event.usage
                 return
             member.usage += event.usage
-            member.rounds += not event.aside
+            member.model_calls += not event.aside
             member.context = member.context if event.aside == FAILED_ATTEMPTS else event.usage.tokens
         if member is None:
             return
@@ -239,11 +242,13 @@ class TeamStatus:
         member = self.members.get(event.member)
         if member is None:
             member = self.members[event.member] = MemberActivity(event.member)
-        elif event.life < member.life or (event.life == member.life and self._is_outdated(member, event)):
+        elif event.incarnation < member.incarnation or (
+            event.incarnation == member.incarnation and self._is_outdated(member, event)
+        ):
             return
-        if event.life > member.life:
-            usage, rounds = member.usage, member.rounds
-            member = self.members[event.member] = MemberActivity(event.member, usage=usage, rounds=rounds)
+        if event.incarnation > member.incarnation:
+            usage, model_calls = member.usage, member.model_calls
+            member = self.members[event.member] = MemberActivity(event.member, usage=usage, model_calls=model_calls)
         if event.turn > member.turn:
             member.wrote_to = ()
         state = event.state
@@ -252,7 +257,7 @@ class TeamStatus:
         if state != member.state or member.lost:
             member.since = event.at
         member.state, member.detail = state, event.detail
-        member.life, member.turn, member.lost = event.life, event.turn, False
+        member.incarnation, member.turn, member.lost = event.incarnation, event.turn, False
         member.active = max(member.active, event.at)
         if event.model:
             member.model, member.effort = event.model, event.effort
@@ -272,7 +277,9 @@ class TeamStatus:
 
     def _is_outdated(self, member: MemberActivity, event: MemberChanged) -> bool:
         """Return True when the event is from a turn before the newest, or from an incarnation that has ended."""
-        return event.turn < member.turn or (member.has_ended and event.life > 0 and event.state not in _ENDED_STATES)
+        return event.turn < member.turn or (
+            member.has_ended and event.incarnation > 0 and event.state not in _ENDED_STATES
+        )
 
     def _apply_message(self, event: MessageSent) -> None:
         member = self._touch(event)
@@ -332,7 +339,7 @@ class TeamStatus:
         tasks = list(self.open_tasks.items())
         statuses = [status for status, _ in self.open_tasks.values()]
         return {
-            "standing": VERSION,
+            "version": VERSION,
             "team": self.team,
             "directory": self.directory,
             "pid": self.pid,
@@ -356,7 +363,7 @@ class TeamStatus:
     def from_json(cls, n: int, data: Mapping[str, Any]) -> TeamStatus | None:
         """Return the state of a snapshot; None for a newer version or a damaged one."""
         try:
-            if int(data["standing"]) > VERSION:
+            if int(data.get("version", 1)) > VERSION:
                 return None
             tasks = cast("Mapping[str, Any]", data["tasks"])
             members = [MemberActivity.from_json(one) for one in data["members"]]

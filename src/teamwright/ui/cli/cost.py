@@ -41,7 +41,7 @@ def cost(ctx: click.Context, /, name: str | None, since: str | None, as_json: bo
 
 def _show(view: CostView) -> None:
     rows = [*_members(view.members), _row("all", view.total)]
-    say_table(("member", "rounds", "calls", *_TOKEN_COLUMNS, "cost"), rows)
+    say_table(("member", "model calls", "tool calls", *_TOKEN_COLUMNS, "cost"), rows)
     if view.tasks:
         say()
         say_table(("task", *_TOKEN_COLUMNS, "cost", "subject"), [_task(line) for line in view.tasks])
@@ -65,7 +65,7 @@ def _failed_text(line: CostRow) -> str:
 
 
 def _row(name: str, line: CostRow) -> tuple[str, ...]:
-    return name, f"{line.rounds:,}", f"{line.calls:,}", *_use(line)
+    return name, f"{line.model_calls:,}", f"{line.tool_calls:,}", *_use(line)
 
 
 def _task(line: CostRow) -> tuple[str, ...]:

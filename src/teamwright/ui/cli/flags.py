@@ -117,7 +117,7 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     *agent_flags(),
     click.Option(["--system-prompt"], metavar="TEXT", help="The base of the lead's system prompt; '': the usual one."),
     click.Option(["--append-system-prompt"], metavar="TEXT", help="Put behind the system prompt of the lead."),
-    click.Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most so many rounds of the lead."),
+    click.Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N model calls by the lead."),
     click.Option(["--max-budget-usd"], metavar="USD", callback=_dollars, help="At most so much money in all."),
     click.Option(["--max-tokens"], type=click.IntRange(min=1), metavar="N", help="At most so many tokens in all."),
     click.Option(["--timeout"], metavar="TIME", callback=parse_time_span, help="At most so long: 90, 90s, 10m, 1h."),

@@ -12,6 +12,7 @@ from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_serve
 from teamwright.mcp.stdio_transport import ServerEnvironment
 from teamwright.mcp.tool_listing import ListingStore
 from teamwright.processes.process_records import ProcessRecords
+from tests.support.waits import WAIT_S
 
 SERVER = str(Path(__file__).with_name("stdio_server.py"))
 
@@ -25,7 +26,7 @@ class Place:
         self.heard = asyncio.Event()
         self.session = root / "session"
         (root / "logs").mkdir()
-        self.limits = ServerTimeouts(start_s=20, call_s=20)
+        self.limits = ServerTimeouts(start_s=WAIT_S, call_s=WAIT_S)
 
     def around(self) -> ServerContext:
         env = {"PATH": os.environ["PATH"], "HOME": "/"}

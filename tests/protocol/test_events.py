@@ -128,7 +128,7 @@ def test_a_task_event_without_a_whole_task_is_no_event(task):
 
 @pytest.mark.parametrize("ids", [None, 3])
 def test_an_event_whose_list_is_no_list_is_no_event(ids):
-    assert from_json({"type": "message_seen", "at": 1.5, "member": "bob", "message_ids": ids}) is None
+    assert from_json({"type": "message_delivered", "at": 1.5, "member": "bob", "message_ids": ids}) is None
 
 
 async def test_a_request_is_answered_through_its_responder_and_tells_who_was_first():

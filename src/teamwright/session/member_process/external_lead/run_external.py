@@ -17,10 +17,22 @@ from teamwright.session.member_process.run_member import handle_signals
 @asynccontextmanager
 async def run_external_member(flags: MemberFlags, env: Mapping[str, str]) -> AsyncGenerator[ExternalMembership]:
     """Run the member until the block or the member ends. Raises TeamwrightError when it cannot start."""
+    member: ExternalMembership | None = None
+    early: list[tuple[str, str]] = []
+
+    def end(how: str, why: str) -> None:
+        if member is None:
+            early.append((how, why))
+        else:
+            member.end(how, why)
+
     async with AsyncExitStack() as stack:
-        guest = await join_external_team(flags, env, stack)
-        handle_signals(guest.end)
+        # A signal that ended the process while it joins would leave its name on the roster of the external team.
+        handle_signals(end)
+        member = await join_external_team(flags, env, stack)
+        for how, why in early[:1]:
+            member.end(how, why)
         try:
-            yield guest
+            yield member
         finally:
-            await guest.finish()
+            await member.finish()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from teamwright import Team
-from teamwright.models import pool
+from teamwright.models.rate_limit import rate_limiter as rate_limiters
 from teamwright.models.rate_limit.rate_limit_store import FileRateLimitStore
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.protocol.events import MemberChanged, Notice
@@ -57,7 +57,7 @@ def service(monkeypatch, tmp_path):
         def patient(settings):
             return replace(settled(settings), retries=retries, backoff_s=0.01, backoff_most_s=longest_s)
 
-        monkeypatch.setattr(pool, "rate_limiter_for", lambda *_: rate_limiter)
+        monkeypatch.setattr(rate_limiters, "rate_limiter_for", lambda *_: rate_limiter)
         monkeypatch.setattr(components, "model_settings", patient)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-0000000000000000")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)

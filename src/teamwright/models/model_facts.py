@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from teamwright.models.model import ModelCard
 from teamwright.models.model_settings import ModelFacts, ModelSettings
 from teamwright.models.provider_table import Provider
-from teamwright.models.server_facts import ServerFacts
+
+if TYPE_CHECKING:
+    from teamwright.models.server_facts import ServerFacts
 
 SETTINGS = "settings"
 """The first word of every source in the user's settings."""

@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamwright.models.catalog import aliases, is_known_id, known_ids
-from teamwright.models.endpoint import Endpoint
-from teamwright.models.http_exchange import Timeouts
-from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import Model, ModelCard
 from teamwright.models.model_names import known_providers, require_key, resolve_model
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.provider_table import make_endpoint
-from teamwright.models.providers.api_format import ApiFormat
-from teamwright.models.providers.model_listing import list_model_ids
-from teamwright.models.rate_limit.rate_limit_store import rate_limit_file
-from teamwright.models.rate_limit.rate_limiter import rate_limiter_for
-from teamwright.models.served_model import ServedModel
-from teamwright.models.service_error import ServiceError
 from teamwright.protocol.errors import CannotStart, ModelFailed
 from teamwright.protocol.unknown_names import did_you_mean
+
+if TYPE_CHECKING:
+    from teamwright.models.endpoint import Endpoint
+    from teamwright.models.messages_api import MessagesApi
+    from teamwright.models.providers.api_format import ApiFormat
 
 
 def format_for(card: ModelCard, endpoint: Endpoint) -> ApiFormat | None:
@@ -74,6 +71,11 @@ class ModelPool:
 
         A server of the user is asked once for the facts that the settings do not give.
         """
+        from teamwright.models.messages_api import MessagesApi
+        from teamwright.models.rate_limit.rate_limit_store import rate_limit_file
+        from teamwright.models.rate_limit.rate_limiter import rate_limiter_for
+        from teamwright.models.served_model import ServedModel
+
         card, endpoint = resolve_model(name, env, settings)
         key = (card.provider, card.wire, endpoint.fingerprint)
         if key not in self._open:
@@ -122,6 +124,10 @@ async def require_served(name: str, env: Mapping[str, str], settings: ModelSetti
 
 async def list_models(provider: str, env: Mapping[str, str], settings: ModelSettings | None = None) -> list[str]:
     """Return the ids that a provider lists, in its order. Raises `CannotStart` or `ModelFailed`."""
+    from teamwright.models.http_exchange import Timeouts
+    from teamwright.models.providers.model_listing import list_model_ids
+    from teamwright.models.service_error import ServiceError
+
     settings = settings or ModelSettings()
     row = known_providers(settings).get(provider)
     if row is None:

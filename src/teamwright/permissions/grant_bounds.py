@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 
 from teamwright.permissions.paths import guard_name
-from teamwright.permissions.prefix_rules import INTERPRETERS
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
@@ -86,6 +85,8 @@ def check_rules(update: PermissionUpdate, scope: PermissionScope, source: str, b
 
 
 def _reaches_too_far(rule: Rule, scope: PermissionScope) -> str:
+    from teamwright.permissions.prefix_rules import INTERPRETERS
+
     pattern = rule.pattern
     if pattern is None:
         whole = rule.tool in _NARROWABLE or rule.tool in {"mcp__*", "python__*"}

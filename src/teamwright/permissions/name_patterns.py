@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from teamwright.permissions.excluded_paths import Segments, segment_expression
-from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.protocol.values import dataclass
+
+if TYPE_CHECKING:
+    from teamwright.permissions.shell.word_expansion import Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,17 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamwright.permissions.excluded_paths import Segments, compile_patterns
 from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rule_index import DecisionContext, ToolRules, decide_by_mode, decide_by_plan, decide_by_rule
 from teamwright.permissions.rules import Rule
-from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
 from teamwright.permissions.verdict import Decision, Verdict
 from teamwright.permissions.word_lists import word_set
+
+if TYPE_CHECKING:
+    from teamwright.permissions.shell.word_expansion import Shape
 
 _GUARDED_DIRECTORIES = frozenset(
     {".git", ".teamwright", ".claude", ".husky", ".githooks", ".devcontainer", ".ssh", ".gnupg"}
@@ -88,6 +91,8 @@ def judge_path(
 
 def _judge_process_link(ground: DecisionContext, tool: str, named: str, writes: bool) -> Decision:
     """Return the verdict on a path such as `/proc/self/cwd/x`: it may be any file."""
+    from teamwright.permissions.shell.word_expansion import ANY_SHAPE
+
     for decision in judge_unknown_path(ground, tool, ANY_SHAPE, certain=True):
         return decision
     reason = f"{named} is another file in each process; write the path out."

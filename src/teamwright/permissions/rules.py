@@ -15,16 +15,19 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from teamwright.permissions.excluded_paths import Segments, patterns_below, segment_expression
 from teamwright.permissions.name_patterns import NamePattern
 from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Verdict
 from teamwright.permissions.word_lists import join_words
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass
+
+if TYPE_CHECKING:
+    from teamwright.permissions.shell.word_expansion import Shape
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 """Tools to which a `Read` rule applies."""

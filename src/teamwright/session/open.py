@@ -137,8 +137,10 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     lead = _lead(ground, agent, team, jobs)
     warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
-    exchange = await enable_member_processes(ground, team, maker, log, grants, watcher.follow)
-    session = Session(ground.id, options, *parts, warnings, reloading=ConfigReloader(ground, maker), exchange=exchange)
+    processes = await enable_member_processes(ground, team, maker, log, grants, watcher.follow)
+    session = Session(
+        ground.id, options, *parts, warnings, reloading=ConfigReloader(ground, maker), processes=processes
+    )
     session.pruning = pruning
     _grant_in(session, grants)
     log.subscribe(partial(_count_event, session), live=False)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from teamwright.agent.agent import TurnEnd
 from teamwright.agent.background_jobs import BackgroundJobs
@@ -36,7 +37,6 @@ from teamwright.session.result import MemberResult, Result, Stop, TaskResult, ju
 from teamwright.session.run_counts import RunCounts
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import Lease
-from teamwright.teams.backends.process_hub import ProcessHub
 from teamwright.teams.creation import attach_team
 from teamwright.teams.lead import NEXT_STEP_TEXT, Lead
 from teamwright.teams.lifecycle import ENDED_STATES, MemberState
@@ -47,6 +47,9 @@ from teamwright.teams.shutdown import end_all, suspend_all
 from teamwright.teams.shutdown_requests import ask_to_stop
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.session.member_process.setup import MemberProcesses
 
 
 @dataclass(slots=True)
@@ -85,8 +88,8 @@ class Session:
     jobs: BackgroundJobs
     outside: StopListener
     warnings: tuple[str, ...] = ()
-    exchange: ProcessHub | None = None
-    """The hub to which member processes connect."""
+    processes: MemberProcesses | None = None
+    """The member processes of the session."""
     pruning: asyncio.Task[None] | None = None
     """The task that removes old sessions."""
     tally: RunCounts = field(default_factory=RunCounts)
@@ -303,8 +306,8 @@ class Session:
             reason = "prompt_input_exit" if self.options.interactive else "other"
             await self.maker.kit.hooking.fire_end(reason, self.permission_mode)
         await self.outside.close()
-        if self.exchange is not None:
-            await self.exchange.close()
+        if self.processes is not None:
+            await self.processes.close()
         if self.requests.strangers is not None:
             await self.requests.strangers.close()
         await self.agents.close()

@@ -72,11 +72,6 @@ class BackendChoice:
             return None
         return self.choice.backend, self._place(self.choice.backend)
 
-    async def require_named(self) -> None:
-        """Check the backend in the settings. Raises CannotStart when it cannot be used here."""
-        if self.settings.backend not in {AUTO, IN_PROCESS}:
-            await self.preview()
-
     async def preview(self, wanted: str = "") -> SelectedBackend:
         """Return the choice without creating a backend."""
         setting = wanted or self.settings.backend

@@ -1,23 +1,31 @@
 """The setup of member processes in the lead's process: backends, socket and services.
 
-Nothing listens, and no program is looked for, before a member uses a backend.
+They are prepared with the first member that is spawned or resumed. Nothing listens, and no program is looked for,
+before a member uses a backend.
 """
 
 from __future__ import annotations
 
-from teamwright.agent.permission_gate import KeepGrant
-from teamwright.session.context import SessionContext
-from teamwright.session.external_programs import ExternalPrograms
-from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.member_process.backend_choice import BackendChoice
-from teamwright.session.member_process.launcher import MemberLauncher
-from teamwright.session.member_process.lead_services import LeadServices
-from teamwright.session.member_process.spawn_file import VARIABLE
-from teamwright.storage.event_log import EventLog
-from teamwright.teams.backends.process_hub import ProcessHub
-from teamwright.teams.backends.process_launcher import ProcessLauncher
-from teamwright.teams.external.external_launcher import CombinedLauncher, ExternalLauncher, WatchFile
-from teamwright.teams.team import SessionTeam
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING
+
+from teamwright.protocol.values import dataclass
+from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS
+
+if TYPE_CHECKING:
+    from teamwright.agent.permission_gate import KeepGrant
+    from teamwright.permissions.rules import Rule
+    from teamwright.protocol.roster import RosterMember
+    from teamwright.session.context import SessionContext
+    from teamwright.session.factory.agent_factory import AgentFactory
+    from teamwright.session.member_process.backend_choice import BackendChoice
+    from teamwright.storage.event_log import EventLog
+    from teamwright.teams.backends.process_hub import ProcessHub
+    from teamwright.teams.external.external_launcher import CombinedLauncher, WatchFile
+    from teamwright.teams.incarnation import Incarnation
+    from teamwright.teams.spawn_spec import SpawnSpec
+    from teamwright.teams.team import SessionTeam
+    from teamwright.teams.teammate import Teammate
 
 MEMBERS = "members"
 """The directory in the session's for the output of members without a terminal."""
@@ -26,28 +34,103 @@ WIRE = "wire"
 """The socket in the session's directory to which member processes connect."""
 
 
+@dataclass(slots=True)
+class MemberProcesses:
+    """The launcher of a session's members in separate processes (the port of `teams`), prepared at its first use.
+
+    `watch` calls back when a file changes. `settings_rules` are the rules of the session's policy at its start, which
+    member processes load from settings.
+    """
+
+    ground: SessionContext
+    team: SessionTeam
+    maker: AgentFactory
+    log: EventLog
+    grant: KeepGrant
+    watch: WatchFile
+    settings_rules: tuple[Rule, ...]
+    _backends: BackendChoice | None = None
+    _hub: ProcessHub | None = None
+    _launcher: CombinedLauncher | None = None
+
+    def prepare(self) -> CombinedLauncher:
+        """Return the launcher of our processes and of external programs, connected to the session once."""
+        if self._launcher is None:
+            self._launcher = self._connect()
+        return self._launcher
+
+    def _connect(self) -> CombinedLauncher:
+        from teamwright.session.external_programs import ExternalPrograms
+        from teamwright.session.member_process.launcher import MemberLauncher
+        from teamwright.session.member_process.lead_services import LeadServices
+        from teamwright.session.member_process.spawn_file import VARIABLE
+        from teamwright.teams.backends.process_hub import ProcessHub
+        from teamwright.teams.backends.process_launcher import ProcessLauncher
+        from teamwright.teams.external.external_launcher import CombinedLauncher, ExternalLauncher
+
+        ground, team, maker, log, policy = self.ground, self.team, self.maker, self.log, self.maker.policy
+        services = LeadServices(maker, maker.asker, log.has_listeners, self.grant, self.settings_rules)
+        hub = self._hub = ProcessHub(team, ground.directory / WIRE, services)
+        maker.limits.running_elsewhere = services.agents_beside
+        hub.translate, hub.is_watched = services.translate, log.has_listeners
+        log.on_listeners_change = hub.set_watched
+        log.subscribe(lambda _number, event: hub.forward(event), live=False)
+        policy.on_change = lambda: hub.broadcast("policy", policy=services.policy())
+        ours = ProcessLauncher(team, MemberLauncher(ground, team, self.backends, hub.path), hub)
+        programs = ExternalPrograms(ground, team, self.backends, (*maker.kit.bash.hidden, VARIABLE))
+        return CombinedLauncher(ours, ExternalLauncher(team, programs, self.watch))
+
+    @property
+    def backends(self) -> BackendChoice:
+        """The choice of backends of this session."""
+        if self._backends is None:
+            from teamwright.session.member_process.backend_choice import BackendChoice
+
+            ground = self.ground
+            logs, at_terminal = ground.directory / MEMBERS, ground.options.interactive
+            self._backends = BackendChoice(ground.env, ground.settings.places, logs=logs, at_terminal=at_terminal)
+        return self._backends
+
+    async def close(self) -> None:
+        """Stop listening; connected processes stay reachable. Remove the socket of a killed lead too."""
+        if self._hub is not None:
+            await self._hub.close()
+        else:
+            with suppress(OSError):
+                (self.ground.directory / WIRE).unlink()
+
+    async def choose_backend(self, spec: SpawnSpec) -> str:
+        """See `TeammateLauncher`."""
+        return await self.prepare().choose_backend(spec)
+
+    @property
+    def choice_reason(self) -> str:
+        """See `TeammateLauncher`."""
+        return self.prepare().choice_reason
+
+    async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
+        """See `TeammateLauncher`."""
+        return await self.prepare().start(member, incarnation, undo)
+
+    async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
+        """See `TeammateLauncher`."""
+        return await self.prepare().resume(member, incarnation, undo)
+
+    async def clean_up(self, incarnation: Incarnation) -> None:
+        """See `TeammateLauncher`."""
+        await self.prepare().clean_up(incarnation)
+
+
 async def enable_member_processes(
     ground: SessionContext, team: SessionTeam, maker: AgentFactory, log: EventLog, grant: KeepGrant, watch: WatchFile
-) -> ProcessHub:
+) -> MemberProcesses:
     """Let members of this team live in processes of their own. `watch` calls back when a file changes.
 
     Raises CannotStart, UsageError when a backend was named that cannot be used here.
     """
-    policy = maker.policy
-    helping = LeadServices(maker, maker.asker, log.has_listeners, grant, policy.rules)
-    exchange = ProcessHub(team, ground.directory / WIRE, helping)
-    maker.limits.running_elsewhere = helping.agents_beside
-    exchange.translate, exchange.is_watched = helping.translate, log.has_listeners
-    log.on_listeners_change = exchange.set_watched
-    at_terminal = ground.options.interactive
-    places = BackendChoice(ground.env, ground.settings.places, logs=ground.directory / MEMBERS, at_terminal=at_terminal)
-    if maker.kit.teams and not ground.resumed:  # members of a resumed team continue in the lead's process
-        await places.require_named()
-    ours = ProcessLauncher(team, MemberLauncher(ground, team, places, exchange.path), exchange)
-    hidden = (*maker.kit.bash.hidden, VARIABLE)
-    team.launcher = CombinedLauncher(
-        ours, ExternalLauncher(team, ExternalPrograms(ground, team, places, hidden), watch)
-    )
-    log.subscribe(lambda _number, event: exchange.forward(event), live=False)
-    policy.on_change = lambda: exchange.broadcast("policy", policy=helping.policy())
-    return exchange
+    made = MemberProcesses(ground, team, maker, log, grant, watch, maker.policy.rules)
+    named = ground.settings.places.backend not in {AUTO, IN_PROCESS}
+    if named and maker.kit.teams and not ground.resumed:  # members of a resumed team continue in the lead's process
+        await made.backends.preview()
+    team.launcher = made
+    return made

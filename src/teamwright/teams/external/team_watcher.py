@@ -1,190 +1,38 @@
 """The team watcher: changes of other programs to the files of the live team become events of the lead's process.
 
-A task checks the files when the file watcher reports a change; an idle team costs nothing. Depends on the watchers of
-tasks, roster and mail.
+A task checks the files when the file watcher reports a change; an idle team costs nothing. The watchers of tasks,
+roster and mail are constructed with the team.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from teamwright.mail.inbox import Inbox, read_entries
-from teamwright.mail.inbox_events import LostEntry
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import MemberChanged, MessageSent, ModeChanged, Notice, TeamEvent
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.mail import (
-    IdleNotification,
-    InboxEntry,
-    PermissionRequest,
-    PlanApprovalRequest,
-    ProtocolMessage,
-    ShutdownApproved,
-    ShutdownRejected,
-    parse_protocol,
-)
-from teamwright.storage.file_mark import file_mark
+from teamwright.protocol.events import MemberChanged, ModeChanged, Notice, TeamEvent
+from teamwright.protocol.values import dataclass
 from teamwright.storage.watcher import Watcher
 from teamwright.tasks.task_file import task_number
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
-from teamwright.teams.external.roster_watcher import RosterWatcher
-from teamwright.teams.external.task_watcher import TaskWatcher
-from teamwright.teams.mailbox.runtime_notes import send_note
-from teamwright.teams.shutdown_requests import apply_mailed_answer
 from teamwright.teams.team import SessionTeam
 
-PATIENCE_S = 0.5
-"""Seconds before the sender of removed mail is notified: the whole team may be being removed."""
-
-_SENDERS_WITHOUT_INBOX = frozenset({"system", "user", "task-list", UNKNOWN_PROGRAM})
-"""Senders without an inbox, for which a warning is shown instead."""
-
-
-class MailWatcher:
-    """A watcher of the inboxes of our members and the lead. `wake` requests a check; `on_agreed` receives the names of
-    members that agreed to stop.
-    """
-
-    def __init__(self, team: SessionTeam, wake: Callable[[], None], on_agreed: Callable[[str], None]) -> None:
-        self._team = team
-        self._wake = wake
-        self._on_agreed = on_agreed
-        self._inboxes: dict[str, Inbox] = {}
-        self._changed: set[str] = set()
-        self._lost: list[tuple[str, LostEntry]] = []
-        self._notify_timer: asyncio.TimerHandle | None = None
-
-    def handle_waiting_mail(self, name: str) -> None:
-        """Handle the unread mail of a new external member to its lead from before it was known."""
-        if LEAD not in self._inboxes or not self._team.exists:
-            return
-        with suppress(TeamwrightError):  # an incomplete file is checked when it changes
-            for entry in read_entries(self._inboxes[LEAD].path):
-                if not entry.read and entry.sender.lower() == name.lower():
-                    self._handle_lead_mail(entry.sender, parse_protocol(entry.text))
-
-    def open(self, name: str) -> None:
-        """Follow the inbox of this member from now on; its present content is known."""
-        inbox = self._team.inbox(name)
-        inbox.set_listeners(lambda entries: self._on_arrival(name, entries), lambda lost: self._on_lost(name, lost))
-        self._inboxes[name] = inbox
-
-    def close(self, name: str) -> None:
-        """Stop following it."""
-        inbox = self._inboxes.pop(name, None)
-        if inbox is not None:
-            inbox.set_listeners(None, None)
-
-    def end(self) -> None:
-        """Stop following all inboxes."""
-        for name in list(self._inboxes):
-            self.close(name)
-        self._changed.clear()
-        self._lost.clear()
-        if self._notify_timer is not None:
-            self._notify_timer.cancel()
-            self._notify_timer = None
-
-    def note_change(self, name: str) -> None:
-        """Record that the file of this inbox changed."""
-        self._changed.add(name)
-        self._wake()
-
-    async def check(self) -> None:
-        """Check the changed inboxes, and report lost mail. Raises StorageError, LockTimeout."""
-        while self._changed:
-            inbox = self._inboxes.get(self._changed.pop())
-            if inbox is not None:
-                await inbox.unread()
-        if self._lost and self._notify_timer is None:
-            await self._notify_senders()
-
-    def _on_arrival(self, name: str, entries: Sequence[InboxEntry]) -> None:
-        """Handle entries that others put into the inbox."""
-        file = file_mark(self._team.home, str(self._team.home.inbox(self._team.directory, name)))
-        for entry in entries:
-            message = parse_protocol(entry.text)
-            if name == LEAD and message is not None:
-                self._handle_lead_mail(entry.sender, message)
-            followed = self._team.external.listeners.get(entry.sender.lower()) if name == LEAD else None
-            if followed is not None and isinstance(message, IdleNotification):
-                followed.note_idle(message)
-            if entry.sender == "user":
-                text = f"user (another terminal) wrote to {LEAD_ALIAS if name == LEAD else name}"
-                self._team.emit(Notice(member="system", text=text))
-            if entry.sender.lower() in self._team.external.process_names:
-                continue  # its own process reports it
-            self._team.emit(
-                MessageSent(
-                    member=entry.sender or UNKNOWN_PROGRAM,
-                    to=name,
-                    message_id=entry.msg_id or "",
-                    summary=_entry_summary(entry),
-                    wire=message.TYPE if message is not None else "",
-                    file=file,
-                )
-            )
-        self._team.changed.set()
-
-    def _handle_lead_mail(self, sender: str, message: ProtocolMessage | None) -> None:
-        """Handle a message of an external member to its lead. Other members do not send requests by mail."""
-        outside = self._team.external
-        if sender.lower() not in outside.external_names:
-            return
-        match message:
-            case PermissionRequest() if outside.on_permission_request is not None:
-                outside.on_permission_request(sender, message)
-            case PlanApprovalRequest() if outside.on_plan is not None:
-                outside.on_plan(sender, message)
-            case ShutdownApproved():
-                apply_mailed_answer(self._team, sender, message)
-                self._on_agreed(sender)
-            case ShutdownRejected():
-                apply_mailed_answer(self._team, sender, message)
-            case _:
-                pass
-
-    def _on_lost(self, name: str, lost: Sequence[LostEntry]) -> None:
-        self._lost += [(name, one) for one in lost]
-        if self._notify_timer is None:
-            self._notify_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._notify_due)
-
-    def _notify_due(self) -> None:
-        self._notify_timer = None
-        self._wake()
-
-    async def _notify_senders(self) -> None:
-        """Notify the senders of lost mail, and emit an event. A team that we remove ourselves loses no mail."""
-        team = self._team
-        async with team.forming_lock:
-            lost, self._lost = self._lost, []
-            if team.closing or not team.exists or not team.home.config(team.directory).exists():
-                return
-        by_sender: dict[tuple[str, str], list[LostEntry]] = {}
-        for name, one in lost:
-            by_sender.setdefault((one.sender, name), []).append(one)
-        for (sender, name), ones in by_sender.items():
-            what = "; ".join(f'"{one.summary}"' if one.summary else "one without a summary" for one in ones[:8])
-            more = f" and {len(ones) - 8} more" if len(ones) > 8 else ""
-            how = "flagged as read" if all(one.was_flagged for one in ones) else "removed"
-            text = f"another program {how} mail to {name} that {name} had not seen: {what}{more}"
-            team.emit(Notice(member=sender, text=text, level="warning"))
-            teller = LEAD if sender in _SENDERS_WITHOUT_INBOX else sender
-            if teller != name:
-                told = f"{text[0].upper()}{text[1:]}. Send it again if it still matters."
-                await send_note(team, "system", teller, told, f"mail to {name} was lost")
+if TYPE_CHECKING:
+    from teamwright.teams.external.mail_watcher import MailWatcher
+    from teamwright.teams.external.roster_watcher import RosterWatcher
+    from teamwright.teams.external.task_watcher import TaskWatcher
 
 
-def _entry_summary(entry: InboxEntry) -> str:
-    message = parse_protocol(entry.text)
-    if isinstance(message, IdleNotification):
-        return message.result or message.failure_reason or "idle"
-    words = " ".join((entry.summary or (message.TYPE if message is not None else entry.text)).split())
-    return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
+@dataclass(slots=True)
+class _TeamFiles:
+    """The watchers of a team's files."""
+
+    tasks: TaskWatcher
+    roster: RosterWatcher
+    mail: MailWatcher
 
 
 class TeamWatcher:
@@ -197,15 +45,13 @@ class TeamWatcher:
         self._worker: asyncio.Task[None] | None = None
         self._unfollow: list[Callable[[], None]] = []
         self._complaint = ""
-        self._tasks = TaskWatcher(team, self._changed.set)
-        self._roster = RosterWatcher(team, self._changed.set)
-        self._mail = MailWatcher(team, self._changed.set, self._roster.note_agreement)
+        self._files: _TeamFiles | None = None
 
     async def __aenter__(self) -> TeamWatcher:
         self._team.watch_file = self.follow
         self._team.external.on_files_changed = self._begin
-        self._team.external.on_ended = self._roster.note_ended
-        self._team.external.on_joined.append(self._mail.handle_waiting_mail)
+        self._team.external.on_ended = self._note_ended
+        self._team.external.on_joined.append(self._handle_waiting_mail)
         self._begin()
         return self
 
@@ -213,35 +59,58 @@ class TeamWatcher:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._team.external.on_files_changed = self._team.external.on_ended = None
-        self._team.external.on_joined.remove(self._mail.handle_waiting_mail)
+        self._team.external.on_joined.remove(self._handle_waiting_mail)
         self._end()
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
-        await self._tasks.close()
+        if self._files is not None:
+            await self._files.tasks.close()
 
     def note_event(self, _number: int, event: TeamEvent) -> None:
         """Update the roster entry of a member that changed."""
+        if self._files is None:
+            return  # there is no team
         processes = self._team.external.process_names
         if isinstance(event, ModeChanged) or (isinstance(event, MemberChanged) and event.member.lower() in processes):
-            self._roster.note_change()
+            self._files.roster.note_change()
+
+    def _watchers(self) -> _TeamFiles:
+        """Return the watchers of the team's files, constructed at the first use."""
+        if self._files is None:
+            from teamwright.teams.external.mail_watcher import MailWatcher
+            from teamwright.teams.external.roster_watcher import RosterWatcher
+            from teamwright.teams.external.task_watcher import TaskWatcher
+
+            team, wake = self._team, self._changed.set
+            roster = RosterWatcher(team, wake)
+            mail = MailWatcher(team, wake, roster.note_agreement)
+            self._files = _TeamFiles(TaskWatcher(team, wake), roster, mail)
+        return self._files
+
+    def _note_ended(self, name: str, why: str) -> None:
+        self._watchers().roster.note_ended(name, why)
+
+    def _handle_waiting_mail(self, name: str) -> None:
+        self._watchers().mail.handle_waiting_mail(name)
 
     def follow(self, path: Path, ring: Callable[[], None]) -> Callable[[], None]:
         """Call back when another program changes one of our inboxes, and report its mail; returns a function that stops
         this.
         """
-        self._mail.open(path.stem)
-        self._roster.note_change()  # one of our members is on the roster from now on
+        files = self._watchers()
+        files.mail.open(path.stem)
+        files.roster.note_change()  # one of our members is on the roster from now on
 
         def changed() -> None:
             ring()
-            self._mail.note_change(path.stem)
+            files.mail.note_change(path.stem)
 
         unfollow = self._watcher.follow(path, changed)
 
         def close() -> None:
             unfollow()
-            self._mail.close(path.stem)
+            files.mail.close(path.stem)
 
         return close
 
@@ -251,16 +120,17 @@ class TeamWatcher:
         team = self._team
         if not (team.exists or team.external.shared_list):
             return  # the session's own list: no other program knows it
+        files = self._watchers()
         try:
-            self._tasks.begin()
+            files.tasks.begin()
         except TeamwrightError as problem:
             self._complain(problem)
         follow = self._watcher.follow_directory
-        self._unfollow.append(follow(team.tasks.directory, self._tasks.note_change, _is_task))
+        self._unfollow.append(follow(team.tasks.directory, files.tasks.note_change, _is_task))
         if team.exists:
-            self._roster.begin()
+            files.roster.begin()
             for path in (team.home.config(team.directory), team.home.team_file(team.directory)):
-                self._unfollow.append(self._watcher.follow(path, self._roster.note_change))
+                self._unfollow.append(self._watcher.follow(path, files.roster.note_change))
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work(), name="scribe")
 
@@ -268,15 +138,17 @@ class TeamWatcher:
         for unfollow in self._unfollow:
             unfollow()
         self._unfollow.clear()
-        self._tasks.end()
-        self._roster.end()
-        self._mail.end()
+        if self._files is not None:
+            self._files.tasks.end()
+            self._files.roster.end()
+            self._files.mail.end()
 
     async def _work(self) -> None:
+        files = self._watchers()
         while True:
             await self._changed.wait()
             self._changed.clear()
-            for look in (self._roster.check, self._mail.check, self._tasks.check):
+            for look in (files.roster.check, files.mail.check, files.tasks.check):
                 try:
                     await look()
                 except TeamwrightError as problem:

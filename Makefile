@@ -50,9 +50,9 @@ check: $(VENV)/.dev  ## formatter, linter and types only
 house: $(VENV)/.dev  ## figures of the code's structure, with their goals (ARGS=--write shortens the lists of exceptions)
 	$(BIN)/python -m tests.structure.figures $(ARGS)
 
-generated: $(VENV)/.dev  ## write the files that are made from the code: names and schemas of the tools, completion
+generated: $(VENV)/.dev  ## write the files that are made from the code: names and schemas of the tools, the help, completion
 	$(BIN)/python -m teamwright.tools
-	$(BIN)/python -m teamwright.ui.cli.completion
+	$(BIN)/python -m teamwright.ui.cli
 
 format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff format .

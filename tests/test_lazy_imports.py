@@ -1,4 +1,4 @@
-"""What a start loads, asked of real processes: help needs click alone, a run only what it uses, a library nothing."""
+"""What a start loads, asked of real processes: help its text alone, a run only what it uses, a library nothing."""
 
 import asyncio
 import json
@@ -92,13 +92,14 @@ def scripted(tmp_path: Path, tool: str, given: str) -> str:
     return f"scripted:{path}"
 
 
-@pytest.mark.parametrize("flag", ["--help", "--version"])
-def test_help_loads_click_alone(tmp_path, flag):
+@pytest.mark.finding("B3")
+@pytest.mark.parametrize("flag", ["--help", "-h", "--version", "-V"])
+def test_help_loads_nothing_but_its_text(tmp_path, flag):
     modules = loaded_by(tmp_path, flag)
-    assert strangers(modules) == {"click"}
-    assert "asyncio" not in modules
-    rooms = {name.split(".")[1] for name in modules if name.startswith("teamwright.")}
-    assert rooms == {"__main__", "ui"}
+    assert not strangers(modules)
+    assert not {"typing", "dataclasses", "asyncio", "signal"} & modules
+    ours = {name for name in modules if name.startswith("teamwright.")}
+    assert ours == {"teamwright.__main__", "teamwright.ui", "teamwright.ui.prepared_help"}
 
 
 @pytest.mark.parametrize(

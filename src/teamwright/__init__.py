@@ -6,10 +6,11 @@ first use: importing this package reads no state root, starts no thread and sets
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # typing takes as long to import as Python itself to start
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from teamwright.agent.compaction.compaction_state import CompactResult
     from teamwright.agent.context_window import ContextView
     from teamwright.agent.tool import ToolResult
@@ -243,6 +244,8 @@ def __getattr__(name: str) -> Any:
     """Load a public name at its first use. Raises AttributeError for another name."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'teamwright' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
-from teamwright.ui import garbage_collector
+from teamwright.ui.prepared_help import print_prepared
 
 
 def main() -> None:
     """Run the command line and exit with its code. An interrupt during the first imports gives 130 too."""
+    sys.exit(0 if print_prepared(sys.argv[1:]) else _run())
+
+
+def _run() -> int:
+    import signal
+
+    from teamwright.ui import garbage_collector
+
     garbage_collector.prepare_loading()
     try:
         from teamwright.ui.cli.main import main as run
@@ -19,7 +26,7 @@ def main() -> None:
         code = 130
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt during the exit would only print a traceback
     garbage_collector.freeze_at_exit()
-    sys.exit(code)
+    return code
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.ui.cli.__main__ import render_shapes as written_anew
 from teamwright.ui.cli.command_table import COMMANDS
-from teamwright.ui.cli.completion.__main__ import render_shapes as written_anew
 from teamwright.ui.cli.completion.command_shape import SHAPE_FILE
 from teamwright.ui.cli.flags import PERMISSION_MODES
 from tests.support import preloaded
@@ -71,7 +71,7 @@ def words(line: str, cwd: Path, **env: str) -> list[str]:
 
 
 def test_the_shapes_of_the_commands_are_those_of_the_commands():
-    assert SHAPE_FILE.read_text() == written_anew(), "write them anew: python -m teamwright.ui.cli.completion"
+    assert SHAPE_FILE.read_text() == written_anew(), "run `make generated`"
 
 
 def test_the_first_word_is_a_command_and_each_has_its_line_of_help(tmp_path):

@@ -1,6 +1,6 @@
 """Command shapes: commands as data, and click commands built from it that only parse.
 
-Completion uses them, so that a Tab loads none of the real commands. `python -m teamwright.ui.cli.completion` writes
+Completion uses them, so that a Tab loads none of the real commands. `make generated` writes
 `command_shape.json` from the real commands; a test compares them. Depends on click and the root command.
 """
 

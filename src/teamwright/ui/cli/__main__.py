@@ -1,14 +1,25 @@
-"""Generate `command_shape.json` from the real commands: `python -m teamwright.ui.cli.completion`."""
+"""Write the files that are made from the commands: `python -m teamwright.ui.cli`, a part of `make generated`.
+
+These are `help.txt`, which `--help` prints, and `command_shape.json`, which completion parses with.
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.completion.command_shape import SHAPE_FILE, Shape, command_shape
 from teamwright.ui.cli.root import root
+from teamwright.ui.prepared_help import HELP_FILE, WIDTH
+
+
+def render_help() -> str:
+    """Return the contents for `help.txt`: the help of the program, as click prints it in a wide terminal."""
+    with root.make_context("teamwright", [], resilient_parsing=True, terminal_width=WIDTH - 2) as ctx:
+        return ctx.get_help() + "\n"
 
 
 def all_shapes() -> dict[str, Shape]:
@@ -27,4 +38,5 @@ def render_shapes() -> str:
 
 
 if __name__ == "__main__":
+    Path(HELP_FILE).write_text(render_help(), "utf-8")
     SHAPE_FILE.write_text(render_shapes(), "utf-8")

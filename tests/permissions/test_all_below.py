@@ -34,6 +34,48 @@ rsync -a other/ .
 cp -r other/. .
 cp -a other/ .
 mv -t ../outside src
+cp --target=src a.py
+cp --t src a.py
+cp -rt src a.py
+cp -fat src a.py
+cp -r other/src .
+cd other && cp -r src ..
+cd other && cp --parents src/main.py ..
+cp -r other/. new && cp -rT other .
+install a.py src
+ln a.py src
+sort a.py -uo src/new
+sort --outp=src/new a.py
+uniq a.py src/new
+xxd a.py src/new
+xxd -r a.py src/new
+csplit a.py 1 -fsrc/x
+fallocate -l 1 src/new
+flock src/new ls
+script src/new -c ls
+/usr/bin/time -o src/new ls
+strace -o src/new ls
+history -w src/new
+zip src/x a.py
+tar cf src/x.tar a.py
+tar -czf src/x.tar a.py
+tar --file=src/x.tar -c a.py
+tar cf z.tar --remove-files src/main.py
+tar cf z.tar --remove-files src
+gawk -osrc/new 1 a.py
+sed -i'src/*' s/o/x/ a.py
+curl -D src/new https://example.org
+curl -c src/new https://example.org
+curl --trace src/new https://example.org
+wget -o src/new https://example.org
+git clone . src/q
+git init src/q
+git worktree add src/q
+git bundle create src/new HEAD
+git format-patch --output-directory=src -1
+git checkout-index --prefix=src/ -f a.py
+git config -f src/new a.b c
+git --work-tree=src checkout HEAD -- a.py
 """
 ALLOWED = r"""
 rm -r sub
@@ -50,6 +92,18 @@ cp -r other/. copy
 rsync -a other/ sub
 git checkout sub
 touch .
+zip x.zip src/main.py
+tar cf x.tar src
+tar xf src/x.tar
+tar tf src/x.tar
+cp src/main.py sub
+cp -r src sub
+mkdir q && cp q/*.txt sub
+sort -o sub/x src/main.py
+flock sub/lock cat src/main.py
+git clone src q
+uniq src/main.py
+strace -o x cat src/main.py
 """
 
 
@@ -59,7 +113,10 @@ def lines(text):
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", lines(DENIED))
-def test_a_rule_about_editing_holds_for_what_is_below_a_changed_directory(ground, line):
+def test_a_rule_about_editing_holds_for_what_is_below_a_changed_directory(own_ground, line):
+    ground = own_ground
+    (ground.project / "other" / "src").mkdir(parents=True)
+    (ground.project / "other" / "src" / "main.py").write_text("x\n")
     decision = ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"])
     assert decision.verdict is Verdict.DENY
     assert "Edit(src/**)" in decision.rule
@@ -70,6 +127,15 @@ def test_a_rule_about_editing_holds_for_what_is_below_a_changed_directory(ground
 @pytest.mark.parametrize("line", lines(ALLOWED))
 def test_a_rule_about_editing_says_nothing_of_other_directories(ground, line):
     assert ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize(
+    "line", ["mkdir q && touch q/x && cp -r q/* .", "for x in 1; do mkdir -p q/src; cp -r q/s* .; done"]
+)
+def test_a_pattern_that_matches_nothing_yet_may_match_any_name(ground, line):
+    assert ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert ground.run("mkdir q; cp -r q/*.txt sub", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")

@@ -359,3 +359,37 @@ def test_a_name_of_which_a_part_is_known_is_matched_with_a_pattern(pattern, shap
     names = NamePattern.parse("/base", pattern)
     assert names.may_name(shape, certain=True) is certain
     assert names.may_name(shape, certain=False) is written
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cp -r conf/. z; cat z/.e*",
+        "ln -s conf z; cat z/.e*",
+        "ln -s . z; cat z/.*v",
+        "bash -O dotglob -c 'cat conf/*'",
+        "sed '1r.env' a.py",
+        "sed -e 'r.env' a.py",
+        "BASH_ENV=.env bash -c 'echo $KEY'",
+        "BASH_ENV=./toenv bash -c 'echo $KEY'",
+        "env BASH_ENV=.env bash -c 'echo $KEY'",
+        "export ENV=.env; sh -ic 'echo $KEY'",
+        "HISTFILE=toenv; history -r; history",
+    ],
+)
+def test_a_denied_file_is_not_read_in_a_rare_way(own_ground, line):
+    (own_ground.project / "conf").mkdir()
+    for name in (".env", "conf/.env"):
+        (own_ground.project / name).write_text("KEY=x\n")
+    (own_ground.project / "toenv").symlink_to(".env")
+    assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize(
+    "line",
+    ["cat out/*", "cat out/*.log", "ls z/.e*", "sed -n '/error/p' a.py", "FOO=.env make", "bash -o pipefail -c ls"],
+)
+def test_a_pattern_without_matches_and_other_values_are_allowed(own_ground, line):
+    assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.ALLOW

@@ -92,7 +92,7 @@ def _transfer(sources: tuple[Path, ...], target: Path, *, moves: bool, exact: bo
     for source in sources:
         if source.name in {"", ".", ".."} and into:
             return None
-        files = _all_files(source)
+        files = files_below(source)
         if files is None:
             return None
         reads += files
@@ -111,7 +111,7 @@ def _moved_target(file: Path, goal: Path, source: Path) -> Path | None:
     return None if target.startswith("/") else (goal / file.relative_to(source)).parent / target
 
 
-def _all_files(source: Path) -> list[Path] | None:
+def files_below(source: Path) -> list[Path] | None:
     """Return the path, and everything below it if it is a directory; None when there are too many files."""
     found = [source]
     if source.is_symlink() or not source.is_dir():

@@ -93,6 +93,7 @@ _GIT_TAKES_FILES = word_set("hash-object apply am interpret-trailers mailinfo me
 """Subcommands of git whose words are files that they read."""
 
 _DIRECTORY_OPTION = re.compile(r"(-C|--directory|--chdir|--cwd|--prefix|--work-tree)(?:=(.+))?|-C(?P<joined>.+)")
+_SED_FILE = re.compile(r"(?=[rRwW][ \t]*([^\s;}]+))")
 _SIGNS = re.compile(r"[=:,@<>;]+")
 _CODE_SIGNS = re.compile(r"[\s'\"`()\[\]{}=:,@<>;|&+]+")
 _URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://")
@@ -104,12 +105,14 @@ class Operand:
     """A word, or a part of it, that may be the name of a file.
 
     `shape` is a single text for a literal word. `is_certain`: the program takes such a word for a file. `below`:
-    everything below it whose name matches this pattern is included.
+    everything below it whose name matches this pattern is included. `new`: it is a directory, and files in it whose
+    names match this pattern may be made before the command runs.
     """
 
     shape: Shape
     is_certain: bool = False
     below: str = ""
+    new: str = ""
 
 
 def find_operands(command: ShellCommand) -> Iterator[Operand]:
@@ -132,13 +135,15 @@ def find_operands(command: ShellCommand) -> Iterator[Operand]:
         certain = at <= certain_until and not (word or "").startswith("-")
         if at in texts:
             yield from (Operand((part,)) for part in file_candidates(word or "", signs) if name in _TAKES_CODE)
+            yield from (Operand((match[1],)) for match in _SED_FILE.finditer(word or "") if name == "sed")
         elif word is None:
             yield Operand(command.shape(at), certain)
             yield from _after_signs(command.shape(at))
         elif at in command.globs:
             names = glob_matches(command, at)
             yield from (Operand((text,), certain) for text in names or ())
-            yield from () if names is not None else (Operand(glob_shape(word), certain),)
+            if names in (None, [word]):  # an earlier command may make a name that matches
+                yield new_names(word) if names else Operand(glob_shape(word), certain)
         else:
             for part in file_candidates(word, signs):
                 yield Operand((part,), certain and part == word)
@@ -200,6 +205,14 @@ def glob_shape(word: str) -> Shape:
     """Return the known parts of the names that a word with `*`, `?` and `[ab]` matches."""
     parts = re.split(r"((?:[*?]|\[\w+\])+)", word)
     return tuple(None if at % 2 else part for at, part in enumerate(parts) if part)
+
+
+def new_names(pattern: str) -> Operand:
+    """Return the names that match a pattern which matches nothing yet."""
+    directory, _, name = pattern.rpartition("/")
+    if set(directory) & set("*?["):
+        return Operand(glob_shape(pattern), is_certain=True)
+    return Operand((directory or ".",), is_certain=True, new=name)
 
 
 def glob_matches(command: ShellCommand, at: int) -> list[str] | None:

@@ -119,6 +119,22 @@ def judge_all_below(ground: DecisionContext, tool: str, path: Path, name: str) -
             yield Decision(Verdict.DENY, rule, f"It changes everything below {real}, {there}.")
 
 
+def judge_new_names(ground: DecisionContext, tool: str, directory: Path, pattern: str) -> Iterator[Decision]:
+    """Yield the denial of names in a directory that match a pattern of the shell, also of names that do not exist."""
+    for rule, forbidden in denied_below(ground, tool, str(directory)):
+        if any(_may_be_first(segments, pattern) for segments in forbidden):
+            yield Decision(Verdict.DENY, rule, f"{pattern} may match a file in {directory} that the rule names.")
+
+
+def _may_be_first(segments: Segments, pattern: str) -> bool:
+    """Return True when the first name of these segments may match the pattern of the shell."""
+    name = next((segment for segment in segments if segment != "**"), "*")
+    if set(name) & set("*?"):
+        return True
+    hidden = name.startswith(".") and not pattern.startswith(".")  # a star matches no dot at the beginning
+    return not hidden and fnmatchcase(name.lower(), pattern.lower())
+
+
 def _named_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
     """Return the paths below a directory that both patterns name, or the fact that there are too many entries."""
     left = _MAX_ENTRIES

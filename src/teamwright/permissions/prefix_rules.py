@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from teamwright.permissions.command_facts import find_changed_files
+from teamwright.permissions.changed_files import find_changed_files
 from teamwright.permissions.file_changes import find_changes
 from teamwright.permissions.operands import (
     PRINTING_PROGRAMS,

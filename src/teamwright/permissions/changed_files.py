@@ -1,0 +1,337 @@
+"""Files that a command would change, according to its words: for rules that forbid, whatever the program is.
+
+Depends on tables of programs and on the names that patterns match. Verdicts are in `command_facts`; the changes that
+modes accept are in `file_changes`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.permissions.file_changes import files_below, find_changes
+from teamwright.permissions.operands import Operand, glob_matches
+from teamwright.permissions.programs.find_expression import MAY_DIFFER
+from teamwright.permissions.read_only_commands import expand_arguments
+from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.word_lists import Words, word_set
+from teamwright.protocol.values import dataclass
+
+_CHANGERS = word_set(
+    "rm rmdir unlink shred truncate tee ln link install rsync dd chmod chown chgrp setfacl patch ed ex mktemp split"
+    " unzip touch mkdir mkfifo mknod fallocate script gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd rename sponge vi"
+    " vim nvim"
+    " nano emacs"
+)
+"""Programs that change their operands, whatever their options."""
+
+_MOVERS = word_set("cp mv")
+"""Programs that change their last operand, in forms that the table of edits does not cover."""
+
+_RECURSIVE = re.compile(r"-[A-Za-z]*R|--recursive")
+_ALL_BELOW = {
+    **dict.fromkeys(("rm", "mv"), re.compile("")),
+    **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl"), _RECURSIVE),
+}
+"""Programs that change everything below their operands when one of their words begins with this text."""
+
+_INTO_LAST = word_set("cp mv rsync")
+_CONTENTS = re.compile(r"(?:.*/)?\.{0,2}/?", re.DOTALL)
+"""A path that some systems read as the contents of a directory."""
+
+_IN_PLACE = {
+    "sed": re.compile(r"-[nErsuz]*i|--in-place"),
+    "perl": re.compile(r"-[pnlawsW0-9]*i"),
+    "ruby": re.compile(r"-[pnlaws0-9]*i"),
+    "yq": re.compile(r"-[PrejnCM]*i|--inplace"),
+    "awk": re.compile(r"(-i|--include=)?inplace$"),
+    "gawk": re.compile(r"(-i|--include=)?inplace$"),
+}
+"""Programs that change their operands when one of their words begins with this text."""
+
+_TARGET_OPTIONS = {
+    "cp": ("-t", "--target-directory"),
+    "mv": ("-t", "--target-directory"),
+    "ln": ("-t", "--target-directory"),
+    "install": ("-t", "--target-directory"),
+    **dict.fromkeys(("sort", "shuf", "pandoc", "diff", "time", "strace", "ltrace", "dot"), ("-o", "--output")),
+    **dict.fromkeys(("awk", "gawk"), ("-o", "-p", "-d", "--pretty-print", "--profile", "--dump-variables")),
+    **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "as", "rustc", "go", "tree"), ("-o",)),
+    "openssl": ("-out",),
+    "git": ("--output", "-o"),
+    "curl": (
+        *("-o", "-D", "-c", "--output", "--output-dir", "--dump-header", "--cookie-jar", "--trace", "--trace-ascii"),
+        *("--stderr", "--libcurl", "--etag-save", "--hsts", "--alt-svc"),
+    ),
+    "wget": ("-O", "-P", "-o", "-a", "--output-document", "--directory-prefix", "--output-file", "--append-output"),
+    "tar": ("-C", "--directory", "--index-file"),
+    "csplit": ("-f", "--prefix"),
+    "history": ("-w", "-a"),
+    "unzip": ("-d",),
+    "find": ("-fprint", "-fprint0", "-fprintf", "-fls"),
+}
+"""Options whose value is where a program writes."""
+
+_GIT_WRITES = {
+    "config": ("-f", "--file"),
+    "checkout-index": ("--prefix",),
+    "format-patch": ("-o", "--output-directory"),
+    "bugreport": ("-o", "--output-directory"),
+}
+"""Options of single git commands whose value is where they write."""
+
+_GIT_TARGETS = {"clone": 1, "init": 0, "worktree": 1, "bundle": 1}
+"""Commands of git that write their operands, and how many words come before these."""
+
+_ONE_OPERAND = {"zip": 0, "flock": 0, "uniq": 1, "xxd": 1}
+"""Programs that write one operand, and how many come before it."""
+
+_COPIERS = word_set("cp mv install ln rsync")
+"""Programs that write their sources under the same names into a directory."""
+
+_TAR_WRITES = re.compile(r"-?[A-Za-z]*[cruA]|--(create|append|update|concatenate|catenate)")
+_SUFFIX = re.compile(r"(?:-[nErsuz]*i|--in-place=)(?P<suffix>[^/]*/.*)", re.DOTALL)
+"""A suffix of sed that names a backup in another directory."""
+
+_GIT_CHANGERS = word_set("checkout restore rm mv clean")
+"""Subcommands of git that change the files they name."""
+
+_GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace")
+_WILD = re.compile(r"[*?\[{]")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFiles:
+    """Files that a command would change.
+
+    `below`: directories with a pattern; everything in them whose name matches it is changed. `unknown` are names of
+    which only the shell knows a part; one that is `certain` is certainly changed. `new`: directories with a pattern of
+    names that may be made in them.
+    """
+
+    paths: tuple[Path, ...] = ()
+    below: tuple[tuple[Path, str], ...] = ()
+    unknown: tuple[Operand, ...] = ()
+    new: tuple[tuple[Path, str], ...] = ()
+
+    @property
+    def has_unknown(self) -> bool:
+        """True when a file is changed whose name only the shell knows."""
+        return any(operand.is_certain for operand in self.unknown)
+
+
+_SED_WRITES = re.compile(
+    r"(?:(?:^|[;{}\n]|^-[nErsuz]*e|^--expression=)\s*+(?:[\d$,~+]++|/[^/\n]*/)?+\s*+!?\s*+[wW]"
+    r"|s([^\w\s])(?:(?!\1).)*\1(?:(?!\1).)*\1[gpiIeEmM\d]*+w)\s*+(?P<file>[^\s;}][^\n]*)"
+)
+_AWK_WRITES = re.compile(r'>\s*"(?P<file>[^"]+)"')
+_WRITTEN_BY_SCRIPTS = {"sed": _SED_WRITES, **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK_WRITES)}
+"""Files that a script of these programs writes, when the script is in the line."""
+
+
+def find_changed_files(command: ShellCommand) -> ChangedFiles:
+    """Return the files that the command would change, according to its words and the file names for its patterns."""
+    understood = find_changes(command) is not None
+    written = _changed_as_written(command, understood)
+    names = expand_arguments(command) if command.globs else None
+    if names is None:
+        return written
+    matched = _changed_as_written(replace(command, words=(command.words[0], *names), globs=frozenset()), understood)
+    return replace(written, paths=(*written.paths, *matched.paths), below=(*written.below, *matched.below))
+
+
+def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles:
+    name = os.path.basename(command.words[0] or "") if command.words else ""
+    paths: list[Path] = []
+    below: list[tuple[Path, str]] = []
+    unknown: list[Operand] = []
+    new: list[tuple[Path, str]] = []
+    targets = (*_targets(name, command, understood), *_option_targets(name, command), *_copies(name, command))
+    for target in (*targets, *_other_targets(name, command)):
+        text = target.shape[0] if len(target.shape) == 1 else None
+        if text is None:
+            unknown.append(target)
+            continue
+        fixed = _WILD.split(text, maxsplit=1)
+        path = os.path.expanduser(text if len(fixed) == 1 else os.path.dirname(fixed[0]))
+        if None in command.directories and not os.path.isabs(path):
+            unknown.append(Operand((None, f"/{path}"), target.is_certain))
+        found = [Path(os.path.join(place or os.sep, path)) for place in command.directories]
+        paths += found
+        below += [(one, target.below) for one in found if target.below]
+        new += [(one, target.new) for one in found if target.new]
+    return ChangedFiles(tuple(paths), tuple(below), tuple(unknown), tuple(new))
+
+
+def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Operand]:
+    """Yield the words that name changed files. `understood`: `file_changes` already covers this command."""
+    given = [at for at, word in enumerate(command.words) if at and word != "" and not (word or "").startswith("-")]
+    if name == "dd":
+        for shape in map(command.shape, given):
+            if shape[0] is None:
+                yield Operand(shape, is_certain=True)
+            elif shape[0].startswith("of="):
+                yield Operand((shape[0].removeprefix("of="), *shape[1:]), is_certain=True)
+        return
+    if name in _WRITTEN_BY_SCRIPTS:
+        texts = (command.shape(at)[0] or "" for at in range(1, len(command.words)))
+        found = (match for text in texts for match in _WRITTEN_BY_SCRIPTS[name].finditer(text))
+        yield from (Operand((match["file"],)) for match in found)
+    if _changes_all(name, command):
+        pass
+    elif name in _MOVERS and not understood:
+        given = given if name == "mv" else given[-1:]
+    elif name == "find" and "-delete" in command.words:
+        starts = [at for at in given if at < _first_test(command)]
+        shapes = [command.shape(at) for at in starts] or [(".",)]
+        yield from (Operand(shape, is_certain=True, below=_deleted_names(command)) for shape in shapes)
+        return
+    else:
+        yield from _git_targets(command) if name == "git" else ()
+        return
+    begins = _ALL_BELOW.get(name)
+    deep = begins is not None and any(map(begins.match, map(str, command.words)))
+    for at in given:
+        into = name in _INTO_LAST and at == given[-1] and not any(str(word).startswith("-t") for word in command.words)
+        below = _merges(command.words[1:at]) if into else deep
+        yield Operand(command.shape(at), is_certain=True, below="*" if below else "")
+
+
+def _merges(words: Sequence[str | None]) -> bool:
+    """Return True when the contents of a directory are merged into the target, or other files there are removed."""
+    return any(word and (_CONTENTS.fullmatch(word) or word.startswith("--del")) for word in words)
+
+
+def _first_test(command: ShellCommand) -> int:
+    """Return the end of the starting points of a find."""
+    tests = (
+        at for at, word in enumerate(command.words) if at and word and re.match(r"-(?![PHLEXdsxDO]+$)|[()!,]", word)
+    )
+    return next(tests, len(command.words))
+
+
+def _deleted_names(command: ShellCommand) -> str:
+    """Return the pattern that all names have which `find -delete` deletes."""
+    words = command.words
+    names = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-name"]
+    plain = "-delete" in words[-1:] and not MAY_DIFFER & set(map(str, words))
+    return next((name for name in names if name and plain), "*")
+
+
+def _changes_all(name: str, command: ShellCommand) -> bool:
+    """Return True when it changes every file among its operands."""
+    begins = _IN_PLACE.get(name)
+    return name in _CHANGERS or (begins is not None and any(word and begins.match(word) for word in command.words[1:]))
+
+
+def _git_targets(command: ShellCommand) -> Iterator[Operand]:
+    words = command.words
+    place, at = "", 1
+    while at < len(words) and (words[at] or "").startswith("-"):
+        if words[at] == "-C":
+            place = os.path.join(place, *(word or "" for word in words[at + 1 : at + 2]))
+        at += 2 if words[at] in _GIT_VALUED else 1
+    if words[at : at + 1] and words[at] in _GIT_CHANGERS:
+        for after in range(at + 1, len(words)):
+            word = words[after]
+            if word is None:
+                yield Operand(command.shape(after), below="*")
+            elif word and not word.startswith("-"):
+                yield Operand((os.path.join(place, word),), below="*")
+
+
+def _option_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
+    """Yield the output files that options name: in the next word, joined, or after `=`; options may be abbreviated."""
+    for option in _TARGET_OPTIONS.get(name, ()):
+        yield from _named_by(option, command)
+
+
+def _named_by(option: str, command: ShellCommand, start: int = 1) -> Iterator[Operand]:
+    for at in range(start, len(command.words)):
+        shape = command.shape(at)
+        word = shape[0] or ""
+        name, equals, value = word.partition("=")
+        following = Operand(command.shape(at + 1) if at + 1 < len(command.words) else (".",), is_certain=True)
+        if word == option and len(shape) == 1:
+            yield following
+        elif option.startswith("--") and len(name) > 2 and option.startswith(name):
+            yield Operand((value, *shape[1:]), is_certain=True) if equals else following
+        elif len(option) == 2 and (cluster := re.match(rf"-[A-Za-z]*?{option[1]}", word)):
+            rest = (word[cluster.end() :], *shape[1:])
+            yield Operand(rest, is_certain=True) if any(part != "" for part in rest) else following
+
+
+def _other_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
+    """Yield the files that a program writes by its own order of words."""
+    words = command.words
+    given = [at for at in range(1, len(words)) if not (words[at] or "").startswith("-")]
+    if name in _ONE_OPERAND:
+        first = _ONE_OPERAND[name]
+        yield from (Operand(command.shape(at), is_certain=True) for at in given[first : first + 1])
+    elif name == "tar" and _makes_archive(words):
+        cluster = f"-{(words[1] or '').removeprefix('-')}"
+        yield from _named_by("-f", replace(command, words=(words[0], cluster, *words[2:])))
+        yield from _named_by("--file", command)
+        removes = any(word and word.startswith("--rem") for word in words)
+        yield from (Operand(command.shape(at), is_certain=True, below="*") for at in given if removes)
+    elif name == "sed":
+        found = (_SUFFIX.match(command.shape(at)[0] or "") for at in range(1, len(words)))
+        yield from (Operand((match["suffix"].replace("*", "0"),), is_certain=True) for match in found if match)
+    elif name == "git":
+        yield from _written_by_git(command)
+
+
+def _makes_archive(words: Words) -> bool:
+    """Return True when tar writes its archive: by its first word, or by an option."""
+    return any(word and (at == 1 or word[0] == "-") and _TAR_WRITES.match(word) for at, word in enumerate(words[:4]))
+
+
+def _written_by_git(command: ShellCommand) -> Iterator[Operand]:
+    words = command.words
+    at = next((at for at, word in enumerate(words) if word in _GIT_WRITES or word in _GIT_TARGETS), len(words))
+    name = words[at] or "" if at < len(words) else ""
+    for option in _GIT_WRITES.get(name, ()):
+        yield from _named_by(option, command, at + 1)
+    if name in _GIT_TARGETS:
+        given = [later for later in range(at + 1, len(words)) if not (words[later] or "").startswith("-")]
+        yield from (Operand(command.shape(later), is_certain=True) for later in given[_GIT_TARGETS[name] :])
+    yield from _named_by("--work-tree", command)
+
+
+def _copies(name: str, command: ShellCommand) -> Iterator[Operand]:
+    """Yield the files that a copy makes in its target, if that is a directory when the command runs."""
+    given = [at for at in range(1, len(command.words)) if not (command.words[at] or "").startswith("-")]
+    if name not in _COPIERS or not given:
+        return
+    named = [one.shape[0] for one in _named_by("--target-directory", command)]
+    named += [one.shape[0] for one in _named_by("-t", command)] if name != "rsync" else []
+    target = next((text for text in named if text), None)
+    if target is None and len(given) > 1:
+        target, given = command.shape(given[-1])[0], given[:-1]
+    if target is None:
+        return
+    exact = any(word and (word == "-T" or word.startswith("--no-t")) for word in command.words)
+    for at in given:
+        yield from _copied(command, at, target, exact)
+
+
+def _copied(command: ShellCommand, at: int, target: str, exact: bool) -> Iterator[Operand]:
+    word = command.words[at]
+    if word is None:
+        return
+    if at in command.globs:
+        if glob_matches(command, at) in ([], [word]):  # an earlier command may make names that match
+            yield Operand((target,), is_certain=True, new=os.path.basename(word))
+        return
+    if not exact:
+        yield Operand((os.path.join(target, os.path.basename(word.rstrip("/"))),), is_certain=True)
+    if "--parents" in command.words:
+        yield Operand((os.path.join(target, word.lstrip("/")),), is_certain=True)
+    if exact or _CONTENTS.fullmatch(word):
+        for place in command.directories:
+            top = Path(os.path.join(place or "/", os.path.expanduser(word)))
+            below = (file.relative_to(top) for file in files_below(top) or ())
+            yield from (Operand((os.path.join(target, file),), is_certain=True) for file in below)

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from teamwright.permissions.programs.git_commands import find_git_reads, git_command_names, git_grammar
+from teamwright.permissions.programs.git_commands import GIT_COMMANDS, find_git_reads, git_grammar
 from teamwright.permissions.verdict import Verdict
 
 READ = r"""
@@ -181,6 +181,6 @@ def test_a_link_that_git_diff_names_is_judged_as_a_file(repository):
 
 
 def test_every_grammar_of_a_git_command_can_be_parsed():
-    assert all(git_grammar(name) is not None for name in git_command_names())
+    assert all(git_grammar(name) is not None for name in GIT_COMMANDS)
     assert git_grammar("push") is None
     assert find_git_reads(["push"]) is None

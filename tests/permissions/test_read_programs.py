@@ -7,7 +7,7 @@ import pytest
 from teamwright.permissions.programs.awk_program import only_computes
 from teamwright.permissions.programs.file_reads import find_files_read
 from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
-from teamwright.permissions.programs.program_grammars import program_grammar, program_names
+from teamwright.permissions.programs.program_grammars import PROGRAMS, program_grammar
 from teamwright.permissions.programs.sed_script import only_prints
 from teamwright.permissions.verdict import Mode, Verdict
 
@@ -343,7 +343,7 @@ def test_an_awk_program_only_computes_where_every_awk_agrees(program, computes):
 
 
 def test_every_grammar_of_the_table_can_be_parsed():
-    assert all(program_grammar(name) is not None for name in program_names())
+    assert all(program_grammar(name) is not None for name in PROGRAMS)
     assert program_grammar("rm") is None
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.agent.tool_schema import validate
-from teamwright.storage.globs import alternatives, compiled
+from teamwright.storage.globs import alternatives, compile_globs
 from teamwright.tools.files.glob import Glob, GlobInput
 from teamwright.tools.files.grep import Grep, GrepInput
 from teamwright.tools.files.patterns import split_patterns
@@ -255,7 +255,7 @@ def test_braces_are_multiplied_out_within_bounds():
 def test_any_text_is_a_pattern_and_is_matched_in_time(pattern, path):
     started = time.process_time()
     try:
-        compiled([pattern]).match(path)
+        compile_globs([pattern]).match(path)
     except Exception as problem:
         assert type(problem).__name__ in {"error", "PatternError"}
     assert time.process_time() - started < 1
@@ -264,5 +264,5 @@ def test_any_text_is_a_pattern_and_is_matched_in_time(pattern, path):
 @settings(max_examples=examples(80), deadline=None)
 @given(st.text("ab.-_", min_size=1, max_size=8))
 def test_a_name_matches_itself_at_any_depth_and_nothing_longer(name):
-    matcher = compiled([name])
+    matcher = compile_globs([name])
     assert matcher.match(name) and matcher.match(f"x/y/{name}") and not matcher.match(f"{name}z")

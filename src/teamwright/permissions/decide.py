@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from teamwright.permissions.call_verdict import NOTHING_TO_DECIDE, complete_decision, judge_call
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments
 from teamwright.permissions.paths import denied_below, judge_own_file, judge_path
 from teamwright.permissions.real_paths import real_path
@@ -19,13 +20,11 @@ from teamwright.permissions.rule_index import (
     DecisionContext,
     PermissionScope,
     RuleIndex,
-    decide_by_mode,
     decide_by_plan,
-    decide_by_rule,
     strictest,
 )
-from teamwright.permissions.rules import READ_TOOLS, Rule, is_local_host, url_host
-from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict, stricter, where_allowed
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict, stricter
 from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.unknown_names import did_you_mean
@@ -235,7 +234,7 @@ class Policy:
             if not plain and (not policy.granted or policy._decide_by_grant(tool, access) is None):
                 return None
         ground = self._current_context()
-        decision = self._judge(replace(ground, rules=RuleIndex((*ground.rules.rules, *self.granted))), tool, access)
+        decision = judge_call(replace(ground, rules=RuleIndex((*ground.rules.rules, *self.granted))), tool, access)
         return decision if decision.verdict is Verdict.ALLOW else None
 
     def excluded_paths(self, tool: str, root: Path) -> ExcludedPaths:
@@ -263,16 +262,16 @@ class Policy:
         """Return the verdicts of this policy, without parents, on each command of a shell line, in the line's order."""
         from teamwright.permissions.commands import explain
 
+        ground = self._current_context()
         return [
-            (words, self._complete_decision("Bash", access, decision))
-            for words, decision in explain(self._current_context(), access)
+            (words, complete_decision(ground, "Bash", access, decision)) for words, decision in explain(ground, access)
         ]
 
     def _decide_with_parents(self, tool: str, access: Access, own: str) -> Decision:
         """Return the stricter verdict of this policy and its parents. `own`: the reason why the file is the agent's."""
         if self.mode is Mode.BUBBLE and self._parents and not self.rules:
             return strictest(
-                (policy._decide_with_parents(tool, access, own) for policy in self._parents), _NOTHING_TO_DECIDE
+                (policy._decide_with_parents(tool, access, own) for policy in self._parents), NOTHING_TO_DECIDE
             )
         decision = self._decide_own(tool, access, own)
         for policy in self._parents:
@@ -285,10 +284,10 @@ class Policy:
         ground = self._current_context()
         if own:
             paths = access.writes or access.reads
-            decision = strictest((judge_own_file(ground, tool, path, own) for path in paths), _NOTHING_TO_DECIDE)
-            return self._complete_decision(tool, access, decision)
+            decision = strictest((judge_own_file(ground, tool, path, own) for path in paths), NOTHING_TO_DECIDE)
+            return complete_decision(ground, tool, access, decision)
         if access.reads or access.writes or access.command is not None or access.url is not None:
-            return self._complete_decision(tool, access, self._judge(ground, tool, access))
+            return complete_decision(ground, tool, access, judge_call(ground, tool, access))
         return self._decide_by_name_cached(ground, tool, access)
 
     def _is_own_plan(self, tool: str, access: Access) -> bool:
@@ -329,7 +328,7 @@ class Policy:
         key = (tool, access.subject, access.harmless)
         decision = self._decided_by_name.get(key)
         if decision is None:
-            decision = self._complete_decision(tool, access, self._judge(ground, tool, access))
+            decision = complete_decision(ground, tool, access, judge_call(ground, tool, access))
             if len(self._decided_by_name) < _MAX_CACHED:
                 self._decided_by_name[key] = decision
         return decision
@@ -341,80 +340,9 @@ class Policy:
         if self.on_change is not None:
             self.on_change()
 
-    def _judge(self, ground: DecisionContext, tool: str, access: Access) -> Decision:
-        if access.command is not None:
-            # The grammar of the shell is slow to load, so only a decision on a command pays for it.
-            from teamwright.permissions.commands import judge_with_aliases
-
-            return strictest(
-                [judge_with_aliases(ground, access), self._decide_by_name(ground, tool, access)], _NOTHING_TO_DECIDE
-            )
-        deep = tool == "Grep"  # which asks for what it leaves out, as Glob does: `left_out`
-        paths = [judge_path(ground, tool, path, writes=True) for path in access.writes]
-        paths += [judge_path(ground, tool, path, writes=False, deep=deep, except_denied=True) for path in access.reads]
-        return strictest(paths, _NOTHING_TO_DECIDE) if paths else self._decide_by_name(ground, tool, access)
-
-    def _decide_by_name(self, ground: DecisionContext, tool: str, access: Access) -> Decision:
-        """Rules about the tool, its subject or its address, then the mode."""
-        rules = ground.rules.rules_for(tool)
-        planning = ground.is_planning and access.command is None and not access.harmless and tool not in _READ_TOOLS
-        for group in (rules.deny, () if ground.bypasses or planning else rules.ask, () if planning else rules.allow):
-            for rule in group:
-                if _names_call(rule, access) and not (
-                    group is rules.allow and rule.is_whole_tool and _is_local(access)
-                ):
-                    return decide_by_rule(rule)
-        if access.command is not None:
-            return decide_by_mode(ground.mode, Verdict.ALLOW, "The command decides.")
-        if access.harmless:
-            return decide_by_mode(ground.mode, Verdict.ALLOW, "It touches nothing but the team's own files.")
-        if planning:
-            return decide_by_plan(ground)
-        if ground.bypasses:
-            return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
-        return decide_by_mode(
-            ground.mode, Verdict.ASK, f"Nothing allows {tool}{f' for {access.url}' if access.url else ''}."
-        )
-
-    def _complete_decision(self, tool: str, access: Access, decision: Decision) -> Decision:
-        """An ask gets what "always" would store; where nobody is asked it is a denial."""
-        if decision.verdict is not Verdict.ASK:
-            return decision
-        if self._current_context().mode is Mode.DONT_ASK:
-            reason = f"{decision.reason} In this mode no call is asked about{where_allowed(self.scope.settings)}."
-            return replace(decision, verdict=Verdict.DENY, reason=reason)
-        return replace(decision, always=self._rule_to_offer(tool, access, decision))
-
-    def _rule_to_offer(self, tool: str, access: Access, decision: Decision) -> str:
-        plain = decision.rule.startswith("mode ") or decision.rule == "git policy"
-        if not plain:
-            return ""
-        from teamwright.permissions.always_rule import suggest_rule
-
-        return suggest_rule(tool, access, self._current_context())
-
-
-_READ_TOOLS = READ_TOOLS | {"WebFetch", "WebSearch"}
-"""Tools that change nothing, whatever they are called with."""
 
 _DELEGATE_ADVICE = "give the work to a member: TaskCreate, or Agent with a name."
 _CALLER_PLANS_REASON = (
     "The agent that started you is still in plan mode, so change nothing. Read what you need and report what you found."
 )
 """What is told to those who cannot end the planning: somebody above them does."""
-
-
-_NOTHING_TO_DECIDE = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
-
-
-def _is_local(access: Access) -> bool:
-    """Return True for a page of this machine or its network; only a rule that names the host allows it."""
-    return access.url is not None and is_local_host(url_host(access.url))
-
-
-def _names_call(rule: Rule, access: Access) -> bool:
-    if rule.is_whole_tool:
-        return True
-    if access.command is not None:
-        return False  # command patterns are matched against the commands of the line
-    return rule.matches_url(access.url) if access.url is not None else rule.matches_subject(access.subject)

@@ -14,7 +14,7 @@ from pathlib import Path
 from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import split
 from teamwright.skills.head_lines import field_lines
-from teamwright.storage.globs import compiled
+from teamwright.storage.globs import compile_globs
 
 FOLDER = ".claude"
 MAX_RULES = 200
@@ -45,7 +45,7 @@ class ScopedRule:
         """Return True when the rule is for this file, given by its real path. Raises re.error for a bad pattern."""
         if not real.is_relative_to(self.base):
             return False
-        return compiled(_anchored(self.patterns)).match(real.relative_to(self.base).as_posix()) is not None
+        return compile_globs(_anchored(self.patterns)).match(real.relative_to(self.base).as_posix()) is not None
 
 
 def _anchored(patterns: tuple[str, ...]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 MOST_BRACES = 200
 
 
-def compiled(patterns: Sequence[str]) -> re.Pattern[str]:
+def compile_globs(patterns: Sequence[str]) -> re.Pattern[str]:
     """Return one expression that matches a relative path with `/` when one of the patterns does. Raises re.error."""
     return re.compile("|".join(f"(?:{_expression(one)})" for pattern in patterns for one in alternatives(pattern)))
 

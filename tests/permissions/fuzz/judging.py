@@ -24,7 +24,7 @@ from tests.permissions.fuzz.world import DENIED, GROUPS, IN_HISTORY
 
 SHOWS = "shows what is secret"
 RUNS = "runs a program"
-_REPEATS = 3
+_REPEATS = 6
 _STARTED = re.compile(r"by (bash|xargs|find|timeout|nice|setsid)\b")
 """The marking program was started as a command; what scripts of other languages start is no command of the line."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -138,10 +138,10 @@ class Judge:
         if self._same(one, other):
             return next(self._changed(other, configuration), None)
         first, second = (one, other) if self._variant else (other, one)
-        for _ in range(_REPEATS):  # the time and other accidents do not repeat themselves
-            again = self._run(line, configuration.secret, 0), self._run(line, configuration.secret, 1)
-            if not (self._same(first, again[0]) and self._same(second, again[1])):
-                return None
+        for turn in range(_REPEATS):  # the time, the order of runs and other accidents do not repeat themselves
+            for variant in (turn % 2, 1 - turn % 2):
+                if not self._same((first, second)[variant], self._run(line, configuration.secret, variant)):
+                    return None
         return SHOWS, self._difference(first, second)
 
     def suspects(self, lines: Sequence[str], configuration: Configuration) -> list[str]:

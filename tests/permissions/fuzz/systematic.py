@@ -9,7 +9,7 @@ import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
 
-from teamwright.permissions.programs.git_commands import git_command_names, git_grammar
+from teamwright.permissions.programs.git_commands import GIT_COMMANDS, git_grammar
 from teamwright.permissions.programs.program_grammars import program_grammar
 from tests.permissions.fuzz.generator import option_rows
 
@@ -62,7 +62,7 @@ _LETTERS = string.ascii_letters + string.digits
 
 def git_programs() -> list[str]:
     """The git commands of the table, as they are typed."""
-    return [f"git {_SPELLED.get(name, name)}" for name in git_command_names()] + [
+    return [f"git {_SPELLED.get(name, name)}" for name in sorted(GIT_COMMANDS)] + [
         f"git {form}" for form in _FORMS_OF_GIT
     ]
 

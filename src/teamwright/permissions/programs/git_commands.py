@@ -54,7 +54,7 @@ _GROUPS = {
         --column[=] --no-column --ignore-case --omit-empty
     """,
 }
-_TABLE = """
+GIT_COMMANDS = parse_rows("""
 annotate    BLAME
 blame       FILES -b -c -C[=] -e -f -l -L= -M[=] -n -p -s -t -w --root --show-stats --reverse:= --first-parent
             --porcelain --line-porcelain --incremental --encoding:= --date= --score-debug --show-name --show-number
@@ -113,28 +113,25 @@ tag         FILES -l -n[=] -i --list REFS
 version     FILES<0 --build-options
 whatchanged LOG
 worktree    FILES -v -z --porcelain --verbose
-"""
+""")
+"""The grammar of each git command that only reads."""
+
 _GROUP_COMMANDS = {"BLAME": "blame", "LOG": "log"}
 
 
 @cache
 def git_grammar(name: str) -> OptionGrammar | None:
     """Return the grammar of a git command, or None for a command that is not in the table."""
-    text = parse_rows(_TABLE).get(name)
+    text = GIT_COMMANDS.get(name)
     if text is None:
         return None
-    text = parse_rows(_TABLE)[_GROUP_COMMANDS.get(text, name)]
+    text = GIT_COMMANDS[_GROUP_COMMANDS.get(text, name)]
     for group, options in _GROUPS.items():
         text = text.replace(group, options)
     words: dict[str, str] = {}
     for word in text.split():
         words.setdefault(re.split(r"[=:\[]", word)[0], word)  # a command's option comes before that of a group
     return parse_grammar(" ".join(words.values()))
-
-
-def git_command_names() -> list[str]:
-    """Return the names of all git commands in the table."""
-    return sorted(parse_rows(_TABLE))
 
 
 _GLOBAL_OPTIONS = word_set("--no-pager -P --no-optional-locks --literal-pathspecs")

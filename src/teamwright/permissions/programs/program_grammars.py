@@ -11,7 +11,7 @@ from functools import cache
 from teamwright.permissions.programs.option_grammar import OptionGrammar, parse_grammar
 from teamwright.permissions.word_lists import parse_rows
 
-_TABLE = """
+PROGRAMS = parse_rows("""
 arch        NONE
 base64      FILES<1 -d -D -w= --decode --wrap=
 basename    TEXTS -a -s= -z --multiple --suffix= --zero
@@ -119,7 +119,9 @@ wc          FILES -c -l -L -m -w --bytes --chars --lines --max-line-length --wor
 which       TEXTS -a
 whoami      NONE
 xxd         FILES<1 WORDS -a -b -c=N -C -e -g=N -i -l=N -p -ps -s=N -u
-"""
+""")
+"""The grammar of each program that only reads."""
+
 _SAME = {
     "egrep": "grep",
     "fgrep": "grep",
@@ -136,10 +138,5 @@ _SAME = {
 @cache
 def program_grammar(name: str) -> OptionGrammar | None:
     """Return the grammar of a program, or None for a program that is not in the table."""
-    text = parse_rows(_TABLE).get(_SAME.get(name, name))
+    text = PROGRAMS.get(_SAME.get(name, name))
     return None if text is None else parse_grammar(text)
-
-
-def program_names() -> list[str]:
-    """Return the names of all programs in the table."""
-    return sorted((*parse_rows(_TABLE), *_SAME))

@@ -15,7 +15,7 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.excluded_paths import ExcludedPaths, compile_patterns
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass
-from teamwright.storage.globs import compiled
+from teamwright.storage.globs import compile_globs
 from teamwright.tools.files.walk import WalkTimeout, walk
 
 MAX_FILES = 100
@@ -67,7 +67,7 @@ class Glob(Tool[GlobInput]):
         if not base.is_dir():
             return ToolResult.error(f"There is no directory {base}.", f"You are in {place.cwd}.")
         try:
-            matcher = compiled([pattern])
+            matcher = compile_globs([pattern])
         except re.error as problem:
             return ToolResult.error(f"The pattern cannot be read: {problem}.")
         left_out = ctx.excluded_paths(self.name, base)

@@ -20,7 +20,7 @@ from teamwright.permissions.verdict import Access
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.protocol.values import dataclass
-from teamwright.storage.globs import alternatives, compiled
+from teamwright.storage.globs import alternatives, compile_globs
 from teamwright.tools.files import patterns
 from teamwright.tools.files.glob import relative_path
 from teamwright.tools.files.search import Search
@@ -143,10 +143,10 @@ class _FileFilter:
         if root.is_file():
             return cls(0, (), ())
         given = patterns.split_patterns(call.glob or "")
-        match = [compiled(wanted)] if (wanted := [one for one in given if one[0] != "!"]) else []
+        match = [compile_globs(wanted)] if (wanted := [one for one in given if one[0] != "!"]) else []
         if call.type:
-            match.append(compiled(_type_patterns(call.type)))
-        refuse = [compiled([one[1:]]) for one in given if one[0] == "!"]
+            match.append(compile_globs(_type_patterns(call.type)))
+        refuse = [compile_globs([one[1:]]) for one in given if one[0] == "!"]
         but = compile_patterns(left_out.patterns) if left_out.patterns else None
         return cls(len(str(root).rstrip("/")) + 1, tuple(match), tuple(refuse), but)
 

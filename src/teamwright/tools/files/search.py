@@ -17,7 +17,7 @@ from typing import Any
 from teamwright.permissions.excluded_paths import Segments
 from teamwright.permissions.excluded_paths import compile_patterns as left_out_of
 from teamwright.protocol.values import dataclass
-from teamwright.storage.globs import compiled
+from teamwright.storage.globs import compile_globs
 from teamwright.storage.read_bounded import read_plain
 from teamwright.tools.files.file_text import decode, is_binary, replace_surrogates
 from teamwright.tools.files.walk import walk
@@ -70,7 +70,7 @@ def compile_expression(search: Search) -> re.Pattern[str]:
 def result_lines(search: Search) -> Iterator[str]:
     """Return the output, in pieces. Raises re.error."""
     wanted = compile_expression(search)
-    names = compiled(search.names) if search.names else None
+    names = compile_globs(search.names) if search.names else None
     first = True
     for path in _files(Path(search.root), names, search.but):
         text = _text(path)

@@ -1,0 +1,90 @@
+"""The verdict on one call in one context: rules about the tool and its target, then the mode.
+
+Policies, and those above them, are in `decide`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from teamwright.permissions.paths import judge_path
+from teamwright.permissions.rule_index import (
+    DecisionContext,
+    decide_by_mode,
+    decide_by_plan,
+    decide_by_rule,
+    strictest,
+)
+from teamwright.permissions.rules import READ_TOOLS, Rule, is_local_host, url_host
+from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, where_allowed
+
+NOTHING_TO_DECIDE = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
+
+_READ_TOOLS = READ_TOOLS | {"WebFetch", "WebSearch"}
+"""Tools that change nothing, whatever they are called with."""
+
+
+def judge_call(ground: DecisionContext, tool: str, access: Access) -> Decision:
+    """Return the verdict on a call in one context, without those above."""
+    if access.command is not None:
+        # The grammar of the shell is slow to load, so only a decision on a command pays for it.
+        from teamwright.permissions.commands import judge_with_aliases
+
+        return strictest([judge_with_aliases(ground, access), _decide_by_name(ground, tool, access)], NOTHING_TO_DECIDE)
+    deep = tool == "Grep"  # which asks for what it leaves out, as Glob does: `left_out`
+    paths = [judge_path(ground, tool, path, writes=True) for path in access.writes]
+    paths += [judge_path(ground, tool, path, writes=False, deep=deep, except_denied=True) for path in access.reads]
+    return strictest(paths, NOTHING_TO_DECIDE) if paths else _decide_by_name(ground, tool, access)
+
+
+def _decide_by_name(ground: DecisionContext, tool: str, access: Access) -> Decision:
+    """Rules about the tool, its subject or its address, then the mode."""
+    rules = ground.rules.rules_for(tool)
+    planning = ground.is_planning and access.command is None and not access.harmless and tool not in _READ_TOOLS
+    for group in (rules.deny, () if ground.bypasses or planning else rules.ask, () if planning else rules.allow):
+        for rule in group:
+            if _names_call(rule, access) and not (group is rules.allow and rule.is_whole_tool and _is_local(access)):
+                return decide_by_rule(rule)
+    if access.command is not None:
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "The command decides.")
+    if access.harmless:
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "It touches nothing but the team's own files.")
+    if planning:
+        return decide_by_plan(ground)
+    if ground.bypasses:
+        return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    return decide_by_mode(
+        ground.mode, Verdict.ASK, f"Nothing allows {tool}{f' for {access.url}' if access.url else ''}."
+    )
+
+
+def complete_decision(ground: DecisionContext, tool: str, access: Access, decision: Decision) -> Decision:
+    """Return the decision with the rule that "always" would store; where nobody is asked a question is a denial."""
+    if decision.verdict is not Verdict.ASK:
+        return decision
+    if ground.mode is Mode.DONT_ASK:
+        reason = f"{decision.reason} In this mode no call is asked about{where_allowed(ground.scope.settings)}."
+        return replace(decision, verdict=Verdict.DENY, reason=reason)
+    return replace(decision, always=_rule_to_offer(ground, tool, access, decision))
+
+
+def _rule_to_offer(ground: DecisionContext, tool: str, access: Access, decision: Decision) -> str:
+    plain = decision.rule.startswith("mode ") or decision.rule == "git policy"
+    if not plain:
+        return ""
+    from teamwright.permissions.always_rule import suggest_rule
+
+    return suggest_rule(tool, access, ground)
+
+
+def _is_local(access: Access) -> bool:
+    """Return True for a page of this machine or its network; only a rule that names the host allows it."""
+    return access.url is not None and is_local_host(url_host(access.url))
+
+
+def _names_call(rule: Rule, access: Access) -> bool:
+    if rule.is_whole_tool:
+        return True
+    if access.command is not None:
+        return False  # command patterns are matched against the commands of the line
+    return rule.matches_url(access.url) if access.url is not None else rule.matches_subject(access.subject)

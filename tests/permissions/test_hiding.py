@@ -223,6 +223,8 @@ env y='a[$(%c)]' bash -c '((y))'
 : 'a[$(%c)]'; ((_))
 script -qec %q /dev/null
 setarch x86_64 %c
+choom -n 0 -- %c
+ssh-agent %c
 linux64 %c
 prlimit --nofile=100 %c
 split --filter=%q a.py

@@ -184,3 +184,14 @@ def test_a_directory_is_searched_where_the_shell_searches_it(place, monkeypatch)
     os.symlink("/usr/bin", place / "out")
     parse_command.cache_clear()
     assert None in parse_command("cd out/.. && cat x", place).commands[-1].directories
+
+
+def test_a_value_that_doubles_is_followed_to_a_limit_only(tmp_path):
+    line = "x=a; " + "x=$x$x; " * 40 + 'echo "$x"'
+    assert parse_command(line, tmp_path).commands[-1].words == ("echo", None)
+    assert parse_command('x=a; x=$x$x; echo "$x"', tmp_path).commands[-1].words == ("echo", "aa")
+
+
+def test_a_line_with_too_many_commands_is_not_judged_by_its_parts(tmp_path):
+    assert parse_command("ls;" * 1_500, tmp_path).is_valid
+    assert not parse_command("ls;" * 3_000, tmp_path).is_valid

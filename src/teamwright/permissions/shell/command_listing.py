@@ -22,6 +22,9 @@ from teamwright.protocol.values import dataclass
 MAX_DEPTH = 8
 """The deepest nesting of texts (`bash -c "bash -c …"`). A deeper one is a doubt."""
 
+MAX_LISTED = 2_000
+"""The most commands of a line that are judged."""
+
 MAX_STEPS = 3_000
 """The most statements for which loops are followed value by value. After that their values are unknown."""
 
@@ -76,6 +79,8 @@ class CommandListing:
 
     def list_command(self, command: ShellCommand) -> None:
         """List a command, and the commands that it would run in turn."""
+        if len(self.state.parsed.commands) > MAX_LISTED:
+            return self.state.mark_unreadable("it has too many commands")
         if command.words and command.words[0] in RESERVED:
             self.state.mark_unreadable("it has a part that is not looked into")
         if any(map(is_code, evaluated_names(command.words))):

@@ -60,6 +60,9 @@ PLAIN_TESTS = word_set("-f -d -e -s -r -w -x -L -h -z -n -a -o")
 ANY, UNRELIABLE = "*", "!"
 """Names with a special meaning: any variable may have been set; and later assignments may have other effects."""
 
+MAX_VALUE = 4_096
+"""The longest value that is followed, in characters: a line may double a value with each assignment."""
+
 NO_VARIABLES = frozenset[str]()
 _ANY_SET = frozenset({ANY})
 _UNRELIABLE_SET = frozenset({UNRELIABLE})
@@ -114,7 +117,9 @@ class ShellVariables:
 
     def assign(self, name: str, value: str | None) -> None:
         """Note an assignment; None: the value is not known."""
-        certain = not (self._is_unreliable or name in self._volatile or _OWN_TO_SHELLS.fullmatch(name))
+        certain = len(value or "") <= MAX_VALUE and not (
+            self._is_unreliable or name in self._volatile or _OWN_TO_SHELLS.fullmatch(name)
+        )
         self._known[name] = value if certain else None
         self._check(name)
 

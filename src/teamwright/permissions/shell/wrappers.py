@@ -103,6 +103,13 @@ setuidgid
 chpst
 start-stop-daemon
 hyperfine
+choom
+ssh-agent
+ld.so
+ld-linux.so.2
+ld-linux-x86-64.so.2
+ld-linux-aarch64.so.1
+cmake env chdir time
 uvx
 bunx
 npm exec x

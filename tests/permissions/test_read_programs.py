@@ -531,3 +531,13 @@ def test_the_command_of_find_follows_links_unless_only_plain_files_are_found():
         found = find_files_read("find", [".", *expression.split(), "-exec", "cat", "{}", "+"])
         assert found is not None and found.follows_links_in == linked
     assert find_files_read("find", [*["@x", "-exec", "cat", "{}", "+"]]) is None
+
+
+@pytest.mark.finding("P9")
+def test_a_colour_tells_nothing_of_what_a_link_leads_to(own_ground):
+    for line in ("ls --color", "ls --color=always sub", "ls -l --color=force .", "tree -C", "ls --hyperlink"):
+        (own_ground.project / "sub" / "up").unlink(missing_ok=True)
+        (own_ground.project / "sub" / "up").symlink_to("../../outside/missing")
+        assert own_ground.run(line).verdict is Verdict.ASK, line
+    for line in ("ls --color=auto", "ls -l --color=never sub", "ls --color src", "tree"):
+        assert own_ground.run(line).verdict is Verdict.ALLOW, line

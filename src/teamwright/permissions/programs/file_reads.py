@@ -234,6 +234,20 @@ def _strings(args: list[str]) -> FilesRead | None:
     return read_by_grammar(by, args) if by is not None and not any(arg.startswith("@") for arg in args) else None
 
 
+_UNCOLOURED = frozenset({"auto", "never", "no", "none", "tty", "if-tty"})
+
+
+def _ls(args: list[str]) -> FilesRead | None:
+    """Return the directories that `ls` lists. A colour may tell whether the target of a link exists."""
+    by = program_grammar("ls")
+    found = parse_arguments(args, by) if by is not None else None
+    if found is None:
+        return None
+    paths = (*(found.operands or (".",)), *found.files)
+    coloured = not set(found.values("--color")) <= _UNCOLOURED
+    return FilesRead(paths, follows_links_in=paths if coloured else ())
+
+
 _TREE_ATTACHED = re.compile(r"-[A-Za-z]*(?:[IP].+|L(?!\d*$).+)", re.DOTALL)
 
 
@@ -331,6 +345,7 @@ _PROOFS: dict[str, ReadProof] = {
     "find": _find,
     "strings": _strings,
     "tar": _tar,
+    "ls": _ls,
     "tree": _tree,
     "unzip": _unzip,
     "zcat": _zcat,

@@ -61,7 +61,7 @@ ls          DIRS -1 -a -A -b -B -c -C -d -f -F -g -G -h -H -i -k -l -m -n -N -o 
             -Z --all --almost-all --author --block-size:= --classify[=] --color[=] --context
             --dereference-command-line --dereference-command-line-symlink-to-dir --directory --escape --file-type
             --format:= --full-time --group-directories-first --hide:= --hide-control-chars --human-readable
-            --hyperlink[=] --ignore:= --ignore-backups --indicator-style:= --inode --kibibytes --literal --no-group
+            --ignore:= --ignore-backups --indicator-style:= --inode --kibibytes --literal --no-group
             --numeric-uid-gid --quote-name --quoting-style:= --recursive --reverse --show-control-chars --si --size
             --sort:= --time:= --time-style:= --width:= --zero
 md5sum      FILES -b -t -z --binary --tag --text --zero
@@ -104,7 +104,7 @@ strings     FILES -a -n= -o -t= --all --bytes:= --radix:=
 tac         FILES -b -r -s= --before --regex --separator=
 tail        FILES -NUM -c= -n= -q -r -v -z --bytes= --lines= --quiet --silent --verbose --zero-terminated
 tr          TEXTS -c -C -d -s -t -u --complement --delete --squeeze-repeats --truncate-set1
-tree        DIRS -a -A -c -C -d -D -f -F -g -h -i -I= -J -L= -n -N -p -P= -q -r -s -S -t -u -U -v -x -X --charset=
+tree        DIRS -a -A -c -d -D -f -F -g -h -i -I= -J -L= -n -N -p -P= -q -r -s -S -t -u -U -v -x -X --charset=
             --device --dirsfirst --du --filelimit= --filesfirst --ignore-case --inodes --matchdirs --noreport --prune
             --si --sort[=] --timefmt=
 tty         NONE -s

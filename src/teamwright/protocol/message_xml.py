@@ -111,7 +111,7 @@ class RuntimeTags:
 
         So the key never leaves a conversation. Thinking stays as it is, for its signature covers it.
         """
-        if not self.key:
+        if not self._is_key_in(content):
             return content
 
         def swap(text: str) -> str:
@@ -132,13 +132,17 @@ class RuntimeTags:
 
     def without_key(self, content: Sequence[Block]) -> Sequence[Block]:
         """Return blocks without the key, for everything outside of the conversation: events, streams, screens."""
-        if not self.key:
+        if not self._is_key_in(content):
             return content
 
         def swap(text: str) -> str:
             return text.replace(self._mark, "").replace(self.key, KEY_MASK) if self.key in text else text
 
         return [_replace_strings(block, swap) for block in content]
+
+    def _is_key_in(self, content: Sequence[Block]) -> bool:
+        """Return True when the key may be in the blocks. `repr` escapes no letter or digit, and is fast."""
+        return bool(self.key) and self.key in repr(content)
 
     @property
     def _mark(self) -> str:

@@ -88,10 +88,12 @@ def _current_entry(teammate: Teammate, entry: RosterMember) -> RosterMember:
         return replace(entry, is_active=False) if entry.is_active else entry
     if teammate.state in ENDED_STATES or teammate.end_cause:
         return entry
-    entry = replace(entry, mode=_roster_mode(teammate, entry))
-    if not isinstance(teammate, ProcessTeammateBase) or (entry.is_active is None and not teammate.turns):
-        return entry
-    return replace(entry, is_active=teammate.state in BUSY_STATES)
+    mode, is_active = _roster_mode(teammate, entry), entry.is_active
+    if isinstance(teammate, ProcessTeammateBase) and (is_active is not None or teammate.turns):
+        is_active = teammate.state in BUSY_STATES
+    if (mode, is_active) == (entry.mode, entry.is_active):
+        return entry  # the usual case, for each member of a large team
+    return replace(entry, mode=mode, is_active=is_active)
 
 
 def _roster_mode(teammate: Teammate, entry: RosterMember) -> str | None:

@@ -30,7 +30,7 @@ def scripted(tmp_path):
         (("--permission-mode", "acceptEdit"), {}, 2, "usage", "did you mean acceptEdits?"),
         (("--allowedTools", "Bahs(ls)"), {}, 2, "usage", "did you mean Bash?"),
         (("--disallowedTools", "Wriet"), {}, 2, "usage", "did you mean Write?"),
-        (("--model", "sonet"), {"ANTHROPIC_API_KEY": ""}, 3, "no-model", "did you mean sonnet?"),
+        (("--model", "sonet"), {"ANTHROPIC_API_KEY": ""}, 3, "unknown-model", "did you mean sonnet?"),
         (("--model", "sonnet"), {"ANTHROPIC_BASE_URL": "nonsense"}, 3, "bad-settings", "ANTHROPIC_BASE_URL"),
         (("--model", "sonnet"), {"ANTHROPIC_BASE_URL": "http://"}, 3, "bad-settings", "is not an address"),
         (("--model", "sonnet"), {"ANTHROPIC_BASE_URL": "http://h:port"}, 3, "bad-settings", "is not an address"),

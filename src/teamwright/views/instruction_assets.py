@@ -41,7 +41,7 @@ def instruction_assets(subject: CheckSubject) -> Iterator[Asset]:
     yield from (asset for asset in _assets(deeper.result, _DEEPER) if Path(asset.file) not in known)
     for place in places:
         local = place / LOCAL_FILE_NAME
-        if subject.compat and local not in known and local.is_file() and not cwd.is_relative_to(place):
+        if subject.compat and local not in known and os.path.isfile(local) and not cwd.is_relative_to(place):
             yield Asset(GROUP, local.name, "ignored", str(local), 0, "only read from the top to where a run begins")
     if not all_seen:
         yield Asset(GROUP, "deeper directories", "ignored", str(root), 0, f"only {MOST:,} were searched")
@@ -64,9 +64,9 @@ def _below(root: Path) -> tuple[list[Path], bool]:
     for count, (directory, below, files) in enumerate(os.walk(root)):
         if count >= MOST:
             return found, False
-        below[:] = sorted(_own(below))
-        if any(name in files for name in (*FILE_NAMES, LOCAL_FILE_NAME)) or (Path(directory) / FOLDER).is_dir():
+        if FOLDER in below or any(name in files for name in (*FILE_NAMES, LOCAL_FILE_NAME)):
             found.append(Path(directory))
+        below[:] = sorted(_own(below))
     return found, True
 
 

@@ -77,11 +77,17 @@ def alive(talk: Talk, name: str) -> bool:
     return lives(talk, name) > players.ended(talk, name)
 
 
+def crashed(talk: Talk) -> list[str]:
+    """Who crashed and was not started again: it keeps its place until it is asked to stop."""
+    last = {body["name"]: body["cause"] for body in talk.protocol("teammate_terminated")}
+    return [name for name in STAFF if "conversation is kept" in last.get(name, "") and not alive(talk, name)]
+
+
 def finish(talk: Talk, plan: Plan) -> list | str:
     """Everybody is asked to stop, then it is said that all is done."""
     asked = {call.given["to"] for call in talk.of("SendMessage") if "the end" in str(call.given["message"])}
     left = [name for name in STAFF if alive(talk, name)]
-    if calls := [players.ask_to_stop(name, "the end") for name in left if name not in asked]:
+    if calls := [players.ask_to_stop(name, "the end") for name in [*left, *crashed(talk)] if name not in asked]:
         return calls
     return "I wait." if left else f"{DONE} {plan.total}"
 

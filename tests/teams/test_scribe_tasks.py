@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from teamwright import Notice, TaskChanged
+from teamwright import Notice, TaskChanged, Team
 from teamwright.agent.tool import ToolContext
 from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.errors import TaskRefused, TeamRefused
@@ -139,6 +139,21 @@ async def test_a_damaged_task_is_told_once_and_its_repair_is_a_change(tmp_path):
         await stranger.task(tasks.directory, 1)
         await heard.one(TaskChanged, member="outside")
         assert len(heard.of(Notice, member="outside")) == 1
+
+
+@pytest.mark.finding("D1")
+@pytest.mark.promise("B1", "F04")
+async def test_a_task_that_was_damaged_before_a_resume_is_repaired_and_not_created_again(tmp_path, own_home):
+    async with a_team(tmp_path, quiet_model()) as team:
+        await team.tasks.add("ours")
+        path = team.session.team.tasks.directory / "1.json"
+    whole = path.read_bytes()
+    path.write_bytes(b"{}")
+    async with Team.resume("crew", model=quiet_model(), cwd=tmp_path) as team:
+        heard = Told(team)
+        path.write_bytes(whole)
+        repaired = await heard.one(TaskChanged, member="outside")
+        assert (repaired.task.id, repaired.change) == ("1", "updated")
 
 
 @pytest.mark.finding("D1")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from teamwright.protocol.task import Task
 from teamwright.tasks.task_file import list_numbers, task_number
 from teamwright.tasks.task_index import OnExternalChange
 from teamwright.tasks.task_store import TaskStore
@@ -24,14 +25,23 @@ class ExternalChanges:
 
     def __init__(self, store: TaskStore, on_outside: OnExternalChange) -> None:
         self._store = store
+        self._on_outside = on_outside
         index = store.index
         index.on_change = None
         index.list_all()  # existing tasks are not reported
-        index.on_change = on_outside
+        index.on_change = self._report
+        self._damaged = set(index.damaged_numbers())
+        """Numbers of existing tasks that were damaged from the beginning: once repaired, they are no new tasks."""
 
     def close(self) -> None:
         """Stop reporting changes."""
         self._store.index.on_change = None
+
+    def _report(self, before: Task | None, after: Task | None) -> None:
+        if before is None and after is not None and after.number in self._damaged:
+            self._damaged.discard(after.number)
+            before = after  # its earlier state is not known
+        self._on_outside(before, after)
 
     async def check_files(self, names: Iterable[str] | None = None) -> set[str]:
         """Check the files with these names, or all files. Return the ids of those that are damaged now.

@@ -149,8 +149,7 @@ def _keeps_place(team: SessionTeam, teammate: Teammate) -> bool:
 def find_crashed(team: SessionTeam, name: str) -> Incarnation | None:
     """Return the incarnation of a failed or crashed member that still has its place. Raises StorageError."""
     file = read_team_file(team.home.team_file(team.directory)) if team.exists and team.find(name) is None else None
-    life = file.incarnation_records.get(name.lower()) if file is not None else None
-    return life if life is not None and life.crashed else None
+    return file.find_crashed(name) if file is not None else None
 
 
 async def remove_crashed(team: SessionTeam, name: str, cause: str) -> bool:

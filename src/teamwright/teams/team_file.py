@@ -150,6 +150,11 @@ class TeamFile:
         again = replace(now, crashed="", call=incarnation.call)
         return replace(self, incarnation_records={**self.incarnation_records, name.lower(): again})
 
+    def find_crashed(self, name: str) -> Incarnation | None:
+        """Return the incarnation of a failed or crashed member that still has its place."""
+        found = self.incarnation_records.get(name.lower())
+        return found if found is not None and found.crashed else None
+
     def describe_end(self, call: str) -> str:
         """Return the end of the member that this call started, in a sentence; empty when it started
         none, or it lives.

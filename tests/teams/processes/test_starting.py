@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.errors import CannotStart, TeamwrightError, UnknownMember
 from teamwright.protocol.events import MemberChanged
+from teamwright.protocol.ids import LEAD
 from teamwright.teams.backends import process_launcher
 from teamwright.teams.backends.terminal_adapter import DETACHED
+from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.testing.model_server import LoopbackModel
 from tests.parity.house import PROCESS, House, Parts, house
 from tests.support.waits import WAIT_S
@@ -152,14 +154,17 @@ async def test_a_member_whose_process_fails_during_a_resume_keeps_its_place_and_
             await team.spawn("ann", "JOB ann")
             await until(team, team.session.team.is_quiet)
             await team.session.stop_members("as a kill would", keep=True)
-        with monkeypatch.context() as patch:
-            patch.setattr(process_launcher, "READY_S", 0.0)
-            async with Team.resume("crew", **options) as team:
-                entries = json.loads((home / "teams/crew/config.json").read_text())["members"]
-                assert [entry["name"] for entry in entries] == ["team-lead", "ann"]
-                back = team.session.resumed
-                assert (back.members, back.kept, back.gone) == ((), ("ann",), ())
-                assert not marked.pids()
+        monkeypatch.setattr(process_launcher, "READY_S", 0.0)
+        async with Team.resume("crew", **options) as team:
+            entries = json.loads((home / "teams/crew/config.json").read_text())["members"]
+            assert [entry["name"] for entry in entries] == ["team-lead", "ann"]
+            back = team.session.resumed
+            assert (back.members, back.kept, back.gone) == ((), ("ann",), ())
+            assert not marked.pids()
+            with pytest.raises(UnknownMember) as caught:
+                await send_text(team.session.team, LEAD, "ann", "Are you there?")
+            assert 'Agent with name "ann" resumes it' in caught.value.render()
+        monkeypatch.setattr(process_launcher, "READY_S", WAIT_S)
         told = (home / "teams/crew/inboxes/team-lead.json").read_text()
         assert told.count("Its conversation is kept") == 1
         async with Team.resume("crew", **options) as team:

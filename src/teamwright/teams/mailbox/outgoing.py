@@ -17,13 +17,14 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, keyed_id, mess
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PermissionResponse, ProtocolMessage, fence_protocol
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.secret_texts import mask_keys, mask_values
-from teamwright.protocol.unknown_names import ended_member, unknown_member
+from teamwright.protocol.unknown_names import did_you_mean, ended_member, unknown_member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.file_mark import file_mark
 from teamwright.teams.lifecycle import MemberState
 from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
 from teamwright.teams.mailbox.runtime_notes import put_entry
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_file import read_team_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +206,8 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
     if member is None:
         raise _unknown_member_error(team, name, config.members, note)
     if not _is_reachable(team, member):
-        mate = team.members.get(member.name)
-        kept = mate is not None and mate.keeps_place
+        file = read_team_file(team.home.team_file(team.directory))
+        kept = file is not None and file.find_crashed(member.name) is not None
         crashed = [f'Agent with name "{member.name}" resumes it with its conversation.'] if kept else []
         do = [*crashed, "Give the work to an agent that is running, or start a new teammate."]
         raise ended_member(member.name, _running_names(team), note=note, do=do, crashed=kept)
@@ -225,8 +226,11 @@ def _is_reachable(team: SessionTeam, member: RosterMember) -> bool:
 
 def _unknown_member_error(team: SessionTeam, name: str, members: Sequence[RosterMember], note: str) -> UnknownMember:
     same_type = next((m.name for m in members if m.agent_type.lower() == name.lower()), None)
-    do = [f"'{name}' is an agent type; the member of that type is {same_type}"] if same_type else None
-    return unknown_member(name, [m.name for m in members], f"team {team.name}", note=note, do=do)
+    names = [LEAD_ALIAS if m.name == LEAD else m.name for m in members]
+    do = did_you_mean(name, names, ["Use the name of one of these members, or start a teammate of that name first."])
+    if same_type:
+        do = [f"'{name}' is an agent type; the member of that type is {same_type}"]
+    return unknown_member(name, names, f"team {team.name}", note=note, do=do)
 
 
 async def _deliver(team: SessionTeam, member: RosterMember, entry: InboxEntry) -> Sent:

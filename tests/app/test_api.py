@@ -416,7 +416,7 @@ async def test_two_runs_one_after_the_other_share_a_conversation_and_one_at_a_ti
     model = ScriptedModel(["first", "second"])
     async with a_team(tmp_path, model) as team:
         run = team.run("One.")
-        with pytest.raises(TeamRefused, match="going on"):
+        with pytest.raises(TeamRefused, match="still active"):
             team.run("Two.")
         assert (await run).text == "first"
         assert (await team.run("Two.")).text == "second"

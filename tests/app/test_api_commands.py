@@ -33,7 +33,7 @@ async def test_a_program_calls_a_command_by_its_name_and_a_prompt_calls_none(ser
         with pytest.raises(UsageError, match="there is no command /reviw"):
             team.command("reviw")
         run = team.command("/review", "again")
-        with pytest.raises(TeamRefused, match="a run of this team is going on"):
+        with pytest.raises(TeamRefused, match="a run of this team is still active"):
             team.command("review")
         await run
     told = [words_of(body) for body in served.bodies]

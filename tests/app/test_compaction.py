@@ -304,7 +304,7 @@ async def test_a_program_asks_for_it_by_name_and_reads_what_was_in_the_way(tmp_p
     model = ScriptedModel({"lead": ["Hello.", "In short."]})
     async with a_team(tmp_path, model) as team:
         nothing = await team.compact()
-        assert (nothing.done, nothing.why) == (False, "nothing was said yet that a summary could stand for")
+        assert (nothing.done, nothing.why) == (False, "there is nothing yet that a summary could replace")
         with pytest.raises(UnknownMember) as problem:
             await team.compact("adda")
         assert "'adda' is not in" in str(problem.value)

@@ -68,7 +68,7 @@ def lead(talk: Talk, plan: Plan) -> list | str:
 def lives(talk: Talk, name: str) -> int:
     """How often the member was started, also by a call that heard only of its end, or was cut off by a kill."""
     calls = talk.of("Agent", name=name)
-    refused = any("in the team already and alive" in call.text for call in calls)
+    refused = any("already a live member of the team" in call.text for call in calls)
     return sum(not call.failed or "was started, and" in call.text for call in calls) + refused
 
 
@@ -292,7 +292,7 @@ class Round:
             (True, rf"^({died})\.jsonl answered \S+ 0 times"),  # it was killed between a question and its answer
             (True, r"TaskUpdate .* failed: #\d+ (belongs to|was completed by) [\w@-]+; nothing"),  # it was handed back
             (True, r"^\w+\.jsonl: Write .* failed: You have not read"),  # a life before this one wrote it
-            (True, r"Agent .* failed: \w+ is in the team already and alive"),  # a resumed lead asks for who lives
+            (True, r"Agent .* failed: \w+ is already a live member of the team"),  # a resumed lead asks for who lives
             (full, r" Agent .* failed: .* could not be written: "),  # no disk took its prefix
             (full, r"^rounds of \S+ were never booked"),  # no disk took the lead's events of them
             (full, r"^the event log \S+: (line \d+ has number \d+ behind \d+(; )?)+$"),  # no disk took these events

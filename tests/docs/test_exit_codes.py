@@ -89,7 +89,7 @@ ENDINGS: dict[tuple[int, str], Callable[[Program], int]] = {
     (5, "a member cut off: its service is unpaid"): with_members(Status(402, "no")),
     (5, "one of two members failed, with --strict"): with_members(Status(400, "no"), "Here I am.", flags=("--strict",)),
     (5, "a refused call with --strict"): ended(REFUSED, "--strict"),
-    (70, "a mistake of ours"): a_bug,
+    (70, "a bug in Teamwright"): a_bug,
     (130, "SIGINT"): signalled(signal.SIGINT),
     (143, "SIGTERM"): signalled(signal.SIGTERM),
     (143, "SIGHUP"): signalled(signal.SIGHUP),

@@ -359,7 +359,7 @@ async def test_a_stranger_that_is_killed_without_a_word_is_noticed_and_its_tasks
         await started.seen("zed", "result", do="claim")
         os.kill(pid_of(team, "zed"), signal.SIGKILL)
         ended = await heard.one(MemberChanged, member="zed", state="failed")
-        assert "ended without a word" in ended.detail
+        assert "ended without a message" in ended.detail
         await heard.until(lambda: told_lead(heard))
         back = await crew.tasks.get(task.id)
         assert (back.owner, str(back.status)) == (None, "pending") and on_roster(team, "zed") is None

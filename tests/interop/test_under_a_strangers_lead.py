@@ -288,7 +288,7 @@ def test_a_lead_that_approves_everything_with_its_own_bypass_gives_no_more_than_
         bob.script(call("ExitPlanMode", plan="# One"), call("Bash", command="make it"), "done")
         lead = bob.lead(*steps, ask, no, IDLE, *STOP, plans="leave")
         bob.over(lead)
-        assert bob.said("bypassPermissions is not given in life")
+        assert bob.said("bypassPermissions is not granted to a running member")
 
 
 # ── whom it obeys ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -76,7 +76,7 @@ def test_a_name_that_would_move_a_cursor_is_left_out():
     entries = {"a\x1b[2Jb": {"command": "x"}, "db": {"command": "x"}}
     made, [problem] = parse_servers(entries, ConfigSource("f.json", Path("/"), {}))
     assert [one.name for one in made] == ["db"]
-    assert problem == "f.json: the MCP server 'a?[2Jb' is left out: its name cannot stand in a tool's name"
+    assert problem == "f.json: the MCP server 'a?[2Jb' is left out: its name cannot be part of a tool's name"
 
 
 def test_one_that_is_disabled_is_none_and_what_we_do_not_know_is_said():

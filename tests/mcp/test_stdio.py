@@ -132,7 +132,7 @@ async def test_one_that_dies_fails_its_calls_at_once_is_reported_once_and_starte
     server = place.server(env={"SECRET": "hunter2hunter2"})
     before = await pid_of(server)
     waiting = asyncio.create_task(server.call_tool("wait", {}))
-    with pytest.raises(McpServerError, match=r"ended \(exit code 7\); its last words: it hurts") as death:
+    with pytest.raises(McpServerError, match=r"ended \(exit code 7\); its last output: it hurts") as death:
         await server.call_tool("die", {})
     with pytest.raises(McpServerError):
         await waiting
@@ -151,7 +151,7 @@ async def test_one_that_dies_fails_its_calls_at_once_is_reported_once_and_starte
 async def test_one_that_never_comes_up_is_given_up_after_a_few_starts(place):
     server = place.server("fails", env={"SECRET": "hunter2hunter2"})
     for _ in range(MAX_FAILED_STARTS):
-        with pytest.raises(McpServerError, match="its last words: no database at"):
+        with pytest.raises(McpServerError, match="its last output: no database at"):
             await server.call_tool("pid", {})
     with pytest.raises(McpServerError, match="is not started again in this session"):
         await server.call_tool("pid", {})

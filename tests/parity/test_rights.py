@@ -287,7 +287,7 @@ async def test_a_kind_of_agent_that_only_reads_writes_nothing_whatever_the_mode(
         await crew.spawn("ann", agent_type="Explore")
         await crew.asked("ann", 3)
         one, two = crew.results("ann")
-    assert "this kind of agent only reads" in one and "not allowed" not in two
+    assert "this agent type only reads" in one and "not allowed" not in two
     assert not list(crew.work.iterdir())
 
 

@@ -158,7 +158,7 @@ def test_people_read_the_same_in_lines_that_no_call_can_bend(project, capsys):
     assert said.startswith("ASK  Bash(echo ")
     assert "\x1b" not in said
     assert "git push" in said
-    assert "said by" in said
+    assert "decided by" in said
 
 
 @pytest.mark.promise("G2")

@@ -266,7 +266,7 @@ def test_the_report_file_has_every_receipt_with_command_output_and_time(stage, p
         assert re.match(r"Bash by (lead|surveyor|historian|tester), \d+\.\d\d s, done\n\n```sh\n", section), section
         assert calls[number]["input"]["command"].strip() in section
         assert "\n".join(calls[number]["output"].rstrip("\n").split("\n")[:20]) in section
-    for head in ("## Receipts", "## Team", "## Tasks", "## Messages", "## Limits and refusals", "## Go on"):
+    for head in ("## Receipts", "## Team", "## Tasks", "## Messages", "## Limits and refusals", "## Resume"):
         assert f"\n{head}\n" in text
     assert "team-lead" not in text.split("## Team")[1]
     assert [path.name for path in target.parent.iterdir()] == ["report.md"]

@@ -170,7 +170,7 @@ def test_ctrl_c_takes_the_panel_away_and_says_what_became_of_the_team(stage, pla
 @pytest.mark.parametrize("typed", ["n\r", "\r", "\x04"], ids=["no", "enter", "end of input"])
 def test_a_real_model_is_asked_about_and_no_is_the_default(typed, stage, place):
     person = Watcher(stage, "--model", "sonnet", cwd=place, ANTHROPIC_API_KEY="sk-test-0000000000000000")
-    person.sees("costs at most 1.00 USD. Go on? [y/N]")
+    person.sees("costs at most 1.00 USD. Continue? [y/N]")
     person.child.send(typed)
     assert person.leaves() == 2
     assert "nothing was sent" in person.screen.text
@@ -180,7 +180,7 @@ def test_a_yes_starts_it(stage, place):
     with LoopbackModel.in_thread([Answer("Read README.md first.")]) as server:
         key = {"ANTHROPIC_API_KEY": "sk-test-0000000000000000", "ANTHROPIC_BASE_URL": server.url}
         person = Watcher(stage, "--model", "sonnet", cwd=place, **key)
-        person.sees("Go on? [y/N]")
+        person.sees("Continue? [y/N]")
         assert server.requests == []
         person.child.send("y\r")
         assert person.leaves() == 0
@@ -191,7 +191,7 @@ def test_a_yes_starts_it(stage, place):
 
 def test_ctrl_c_at_the_question_is_an_interrupt(stage, place):
     person = Watcher(stage, "--model", "sonnet", cwd=place)
-    person.sees("Go on? [y/N]")
+    person.sees("Continue? [y/N]")
     person.child.kill(signal.SIGINT)
     assert person.leaves() == 130
     assert "Traceback" not in person.screen.text

@@ -138,7 +138,7 @@ def test_the_report_holds_the_answer_its_receipts_the_team_and_the_way_on(tmp_pa
         done = Program(repo, tmp_path / "home", server.url).run("-p", "hi", "--report", "out/report.md")
     assert done.returncode == 0, done.stderr
     text = (repo / "out" / "report.md").read_text()
-    for heading in ("# Report", "## Receipts", "## Team", "## Tasks", "## Messages", "## Go on"):
+    for heading in ("# Report", "## Receipts", "## Team", "## Tasks", "## Messages", "## Resume"):
         assert heading in text.split("\n")
     receipt = text.partition("### c3")[2]
     assert re.search(r"Bash by ada, [0-9.]+ s, done\n\n```sh\nwc -l < main.py\n```\n\n```\n1\n```", receipt), receipt

@@ -339,7 +339,7 @@ def test_a_server_that_is_late_is_reached_by_name_and_one_that_fails_is_told_onc
     assert not [name for name in cast.offered() if name.startswith("mcp__")] and "McpCall" in cast.offered()
     [total, failed] = cast.results("team-lead")
     assert total == "The sum of 3 and 4 is 7."
-    why = 'server "files" ended (exit code 1); its last words: '
+    why = 'server "files" ended (exit code 1); its last output: '
     assert why in failed and "None of the specified directories are accessible" in failed
     [told] = [text for text in ground.warnings() if "files" in text]
     assert why in told and ground.running() == []

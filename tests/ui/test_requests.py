@@ -418,7 +418,7 @@ def test_at_a_dumb_terminal_of_80_columns_a_command_is_written_anew(repo):
             person.sees("lead wants to use Bash", "allow?")
             assert "\x1b[3" not in person.raw
             person.says("e")
-            person.sees("an empty line goes back", "run:")
+            person.sees("an empty line cancels", "run:")
             person.says("touch made3")
             person.sees("runs instead: touch made3", "I was told")
         finally:

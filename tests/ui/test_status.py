@@ -181,7 +181,7 @@ def test_a_long_call_and_what_a_member_waits_for_are_seen_and_a_kill_shows_as_de
     ]
     assert (view["state"], view["resume"]) == ("open", "teamwright resume Crew")
     text = program.run("status").stdout
-    assert "go on    teamwright resume Crew" in text and re.search(r"^ada +dead", text, re.MULTILINE)
+    assert "resume   teamwright resume Crew" in text and re.search(r"^ada +dead", text, re.MULTILINE)
 
 
 def _pairs(program: Program, view: dict) -> list[tuple[dict, dict]]:
@@ -226,7 +226,7 @@ def test_a_followed_log_says_when_a_process_is_gone_and_shows_the_one_that_goes_
     lines.until(lambda line: '"progress"' in line and '"ada"' in line)
     lead.kill()
     quiet = json.loads(lines.until(lambda line: '"quiet"' in line))
-    assert quiet["why"] == "its process is gone and said no goodbye"
+    assert quiet["why"] == "its process ended without closing it"
     lead.wait(WAIT_S)
     again = program.start("resume", "Crew", "-p", "Go on.", "--dangerously-skip-permissions")
     second = json.loads(lines.until(lambda line: '"session_opened"' in line))

@@ -145,7 +145,7 @@ class AgentHooks:
         reason = said.reason or said.halt_reason
         call.denied = True
         self.record_denial(call, HOOK_RULE, reason)
-        made = ToolResult.error(f"A hook refused this call: {reason}", "Nothing was done. Go on as it says.")
+        made = ToolResult.error(f"A hook refused this call: {reason}", "Nothing was done. Follow the hook's reason.")
         made = _with_notes(made, said.contexts)
         return replace(made, ends_turn=True) if said.halted else made
 

@@ -258,7 +258,7 @@ class Conversation:
         StorageError, and ValueError while calls have no result.
         """
         if self._has_unanswered or self.is_unstarted_fork or len(messages) != 1 + len(self.items) - upto:
-            raise ValueError("a conversation is folded only whole rounds at a time")
+            raise ValueError("a conversation is folded only in whole turns")
         told, older = newest_delivered_ids(self.path)
         sent = self.prefix if prefix is None else prefix
         left = sum(not message.startswith(USER_MESSAGE) for message in messages)

@@ -42,7 +42,7 @@ INTERRUPTED_NOTE = (
     "Your answer above was interrupted before it was complete: the rest never came, and no tool call of it was run."
 )
 NOTE_FAILED = "Your answer above broke off, because its service failed: the rest never came, and no tool call was run."
-INTERRUPTED_EMPTY_NOTE = "Your answer was interrupted before a word of it came."
+INTERRUPTED_EMPTY_NOTE = "Your answer was interrupted before any text of it arrived."
 
 
 class PartialAnswer:

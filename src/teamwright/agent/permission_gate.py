@@ -35,7 +35,7 @@ _NEXT_STEPS = {
 _APPROVER_NAMES = {"terminal": "The user", "another terminal": "The user", "lead": "The lead", "hook": "A hook"}
 """The approver's name for the model. Answers of other approvers have no name."""
 
-_READER, _READS = "read-only agent", "this kind of agent only reads; the call may change something"
+_READER, _READS = "read-only agent", "this agent type only reads; the call may change something"
 
 _PATH_MOVED = "since it was asked about, a path of it leads to another place; call it again if it is still right"
 
@@ -92,7 +92,7 @@ class PermissionGate:
         if decision.verdict is Verdict.DENY:
             return self._refuse(call, decision.rule, _cut_reason(decision.reason))
         if call.hook_answer == "ask":
-            decision = Decision(Verdict.ASK, "hook", call.hook_reason or "A hook wants it to be asked.")
+            decision = Decision(Verdict.ASK, "hook", call.hook_reason or "A hook requires an answer to this request.")
         if decision.verdict is Verdict.ALLOW or call.hook_answer == "allow":
             return None
         asked_about = _real_paths(call.access)
@@ -178,7 +178,9 @@ class PermissionGate:
         who = f"{_APPROVER_NAMES[by]} refused this call" if by in _APPROVER_NAMES else "This call was not allowed"
         return ToolResult.error(
             f"{who}: {reason.rstrip('.')} ({_cut_reason(rule)}).",
-            _NEXT_STEPS.get(rule, "Nothing was done. Go on without it, or say in your answer what it was needed for."),
+            _NEXT_STEPS.get(
+                rule, "Nothing was done. Continue without it, or say in your answer what it was needed for."
+            ),
         )
 
 

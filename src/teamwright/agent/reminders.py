@@ -64,13 +64,13 @@ REMINDERS: Mapping[tuple[ReminderRole, Mode], ReminderTexts] = {
     ),
     (ReminderRole.LEAD, Mode.PLAN): ReminderTexts(
         "You are in plan mode: read, search and think; change nothing.\n"
-        "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
+        "When the plan is whole, call ExitPlanMode with it: its result says how you continue.",
         "Plan mode: read and think; change nothing.",
         "Plan mode has ended.",
     ),
     (ReminderRole.MEMBER, Mode.PLAN): ReminderTexts(
         "You are in plan mode: read, search and think; change nothing.\n"
-        "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
+        "When the plan is whole, call ExitPlanMode with it: its result says how you continue.",
         "Plan mode: read and think; change nothing.",
         "Plan mode has ended.",
     ),

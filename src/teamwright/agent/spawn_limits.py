@@ -19,7 +19,7 @@ class SpawnSettings:
     """Caps on starting agents; all are settings."""
 
     members: int = 8
-    """Teammates alive at once."""
+    """Live teammates at once."""
 
     agents: int = 20
     """Sub-agents running at once, in the foreground and in the background."""
@@ -61,7 +61,7 @@ class SpawnLimits:
                 "depth", f"{who} cannot start agents at depth {depth} (depth {caps.depth})", "limits.depth"
             )
         if live_members is not None and live_members >= caps.members:
-            raise _limit_error("members", f"{caps.members} teammates are alive already", "limits.members")
+            raise _limit_error("members", f"{caps.members} teammates are live already", "limits.members")
         if self.started >= caps.spawns:
             raise _limit_error("spawns", f"{caps.spawns} agents were started in this run", "limits.spawns")
         if len(self._recent_starts) >= caps.per_minute:

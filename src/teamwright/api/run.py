@@ -37,7 +37,7 @@ class Run:
         return self._wait().__await__()
 
     def __repr__(self) -> str:
-        state = "over" if self.done else "cancelled" if self.cancelled else "going on"
+        state = "over" if self.done else "cancelled" if self.cancelled else "running"
         return f"<Run of {self._session.team.name!r}, {state}>"
 
     if not TYPE_CHECKING:  # a type checker reports this mistake

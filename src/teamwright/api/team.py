@@ -251,7 +251,7 @@ class Team:
         if before is not None and not before.cancelled:
             raise TeamRefused(
                 "team-refused",
-                "a run of this team is going on",
+                "a run of this team is still active",
                 do=["await it first, or cancel it", 'await team.send("lead", …) reaches the lead during the run'],
                 note="nothing was started",
             )
@@ -404,7 +404,7 @@ class Team:
         """
         self._require_running()
         if self._run is not None and not self._run.done:
-            raise TeamRefused("team-refused", "a run of this team is going on", do=["await it first, or cancel it"])
+            raise TeamRefused("team-refused", "a run of this team is still active", do=["await it first, or cancel it"])
         await delete_led_team(self.session, force=force)
 
     def events(self, after: int | None = None, *, answers: bool = True) -> AsyncIterator[tuple[int, TeamEvent]]:

@@ -21,7 +21,7 @@ async def first_answer(answerers: Iterable[Answerer], question: Question, emit: 
         try:
             found = await answerer(question)
         except Exception as problem:  # a failing hook is another program's fault and decides nothing
-            text = f"an answerer broke and was passed over: {type(problem).__name__}: {problem}"
+            text = f"an approval hook failed and was skipped: {type(problem).__name__}: {problem}"
             emit(Notice(member=question.member, text=text, level="warning"))
             continue
         if found is not None:

@@ -131,7 +131,7 @@ def too_late_error(id: str, first: RequestAnswer) -> TeamRefused:
     return TeamRefused(
         "team-refused",
         f"{id} was answered before: {said} by {first.by}; the first answer counts",
-        do=["Go on: the member knows it."],
+        do=["Continue: the member has received it."],
         note="nothing was answered",
     )
 

@@ -170,7 +170,7 @@ class RequestQueue:
         try:
             await telling
         except TeamwrightError as problem:
-            self.emit(Notice(member=LEAD, text=f"the lead could not be told: {problem.what}", level="warning"))
+            self.emit(Notice(member=LEAD, text=f"the lead could not be notified: {problem.what}", level="warning"))
 
     async def _call(self, on_request: OnRequest, event: RequestOpened) -> None:
         """Call the program's approver. An exception in it denies the request, so that the agent can continue."""
@@ -179,7 +179,7 @@ class RequestQueue:
             if made is not None:
                 await made
         except Exception as problem:
-            why = f"the program's answerer raised {type(problem).__name__}: {problem}"
+            why = f"the program's approver raised {type(problem).__name__}: {problem}"
             await event.deny(why)
             self.emit(Notice(member=event.member, text=f"{event.tool} was denied: {why}", level="warning"))
 

@@ -147,7 +147,7 @@ def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfi
     """Return the server of one entry; None for a disabled one. Raises _UnusableEntry."""
     key = server_key(name)
     if not key or len(key) > 40 or not name.isprintable():
-        raise _UnusableEntry("its name cannot stand in a tool's name")
+        raise _UnusableEntry("its name cannot be part of a tool's name")
     if not isinstance(entry, dict):
         raise _UnusableEntry("it is not an object")
     said = cast("dict[str, Any]", entry)

@@ -71,7 +71,7 @@ def no_room_failure(head: int, window: int, card: ModelCard, endpoint: Endpoint)
     """Return the failure of a prompt that cannot fit: the prefix of every conversation has `head` tokens."""
     return Failure(
         "window-too-small",
-        f"a window of {window:,} tokens is too small: {head:,} stand before every conversation",
+        f"a window of {window:,} tokens is too small: {head:,} are needed before every conversation",
         looked_at=(("model", f"{card.name} at {endpoint.display_address}"),),
         do=(widen_command(endpoint.provider, card.wire, head),),
         before_first_reply=True,
@@ -118,7 +118,7 @@ def _refusal_text(trouble: ServiceError, card: ModelCard, endpoint: Endpoint) ->
         )
     if status in (429, 529):
         word = "is limiting requests" if status == 429 else "is overloaded"
-        return FailureText("model-failed", f"{name} {word} (HTTP {status})", ("go on later: nothing was lost",))
+        return FailureText("model-failed", f"{name} {word} (HTTP {status})", ("continue later: all state is saved",))
     if 300 <= status < 400:
         return FailureText(
             "model-failed", f"{name} answered with a redirect, which is not followed", _check_address(endpoint)
@@ -162,9 +162,11 @@ def _silence_text(trouble: ServiceError, endpoint: Endpoint) -> FailureText:
             "no-network", f"{name} at {endpoint.display_address} could not be reached", _check_connection(endpoint)
         )
     if trouble.kind == "stalled":
-        return FailureText("model-failed", f"{name} stopped sending", ("go on later: nothing was lost",))
+        return FailureText("model-failed", f"{name} stopped sending", ("continue later: all state is saved",))
     if trouble.kind == "broken":
-        return FailureText("model-failed", f"the answer of {name} stopped short", ("go on later: nothing was lost",))
+        return FailureText(
+            "model-failed", f"the answer of {name} stopped short", ("continue later: all state is saved",)
+        )
     return FailureText(
         "model-failed", f"what {name} sent is not an answer of {endpoint.facts.title}", _check_address(endpoint)
     )

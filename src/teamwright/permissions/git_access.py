@@ -35,7 +35,7 @@ def explain_git_doubt(command: ShellCommand, paths: Iterable[Path], trusted: fro
             return f"Outside a repository git diff compares any two files, and {path} is in none."
         doubt = next((entry for entry in _survey(found).entries if entry not in trusted), None)
         if doubt is not None:
-            return f"git could run a program, or read elsewhere: {doubt.name} ({doubt.file}), which is not trusted."
+            return f"git could run a program, or read other files: {doubt.name} ({doubt.file}), which is not trusted."
     return ""
 
 

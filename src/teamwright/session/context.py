@@ -150,7 +150,7 @@ def _with_possible_forks(settings: Settings, options: Options) -> Settings:
             return settings
         return replace(settings, agents=replace(settings.agents, fork=False), warnings=(*settings.warnings, NO_FORKS))
     do = ['set "agents": {"fork": false}; for one run in a file that --settings names']
-    where = [("said by", str(settings.origins.get("agents.fork", "the settings")))]
+    where = [("set in", str(settings.origins.get("agents.fork", "the settings")))]
     what = f"agents.fork is on and cannot be honoured: {why}"
     raise CannotStart("bad-settings", what, looked_at=where, do=do, note="nothing was started")
 

@@ -169,8 +169,8 @@ class ExternalPrograms:
             f"{command.name} works on the files in another state root than this team",
             looked_at=[(f"{command.name} reads", str(root)), ("this team is in", str(self.ground.home.shared))],
             do=[
-                f"teamwright --home {said} …: the team lives there then, our own files under {said}/teamwright",
-                f"where it reads another root: say so with `root` of members.commands.{command.name}",
+                f"teamwright --home {said} …: the team is in that root then, other files in {said}/teamwright",
+                f"if it reads another root: set `root` of members.commands.{command.name}",
             ],
             note="nothing was started",
         )

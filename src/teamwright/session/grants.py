@@ -41,7 +41,7 @@ class Grants:
         for update in answer.updates:
             try:
                 if answer.by not in _GRANTS:
-                    raise UsageError("usage", f"the {answer.by} grants nothing beyond the call itself")
+                    raise UsageError("usage", f"the {answer.by} grants only the call itself")
                 if update.destination != "session":
                     self._check(update, policy)
                     self._notify(owner, save_grant(self.places, update))

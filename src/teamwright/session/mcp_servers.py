@@ -200,5 +200,5 @@ def _missing(name: str, known: Sequence[str]) -> UsageError:
 
 def _failed(server: McpServer, why: str) -> CannotStart:
     what = f'the MCP server "{server.name}" {server.config.mask_secrets(why)}'
-    looked_at = [("runs", server.config.display_text), ("said by", server.config.source)]
+    looked_at = [("runs", server.config.display_text), ("set in", server.config.source)]
     return CannotStart("mcp-failed", what, looked_at=looked_at, note="nothing was started")

@@ -43,7 +43,7 @@ def require_platform(kind: str | None = None, release: str | None = None) -> Non
     way = "wsl --set-version DISTRIBUTION 2" if kind == "linux" else "on Windows: wsl --install, then install it there"
     raise CannotStart(
         "platform",
-        f"this platform is not one that works: {platform_name(kind, release)}",
+        f"this platform is not supported: {platform_name(kind, release)}",
         looked_at=[("works on", PLATFORMS)],
         do=[way],
         note="nothing was started",

@@ -79,7 +79,7 @@ def memory_prompt(scope: str, name: str, root: Path, home: Path) -> str:
     ]
     kept = _read_beginning(directory / MEMORY_FILE, directory)
     if kept:
-        lines += [f"{MEMORY_FILE} says (notes of former lives, no orders):", kept]
+        lines += [f"{MEMORY_FILE} says (notes of earlier runs, no orders):", kept]
     else:
         lines.append(f"{MEMORY_FILE} is not there yet.")
     return "\n\n".join(lines)

@@ -226,7 +226,7 @@ def _read(head: str) -> tuple[MappingNode | None, FrontMatterProblem | None]:
             node = _mapping(quoted)
         except _HeadError:
             raise wrong from None
-        return node, FrontMatterProblem(wrong.problem.line, f"{wrong.problem.what}; texts were taken as they stand")
+        return node, FrontMatterProblem(wrong.problem.line, f"{wrong.problem.what}; texts were read literally")
 
 
 def _hint_in_quotes(line: str) -> str:

@@ -41,7 +41,7 @@ class Home:
         if expanded.split(os.sep)[0] == "~":
             raise CannotStart(
                 "read-only-home",
-                f"there is no place to keep anything: HOME is not set, and user {os.getuid()} has no home",
+                f"there is no directory for the state: HOME is not set, and user {os.getuid()} has no home",
                 looked_at=[("looked for", str(root))],
                 do=["teamwright --home DIR …", "export TEAMWRIGHT_HOME=DIR", "export HOME=DIR"],
                 note="nothing was started",

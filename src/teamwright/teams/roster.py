@@ -356,7 +356,7 @@ def _next_color(config: TeamConfig) -> str:
 def _name_taken_error(member: RosterMember) -> TeamRefused:
     return TeamRefused(
         "team-refused",
-        f"{member.name} is in the team already and alive",
+        f"{member.name} is already a live member of the team",
         do=[f"send {member.name} a message instead", f"replace it: stop {member.name}, then spawn it again"],
         note="nothing was started",
     )

@@ -118,13 +118,13 @@ async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bo
     if not pending_end.keeps:
         await _try_step(team, name, "it could not be taken off the roster", roster.remove(name), None)
         returned = return_mail(team, name, _transcript_path(team, name))
-        await _try_step(team, name, "the senders of what it did not read could not be told", returned, None)
+        await _try_step(team, name, "the senders of its unread messages could not be notified", returned, None)
         closed = _close_requests(team, pending_end)
         await _try_step(team, name, "one of its requests stays open", closed, None)
     if pending_end.tell:
         ids = sorted({*pending_end.tasks, *(task.id for task in handed)}, key=int)
         told = notify_lead_of_end(team, pending_end, ids, is_rerun=is_rerun)
-        await _try_step(team, name, "the lead could not be told", told, None)
+        await _try_step(team, name, "the lead could not be notified", told, None)
     over = change_team_file(team.home, team.directory, lambda file: _without_member(file, pending_end))
     await _try_step(team, name, "team.json still has it", over, None)
 

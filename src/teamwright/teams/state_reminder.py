@@ -55,7 +55,7 @@ class StateReminder:
 
     async def status_text(self) -> str:
         """See `CompactionContext`."""
-        lines = [f"How things stand now ({iso_time()}); this is from the files, not from memory."]
+        lines = [f"The current state ({iso_time()}); read from the files, not from memory."]
         lines += self._identity()
         if self.team is not None:
             lines += self._members(self.team)

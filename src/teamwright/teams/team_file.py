@@ -317,7 +317,7 @@ async def take_lead(home: Home, directory: str, lead: LeadLease, log: str = "") 
                 "team-refused",
                 "the team is led by another process",
                 looked_at=[("team", str(home.team(directory))), ("process", str(file.lead.pid))],
-                do=["go on in the terminal where it runs", "end it there first"],
+                do=["continue in the terminal where it runs", "end it there first"],
                 note="nothing was changed",
             )
         return replace(file, lead=lead, log=log or file.log)

@@ -107,7 +107,7 @@ class RateLimitPause:
             )
         if self.tries:
             tried = f"It tried {self.tries} more times and stays paused now"
-            return f"{end.explanation}. {tried}: write to it to make it go on."
+            return f"{end.explanation}. {tried}: write to it to make it continue."
         return end.explanation
 
     async def wait_until_due(self, wait_for_wake: Callable[[], Awaitable[None]]) -> bool:

@@ -132,7 +132,9 @@ def _window_finding(card: ModelCard, endpoint: Endpoint) -> Finding:
         return Finding("model", "window", few, "note", widen_command(endpoint.provider, card.wire, window // 2))
     if endpoint.own and by not in {SERVER} and not is_set(card, "context_tokens"):
         entry = f'"models": {{"{card.name}": {{"context_tokens": N}}}}'
-        return Finding("model", "window", f"{shown} until the server tells", "ok", f"where you know it better: {entry}")
+        return Finding(
+            "model", "window", f"{shown} until the server reports one", "ok", f"where you know it better: {entry}"
+        )
     return Finding("model", "window", shown)
 
 

@@ -180,7 +180,7 @@ async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tup
                 driven = driven or bool(before)
                 continue
             if driven and not pid:
-                why = "the session was left" if tail.closed else "its process is gone and said no goodbye"
+                why = "the session was left" if tail.closed else "its process ended without closing it"
                 yield WriterGone(f"{why}; the last run ended: {ended}" if ended else why)
             driven = bool(pid)
             if not wake.process(pid):

@@ -25,7 +25,7 @@ MOST = 20_000
 """Maximum number of directories that are searched for instructions."""
 
 _PACKAGES = frozenset({"node_modules", "__pycache__", "site-packages", "vendor", "target", "dist", "build"})
-_DEEPER = "told once its directory is touched"
+_DEEPER = "loaded when its directory is touched"
 
 
 def instruction_assets(subject: CheckSubject) -> Iterator[Asset]:
@@ -53,7 +53,7 @@ def _assets(read: Instructions, why: str) -> Iterator[Asset]:
     for path in read.import_only:
         yield Asset(GROUP, path.name, "used", str(path), 0, "it only imports others")
     for one in read.scoped:
-        yield Asset(GROUP, one.path.name, "used", str(one.path), 0, f"told once an agent touches {one.about}")
+        yield Asset(GROUP, one.path.name, "used", str(one.path), 0, f"loaded when an agent touches {one.about}")
     for one in read.skipped:
         yield Asset(GROUP, one.path.name, one.verdict, str(one.path), one.line, one.reason)
 

@@ -324,11 +324,11 @@ async def _window(trial: LiveCheck, plan: LiveCheckPlan, settings: ModelSettings
     elif told:
         small = told < RECOMMENDED_WINDOW // 2
         widen = widen_command(endpoint.provider, card.wire, told // 2) if small else ""
-        trial.add("window", "ok", f"{told:,} tokens, by the server's own word" + (": little" if small else ""), widen)
+        trial.add("window", "ok", f"{told:,} tokens, reported by the server" + (": little" if small else ""), widen)
     elif is_known_id(card.provider, card.wire):
         trial.add("window", "ok", f"{card.context_tokens:,} tokens, by its documentation")
     else:
-        assumed = f"it does not tell; {card.context_tokens:,} tokens are assumed"
+        assumed = f"it reports none; {card.context_tokens:,} tokens are assumed"
         trial.add("window", "not seen", assumed, 'set "context_tokens" in your settings')
 
 

@@ -67,7 +67,7 @@ def report(
         f"{result.messages_sent} sent, {result.messages_seen} seen, {result.messages_undelivered} undelivered.",
         "## Limits and refusals",
         *_limits(result, calls),
-        "## Go on",
+        "## Resume",
         f"`{result.larger_command}`",
     ]
     return "\n\n".join(parts) + "\n"

@@ -284,7 +284,7 @@ class _MemberReader:
             return ShownState("suspended" if self.closed else "dead", "its session was left" if self.closed else why)
         if entry is not None and LEAD in self.standing.members and now_ms() - entry.joined_at < _STARTING_MOST_MS:
             return ShownState("working", "starts")
-        return ShownState("unknown", "the log does not tell of it" if self.team.log else "there is no log")
+        return ShownState("unknown", "the log does not mention it" if self.team.log else "there is no log")
 
 
 def _notes(home: Home, team: TeamView) -> dict[str, str]:

@@ -74,7 +74,7 @@ async def test_a_run_that_follows_a_cancelled_one_waits_for_its_end(tmp_path):
         first.cancel("enough")
         assert (first.cancelled, first.done) == (True, False)
         second = team.run("Go on.")
-        with pytest.raises(TeamwrightError, match="a run of this team is going on"):
+        with pytest.raises(TeamwrightError, match="a run of this team is still active"):
             team.run("And a third.")
         assert ((await second).stop, (await first).stop) == ("done", "cancelled")
         assert [type(event) async for event in second.events()][-1] is RunEnded
@@ -109,7 +109,7 @@ def test_what_a_notebook_shows_of_a_run_and_of_tasks_says_what_they_are(tmp_path
             return [before, repr(run), repr(team.tasks), repr(team)]
 
     assert asyncio.run(shown()) == [
-        "<Run of 'crew', going on>",
+        "<Run of 'crew', running>",
         "<Run of 'crew', over>",
         "<Tasks of 'crew'>",
         "<Team 'crew', running>",
@@ -160,8 +160,8 @@ async def test_an_answerer_that_raises_is_told_to_the_program_too(tmp_path):
         run = team.run("Go.")
         notices = [event.text async for event in run.events(answers=False) if isinstance(event, Notice)]
         [denial] = (await run).denials
-    assert notices == ["Bash was denied: the program's answerer raised KeyError: 'decision'"]
-    assert denial["reason"] == "the program's answerer raised KeyError: 'decision'"
+    assert notices == ["Bash was denied: the program's approver raised KeyError: 'decision'"]
+    assert denial["reason"] == "the program's approver raised KeyError: 'decision'"
 
 
 CARD = ModelCard(name="own/echo", wire="echo", provider="own", context_tokens=32_000)

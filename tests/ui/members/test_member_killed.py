@@ -81,7 +81,7 @@ def test_whose_process_ends_at_rest_or_in_a_model_call_is_told_of_once(scene, at
     kill(pid, number)
     here.play.comes_back(4, "ann")
     bob.go()
-    crash = f"crashed: its process {pid} ended without a word"
+    crash = f"crashed: its process {pid} ended without a message"
     ended(here, lead, {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "its terminal was closed"}.get(number, crash))
     assert "too late" not in here.told_lead()
 

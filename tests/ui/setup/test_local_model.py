@@ -46,7 +46,7 @@ def test_a_server_that_has_the_model_is_in_order_and_the_latest_of_a_name_is_the
     with LoopbackModel.in_thread(models=["llama3.2:latest"]) as server:
         code, found = model_findings(tmp_path, repo, "ollama/llama3.2", OLLAMA_HOST=server.url)
     assert (code, found["server"]["value"]) == (0, "answers, and has the model")
-    assert "until the server tells" in found["window"]["value"]
+    assert "until the server reports one" in found["window"]["value"]
 
 
 @pytest.mark.promise("K3")

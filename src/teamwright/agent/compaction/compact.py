@@ -93,7 +93,7 @@ CHARACTERS_PER_TOKEN = 3
 KEPT_SHARE_WHEN_FULL = 0.6
 """The share of the available room that is kept after a service reported a full window: our count was too low."""
 
-_NOTHING_TO_FOLD = "nothing was said yet that a summary could stand for"
+_NOTHING_TO_FOLD = "there is nothing yet that a summary could replace"
 _CALLS_UNANSWERED = "one of its calls was cut off and has no result yet: the agent continues with that call first"
 _CONVERSATION_CLOSED = "the agent has ended"
 

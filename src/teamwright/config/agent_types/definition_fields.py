@@ -51,7 +51,7 @@ FIELDS: dict[str, DefinitionField] = {
     "isolation": DefinitionField("word", "Where it works: `worktree`.", words=("worktree", "remote")),
     "maxTurns": DefinitionField("count", "At most so many model calls."),
     "color": DefinitionField("word", "Its colour, as a teammate.", soft=True, words=COLORS),
-    "memory": DefinitionField("word", "Whose memory it keeps.", soft=True, words=("user", "project", "local")),
+    "memory": DefinitionField("word", "Scope of its memory.", soft=True, words=("user", "project", "local")),
     "requiredMcpServers": DefinitionField("list", "MCP servers without which it does not start."),
     "mcpServers": DefinitionField("servers", "MCP servers of this agent alone."),
     "hooks": DefinitionField("map", "Hooks that run for it alone."),

@@ -55,7 +55,7 @@ KEYS: dict[str, SettingKey] = {
     "permissions.ask": SettingKey("texts", "Rules for calls that are asked about."),
     "permissions.deny": SettingKey("texts", "Rules for calls that never run."),
     "permissions.additionalDirectories": SettingKey(
-        "texts", "Directories that agents may use besides the working directory."
+        "texts", "Directories that agents may use in addition to the working directory."
     ),
     "permissions.defaultMode": SettingKey("text", "The permission mode at the start."),
     "permissions.leadAnswers": SettingKey(
@@ -84,7 +84,7 @@ KEYS: dict[str, SettingKey] = {
         "map", "Other programs that may run members, by name: argv, env, root, start_s.", user_only=True
     ),
     "members.command": SettingKey("text", "The one of them that runs members; none: they are ours.", user_only=True),
-    "limits.members": SettingKey("count", "Teammates alive at once."),
+    "limits.members": SettingKey("count", "Live teammates at once."),
     "limits.spawns": SettingKey("count", "Agents started in one run."),
     "limits.spawns_per_minute": SettingKey("count", "Agents started within a minute."),
     "budget.run.usd": SettingKey(

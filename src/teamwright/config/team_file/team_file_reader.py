@@ -100,7 +100,7 @@ class _TeamFileReader:
 
     def role_name(self, name: str, where: Sequence[str], found: Mapping[str, Role]) -> None:
         if name.lower() in {LEAD, LEAD_ALIAS}:
-            raise self.wrong(where, "the lead is no role: what holds for everybody is in [team]")
+            raise self.wrong(where, "the lead is not a role: settings for all members belong into [team]")
         try:
             member_name(name)
         except InvalidName as problem:
@@ -108,7 +108,7 @@ class _TeamFileReader:
         if name.lower() in {kind.lower() for kind in built_in_types()}:
             raise self.wrong(where, f"{name} is the name of an agent type already")
         if any(name.lower() == other.lower() for other in found):
-            raise self.wrong(where, f"there are two roles {name}")
+            raise self.wrong(where, f"the role {name} is defined twice")
 
     def table(self, raw: Mapping[str, Any], name: str, above: Sequence[str]) -> Mapping[str, Any]:
         value = raw.get(name, {})

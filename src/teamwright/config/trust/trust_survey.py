@@ -330,7 +330,7 @@ def _tree_digest(path: Path) -> str:
 
 
 def _git_entry(root: Path, found: GitEntry) -> TrustEntry:
-    summary = f"git could run a program, or read elsewhere: {_shortened(found.name)}"
+    summary = f"git could run a program, or read other files: {_shortened(found.name)}"
     return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary)
 
 

@@ -204,7 +204,7 @@ async def follow_answer(target: TeamAddress, name: str) -> AsyncGenerator[Answer
     if target.file is None or not runs_with_lead(target, target.member(name)):
         raise UsageError(
             "usage",
-            f"--wait: {name} is run by another program, and its turns are not told here",
+            f"--wait: {name} is run by another program, and its turns are not in the log",
             do=["leave --wait out"],
             note="nothing was sent",
         )

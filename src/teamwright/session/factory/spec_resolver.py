@@ -179,7 +179,7 @@ def restrict_to_original(spec: SpawnSpec, kind: AgentType | None) -> AgentType:
         )
     known = kind or AgentType(spec.agent_type, "", source="gone")
     if known.lacks_hooks_of(bounds):
-        raise _missing_type(spec, "hooks that guarded it are not there any more, or not trusted")
+        raise _missing_type(spec, "hooks that guarded it were removed, or are not trusted")
     return known.restricted_to(bounds)
 
 
@@ -199,5 +199,5 @@ def _refused(kind: AgentType, what: str, do: str) -> UsageError:
 
 
 def _missing_type(spec: SpawnSpec, why: str) -> UsageError:
-    what = f"it was born as {spec.agent_type}, and {why}"
-    return UsageError("usage", what, do=["bring that back, or start a new member"], note="it was not started")
+    what = f"it was started as {spec.agent_type}, and {why}"
+    return UsageError("usage", what, do=["restore that, or start a new member"], note="it was not started")

@@ -217,7 +217,7 @@ class ProcessTeammate(ProcessTeammateBase):
             return  # the caller that starts it handles that
         bye = self.end
         if bye is None:
-            bye = ProcessEnd(CRASHED, f"its process {self.pid} ended without a word{await self._last_line()}")
+            bye = ProcessEnd(CRASHED, f"its process {self.pid} ended without a message{await self._last_line()}")
         if bye.kind == SUSPENDED:
             await self._wait_for_lead_end()
         if self.end_cause or self.state in ENDED_STATES:

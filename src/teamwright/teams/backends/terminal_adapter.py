@@ -253,13 +253,13 @@ def _require_complete(adapter: TerminalAdapter) -> None:
         if not {"argv", "command"} & {slot for word in getattr(adapter, key) for slot, _ in placeholders(word)}:
             raise InvalidAdapter(
                 f"{adapter.name}.{key}",
-                "nothing says what is started",
+                "no argument names the program to start",
                 "put the argument {argv} where the program goes",
             )
     if not adapter.is_identified():
         raise InvalidAdapter(
             f"{adapter.name}.close",
-            "nothing ties what is closed to what was opened",
+            "nothing identifies the opened terminal when it is closed",
             "use {mark}, {pid} or {tty} in alive, where or close",
         )
 

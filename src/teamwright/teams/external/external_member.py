@@ -279,7 +279,7 @@ class ExternalMember(BackendTeammate):
         if self.state in ENDED_STATES:
             return
         words = "" if self.end_cause else await self._last_output()
-        cause = self.end_cause or f"its program ended without a word{words}"
+        cause = self.end_cause or f"its program ended without a message{words}"
         failed, self.end_cause = not self.end_cause, cause
         await self.terminate(0)
         self.transition(LifecycleEvent.FAILED if failed else LifecycleEvent.LEFT, cause)

@@ -58,7 +58,7 @@ async def leave_team(
 ) -> None:
     """Complete the departure. A failed step is reported, and the next one is tried."""
     if not member.lead_gone:
-        await _try_step("the lead could not be told", _notify_lead(team, member, departure), report)
+        await _try_step("the lead could not be notified", _notify_lead(team, member, departure), report)
     await member.roster_entry.stop()
     await _try_step("its entry is still on the roster", member.roster_entry.leave(), report)
     if departure.how not in RESUMABLE_ENDS:

@@ -187,7 +187,7 @@ class TaskWatcher:
         if name != LEAD:
             text = (
                 f"Task {what} is no longer yours: another program {became}. Stop working on it and do not complete it. "
-                "Tell the lead in a sentence how far you came, then take another task."
+                "Report to the lead in a sentence how far you came, then take another task."
             )
             await send_note(self._team, "task-list", name, text, f"#{before.id} is no longer yours")
         text = f"Task {what} was in progress with {name}, and another program {became}."

@@ -113,7 +113,7 @@ def _image(path: Path, content: bytes, kind: str, workplace: Workplace) -> ToolR
     if not workplace.accepts_images:
         return ToolResult.error(
             f"{path} is an image, and this model cannot see images.",
-            "Work without it, or tell the user; `file` in Bash gives its size.",
+            "Work without it, or report it to the user; `file` in Bash gives its size.",
         )
     if why := image_problem(content):
         return ToolResult.error(f"{path} {why}.", "Make a smaller or whole copy and read that.")

@@ -95,7 +95,7 @@ class McpCall(Tool[McpCallInput]):
                 await server.connect()
             except McpServerError as problem:
                 what = escape_tags(server.config.mask_secrets(problem.what))
-                return ToolResult.error(f'The server "{server.name}" {what}.', "Go on without it, and say so.")
+                return ToolResult.error(f'The server "{server.name}" {what}.', "Continue without it, and mention that.")
         tools = [tool for tool in server.tools or () if self._allowed(tool.name)]
         if not call.tool:
             text = "\n".join(f"- {tool.one_line}" for tool in tools) or "It has no tools that you may use."
@@ -128,6 +128,6 @@ class McpCall(Tool[McpCallInput]):
 
 def _line(server: McpServer, in_prefix: frozenset[str], allowed: Callable[[str], bool]) -> str:
     if server.tools is None:
-        return f"- {server.name}: has not told its tools yet"
+        return f"- {server.name}: has not listed its tools yet"
     rest = [tool.remote_name for tool in server.tools if tool.name not in in_prefix and allowed(tool.name)]
     return f"- {server.name}: {', '.join(rest)}" if rest else f"- {server.name}: all its tools are in your list"

@@ -165,7 +165,7 @@ def _next_step(server: McpServer, problem: McpServerError) -> str:
         return "It is not known whether the call had an effect: check before you repeat it."
     if server.can_restart:
         return "If the call was underway, look what it did. The server is started again by your next call."
-    return "Go on without it, and say so in your answer."
+    return "Continue without it, and mention that in your answer."
 
 
 def _json(call: ServerToolInput, indent: int | None = None) -> str:

@@ -9,8 +9,8 @@ from teamwright.agent.tool_input import NoInput
 _ALLOWED = "Allowed now: reading, searching, commands that only read. All that changes something is refused."
 
 _AFTER_EXIT = {
-    PlanExit.FREELY: "you go on at once",
-    PlanExit.APPROVED: "you go on when the plan was approved",
+    PlanExit.FREELY: "you continue at once",
+    PlanExit.APPROVED: "you continue when the plan is approved",
     PlanExit.NEVER: "",
 }
 """The result of ExitPlanMode, by exit rule."""

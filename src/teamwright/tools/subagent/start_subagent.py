@@ -93,7 +93,7 @@ class SubagentInput(ToolInput):
 class NamedSubagentInput(SubagentInput):
     """Parameters of a sub-agent when there are no teammates: it may have a name."""
 
-    name: str | None = Field(None, description="Name for SendMessage, besides the agentId.")
+    name: str | None = Field(None, description="Name for SendMessage, in addition to the agentId.")
 
 
 class ForkingSubagentInput(NamedSubagentInput):

@@ -65,7 +65,7 @@ class TaskStop(Tool[TaskStopInput]):
         found = find_background_task(self._agents, self._jobs, wanted, self._caller.name)
         if found.state != "running" and not (isinstance(found, SubagentRun) and found.is_resuming):
             return ToolResult.error(
-                f"{found.id} is not running (status: {found.state}).", "TaskOutput shows what it gave. Go on."
+                f"{found.id} is not running (status: {found.state}).", "TaskOutput shows its result. Continue."
             )
         if isinstance(found, SubagentRun):
             await self._agents.stop(found, f"stopped by {_display_name(self._caller.name)}")

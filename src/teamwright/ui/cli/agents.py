@@ -31,7 +31,7 @@ from teamwright.views.agent_types import (
 @json_flag
 @click.pass_context
 def agents(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
-    """Agent types: source, model, tools and description of each. `show` prints one of them whole."""
+    """List the agent types with source, model, tools and description. `show` prints one of them in full."""
     if ctx.invoked_subcommand is None:
         return _listed(ctx, flags, as_json=as_json)
     if as_json or any(flags.values()):
@@ -44,7 +44,7 @@ def agents(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
 @json_flag
 @click.pass_context
 def list_command(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
-    """Every definition, in the order that counts: of several with one name the first holds."""
+    """List every definition by precedence: of several with one name the first is used."""
     return _listed(ctx, flags, as_json=as_json)
 
 
@@ -62,7 +62,7 @@ def _listed(ctx: click.Context, flags: dict[str, Any], *, as_json: bool) -> int:
 @json_flag
 @click.pass_context
 def show_command(ctx: click.Context, /, name: str, as_json: bool, **flags: Any) -> int:
-    """What the definition of NAME says, and which others of that name it shadows."""
+    """Show the definition of NAME, and the definitions of that name that it replaces."""
     views = find_agent_types(_query(ctx, flags), name)
     if as_json:
         say_json(views)

@@ -20,9 +20,9 @@ from teamwright.views.status import status_views
 @json_flag
 @click.pass_context
 def audit(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
-    """Messages, tasks, transcripts, processes and locks of a team, from its files; exit code 1 when something is wrong.
+    """Check messages, tasks, transcripts, processes and locks of a team by its files. Exit code 1 means a problem.
 
-    Without TEAM: those that live in this directory, else the newest.
+    Without TEAM: the running teams of this directory, else the newest.
     """
     place = run_location(ctx)
     home = resolve_home(place.home)

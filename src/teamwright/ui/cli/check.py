@@ -26,9 +26,9 @@ STATE_WIDTH = 12
 @json_flag
 @click.pass_context
 def check(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
-    """Every file here that a run looks at: used, ignored and why, waiting for trust, or broken with its line.
+    """List every file that a run reads here: used, ignored with the reason, waiting for trust, or broken with its line.
 
-    Instructions, settings, agents, skills, commands, hooks, MCP servers, the team file. Runs nothing, contacts nobody.
+    Instructions, settings, agents, skills, commands, hooks, MCP servers, the team file. Nothing is run or contacted.
     """
     place = run_location(ctx)
     given = parse_agents(place, flags)

@@ -20,55 +20,57 @@ WORK, LOOK, SET_UP = "Work", "Look", "Set up"
 
 COMMANDS: dict[str, CommandRow] = {
     "demo": CommandRow(
-        "teamwright.ui.demo.demo_command:demo", WORK, "A team reads this repository and reports; needs no model."
+        "teamwright.ui.demo.demo_command:demo", WORK, "Run a team that reads this repository; needs no model."
     ),
     "resume": CommandRow("teamwright.ui.cli.resume:resume", WORK, "Continue a team and its members, or a session."),
-    "send": CommandRow("teamwright.ui.cli.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
-    "stop": CommandRow("teamwright.ui.cli.stop:stop", WORK, "End a member, or a team, which can be resumed."),
-    "undo": CommandRow("teamwright.ui.cli.undo:undo", WORK, "Take back the edits of the last prompt, file by file."),
+    "send": CommandRow("teamwright.ui.cli.send:send_command", WORK, "Send a message to a member of a team, NAME@TEAM."),
+    "stop": CommandRow("teamwright.ui.cli.stop:stop", WORK, "Stop a member, or a team, which can be resumed."),
+    "undo": CommandRow("teamwright.ui.cli.undo:undo", WORK, "Undo the edits of the last prompt, file by file."),
     "requests": CommandRow(
-        "teamwright.ui.cli.requests:requests", WORK, "What waits for you; `allow` and `deny` answer it."
+        "teamwright.ui.cli.requests:requests", WORK, "List pending requests; `allow` and `deny` answer one."
     ),
     "sessions": CommandRow(
-        "teamwright.ui.cli.sessions:sessions", LOOK, "Sessions of this directory; `rm` removes one."
+        "teamwright.ui.cli.sessions:sessions", LOOK, "List sessions of this directory; `rm` removes one."
     ),
     "status": CommandRow(
-        "teamwright.ui.cli.status:status", LOOK, "Who does what, what is open, what it cost; --watch."
+        "teamwright.ui.cli.status:status", LOOK, "Show members, tasks, pending requests, cost; --watch."
     ),
-    "audit": CommandRow("teamwright.ui.cli.audit:audit", LOOK, "What of a team is lost, doubled or left behind."),
-    "teams": CommandRow(
-        "teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `show`, `adopt` and `rm` for one of them."
-    ),
-    "tasks": CommandRow("teamwright.ui.cli.tasks:tasks", LOOK, "The task list of a team."),
-    "inbox": CommandRow(
-        "teamwright.ui.cli.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."
-    ),
-    "log": CommandRow("teamwright.ui.cli.log:log", LOOK, "What happened in a team or a session."),
-    "cost": CommandRow("teamwright.ui.cli.cost:cost", LOOK, "What a team used: by member, task and model; --since."),
-    "diff": CommandRow("teamwright.ui.cli.diff:diff", LOOK, "What changed in files, and which member did it; --stat."),
+    "audit": CommandRow("teamwright.ui.cli.audit:audit", LOOK, "Check a team's files for lost or repeated work."),
+    "teams": CommandRow("teamwright.ui.cli.teams:teams", LOOK, "List teams; `show`, `adopt` and `rm` for one of them."),
+    "tasks": CommandRow("teamwright.ui.cli.tasks:tasks", LOOK, "List the tasks of a team."),
+    "inbox": CommandRow("teamwright.ui.cli.inbox:inbox", LOOK, "List a member's messages; marks nothing as read."),
+    "log": CommandRow("teamwright.ui.cli.log:log", LOOK, "List the events of a team or a session."),
+    "cost": CommandRow("teamwright.ui.cli.cost:cost", LOOK, "Show the cost by member, task and model; --since."),
+    "diff": CommandRow("teamwright.ui.cli.diff:diff", LOOK, "Show changed files, and which member did it; --stat."),
     "agents": CommandRow(
         "teamwright.ui.cli.agents:agents",
         LOOK,
-        "Agent types: source, tools, model, description; `show` for one.",
+        "List agent types with source, tools, model; `show` for one.",
     ),
     "permissions": CommandRow(
         "teamwright.ui.cli.permission_check:permissions",
         LOOK,
-        "Rules in force and their files; `check 'CALL'`: a verdict.",
+        "List rules and their files; `check 'CALL'`: a verdict.",
     ),
-    "doctor": CommandRow("teamwright.ui.cli.doctor:doctor", SET_UP, "What is found, which model is used, and why."),
-    "models": CommandRow("teamwright.ui.cli.models:models", SET_UP, "Providers, aliases, prices, what is listed."),
+    "doctor": CommandRow(
+        "teamwright.ui.cli.doctor:doctor", SET_UP, "Show what is found, which model is used, and why."
+    ),
+    "models": CommandRow(
+        "teamwright.ui.cli.models:models", SET_UP, "List providers, aliases, prices, a service's models."
+    ),
     "check": CommandRow(
-        "teamwright.ui.cli.check:check", SET_UP, "Every asset here: used, ignored, broken, with file and line."
+        "teamwright.ui.cli.check:check", SET_UP, "List every asset: used, ignored, broken, with its line."
     ),
-    "config": CommandRow("teamwright.ui.cli.config:config", SET_UP, "Settings, each with its file; `set` changes one."),
-    "trust": CommandRow("teamwright.ui.cli.trust:trust", SET_UP, "Whether this repository's entries may take effect."),
+    "config": CommandRow(
+        "teamwright.ui.cli.config:config", SET_UP, "List settings with their files; `set` changes one."
+    ),
+    "trust": CommandRow("teamwright.ui.cli.trust:trust", SET_UP, "Let this repository's entries take effect."),
     "completion": CommandRow(
         "teamwright.ui.cli.completion.completer:completion",
         SET_UP,
-        "The script that lets a shell complete our commands.",
+        "Print the completion script for a shell.",
     ),
-    "help": CommandRow("teamwright.ui.cli.about:help_command", SET_UP, "This help, or the help of one command."),
+    "help": CommandRow("teamwright.ui.cli.about:help_command", SET_UP, "Print this help, or the help of one command."),
     "version": CommandRow("teamwright.ui.cli.about:version_command", SET_UP, "Print the version."),
 }
 

@@ -29,7 +29,7 @@ KEY_WIDTH = 30
 
 @click.group()
 def config() -> None:
-    """Settings: each with the file it comes from. Changes your own, or this repository's; never the other product's."""
+    """Show and change settings. Changes your own file or the repository's, never a file of another product."""
 
 
 @config.command("list")
@@ -37,7 +37,7 @@ def config() -> None:
 @json_flag
 @click.pass_context
 def list_command(ctx: click.Context, /, every: bool, as_json: bool) -> int:
-    """Every value that holds here, and its file. Secrets are masked."""
+    """List every value in effect here, and its file. Secrets are masked."""
     found = values(_query(ctx), defaults=every)
     if as_json:
         say_json(found)
@@ -63,7 +63,7 @@ def list_command(ctx: click.Context, /, every: bool, as_json: bool) -> int:
 @json_flag
 @click.pass_context
 def get_command(ctx: click.Context, /, key: str, as_json: bool) -> int:
-    """The value of KEY that holds here: a line for each, where there are several. Without one: its default."""
+    """Print the value of KEY in effect here, one line per value. A key that is not set prints its default."""
     found = values_of(_query(ctx), key)
     if as_json:
         say_json(found)
@@ -80,7 +80,7 @@ def _target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for flag, text in (
         ("--local", "This checkout's file, .teamwright/settings.local.json, kept out of git."),
         ("--project", "This repository's file, .teamwright/settings.json."),
-        ("--user", "Your own file, settings.json in the home; so it is without a flag."),
+        ("--user", "Your own file, settings.json in the home; the default."),
     ):
         command = click.option(flag, is_flag=True, help=text)(command)
     return command
@@ -115,7 +115,7 @@ def _say_used(asked: SettingsQuery, key: str) -> None:
 @_target_options
 @click.pass_context
 def unset_command(ctx: click.Context, /, key: str, **targets: bool) -> int:
-    """Take KEY out of a file; whatever is farther holds then, or its default."""
+    """Remove KEY from a file. The value of the next settings file then has effect, or the default."""
     _say_result(unset_value(_target_change(ctx, targets), key), "was not set there; nothing was changed")
     return 0
 
@@ -124,7 +124,7 @@ def unset_command(ctx: click.Context, /, key: str, **targets: bool) -> int:
 @json_flag
 @click.pass_context
 def path_command(ctx: click.Context, /, as_json: bool) -> int:
-    """The settings files that are looked at here, the farthest first: of single values the last holds."""
+    """List the settings files that are read here. For single values the last file in the list has precedence."""
     found = files(_query(ctx))
     if as_json:
         say_json(found)
@@ -137,7 +137,7 @@ def path_command(ctx: click.Context, /, as_json: bool) -> int:
 
 @config.command("schema")
 def schema_command() -> int:
-    """The JSON Schema of a settings file, for editors."""
+    """Print the JSON Schema of a settings file, for editors."""
     say_json(json_schema())
     return 0
 

@@ -21,7 +21,7 @@ _TOKEN_COLUMNS = ("tokens in", "cached", "out")
 @json_flag
 @click.pass_context
 def cost(ctx: click.Context, /, name: str | None, since: str | None, as_json: bool) -> int:
-    """What a team (also a deleted one) or a session used: by member, task and model. Newest session by default."""
+    """Show what a team or a session used, by member, task and model. Newest session by default; also deleted teams."""
     place = run_location(ctx)
     view = cost_of(open_home(place, name), place.cwd, name, parse_moment(since) if since is not None else None)
     if as_json:

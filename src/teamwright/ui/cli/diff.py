@@ -24,13 +24,13 @@ from teamwright.ui.terminal.paint import make_paint
 @click.argument("name", required=False, metavar="[SESSION or TEAM]")
 @click.option("--member", metavar="NAME", help="Only this member's edits, with those of its sub-agents.")
 @click.option("--call", "call_id", metavar="ID", help="Only what one tool call changed, e.g. c7.")
-@click.option("--stat", is_flag=True, help="A line a file.")
+@click.option("--stat", is_flag=True, help="One line per file.")
 @json_flag
 @click.pass_context
 def diff(ctx: click.Context, /, name: str | None, member: str | None, call_id: str | None, **how: bool) -> int:
-    """What a session changed since it began, and which member did it. The newest session here by default.
+    """Show what a session changed since it began, and which member did it. Newest session here by default.
 
-    Shell commands are not covered: `git diff` has what they changed too.
+    Shell commands are not covered: `git diff` shows their changes too.
     """
     if call_id is not None and (member is not None or how["stat"]):
         raise UsageError("usage", "--call goes with --json alone", note="nothing was shown")

@@ -151,16 +151,16 @@ _FINDING_MARKS = {"ok": " ", "note": "·", "problem": "✗"}
 
 
 @click.command()
-@click.option("--model", metavar="NAME", help="As if the run named this model.")
-@click.option("--live", is_flag=True, help="Ask the model itself, once: key, streaming, a tool call, cache, window.")
+@click.option("--model", metavar="NAME", help="Check as for a run with this model.")
+@click.option("--live", is_flag=True, help="Send one request to the model: key, streaming, a tool call, cache, window.")
 @click.option("--yes", is_flag=True, help="With --live: send it without asking.")
 @click.option("--bundle", is_flag=False, flag_value="", metavar="[FILE]", help="Write a redacted zip for a bug report.")
 @json_flag
 @click.pass_context
 def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, yes: bool, bundle: str | None) -> int:
-    """What is found here: machine, model, members, repository, settings.
+    """Show what is found here: machine, model, members, repository, settings.
 
-    Sends nothing, and asks own ports only; but with --live one small real request, after showing what it costs.
+    Contacts only ports of this machine. With --live it sends one small request, after showing the cost.
     """
     place = run_location(ctx)
     subject = DoctorSubject(

@@ -90,14 +90,16 @@ def agent_flags() -> list[click.Option]:
     """Return the flags with definitions of agents for one run."""
     return [
         click.Option(["--agents"], metavar="JSON", help="Types of agents, as JSON by name, or @FILE with that."),
-        click.Option(["--plugin-dir"], multiple=True, metavar="DIR", help="A plugin's directory: its parts are used."),
+        click.Option(
+            ["--plugin-dir"], multiple=True, metavar="DIR", help="Use the parts of the plugin in this directory."
+        ),
     ]
 
 
 RUN_FLAGS: tuple[click.Option, ...] = (
     click.Option(["-p", "--print", "headless"], is_flag=True, help="Headless: print the answer and exit."),
     click.Option(["--model"], metavar="NAME", help="An alias, an id, provider/model, or scripted:FILE."),
-    click.Option(["--effort"], metavar="LEVEL", help="How hard the lead thinks: low to max, or a number of tokens."),
+    click.Option(["--effort"], metavar="LEVEL", help="Thinking effort of the lead: low to max, or a number of tokens."),
     click.Option(["--permission-mode"], metavar="MODE", callback=_mode, help=f"{', '.join(PERMISSION_MODES)}."),
     click.Option(["--dangerously-skip-permissions"], is_flag=True, help="Allow all but what a deny rule names."),
     click.Option(["--allowed-tools"], multiple=True, metavar="RULES", help="Allow these, e.g. 'Bash(git log *),Read'."),
@@ -110,17 +112,23 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     ),
     click.Option(["--trust"], is_flag=True, help="Trust this repository's own entries for this run."),
     click.Option(["--mcp-config"], multiple=True, metavar="JSON", help="MCP servers: a file, or JSON itself."),
-    click.Option(["--strict-mcp-config"], is_flag=True, help="No other MCP servers than those of --mcp-config."),
+    click.Option(["--strict-mcp-config"], is_flag=True, help="Use only the MCP servers of --mcp-config."),
     click.Option(["--plan-approval"], metavar="WHO", help="Who approves plans of members: lead, human or auto."),
-    click.Option(["--backend"], metavar="NAME", help="Where members run: auto, in-process, tmux, detached, a recipe."),
+    click.Option(
+        ["--backend"], metavar="NAME", help="Where members run: auto, in-process, tmux, detached, an adapter."
+    ),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     *agent_flags(),
-    click.Option(["--system-prompt"], metavar="TEXT", help="The base of the lead's system prompt; '': the usual one."),
-    click.Option(["--append-system-prompt"], metavar="TEXT", help="Put behind the system prompt of the lead."),
-    click.Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N model calls by the lead."),
-    click.Option(["--max-budget-usd"], metavar="USD", callback=_dollars, help="At most so much money in all."),
-    click.Option(["--max-tokens"], type=click.IntRange(min=1), metavar="N", help="At most so many tokens in all."),
-    click.Option(["--timeout"], metavar="TIME", callback=parse_time_span, help="At most so long: 90, 90s, 10m, 1h."),
+    click.Option(["--system-prompt"], metavar="TEXT", help="Replace the lead's system prompt; '': the usual one."),
+    click.Option(["--append-system-prompt"], metavar="TEXT", help="Append to the system prompt of the lead."),
+    click.Option(
+        ["--max-turns"], type=click.IntRange(min=1), metavar="N", help="Stop after N model calls of the lead."
+    ),
+    click.Option(["--max-budget-usd"], metavar="USD", callback=_dollars, help="Limit the cost of the run."),
+    click.Option(["--max-tokens"], type=click.IntRange(min=1), metavar="N", help="Limit the tokens of the run."),
+    click.Option(
+        ["--timeout"], metavar="TIME", callback=parse_time_span, help="Limit the time of the run: 90, 90s, 10m, 1h."
+    ),
 )
 """The flags of a run, with or without a terminal."""
 
@@ -130,7 +138,7 @@ HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(
         ["--ask"], type=click.Choice(UNATTENDED_CHOICES), metavar="HOW", help="deny, or wait for another terminal."
     ),
-    click.Option(["--verbose"], is_flag=True, help="A line an event on stderr."),
+    click.Option(["--verbose"], is_flag=True, help="Print one line per event on stderr."),
     click.Option(["--report"], metavar="FILE", help="Write the run as Markdown."),
     click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),
 )

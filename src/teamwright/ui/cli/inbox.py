@@ -18,11 +18,11 @@ from teamwright.ui.printable import clean
 
 @click.command()
 @click.argument("address", metavar="NAME@TEAM")
-@click.option("--unread", "only_unread", is_flag=True, help="Only what was not read yet.")
+@click.option("--unread", "only_unread", is_flag=True, help="Only unread messages.")
 @json_flag
 @click.pass_context
 def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool) -> int:
-    """The mail of a member, the oldest first. `lead@TEAM` is the lead. Nothing is marked as read."""
+    """List the messages of a member, oldest first. `lead@TEAM` is the lead. Nothing is marked as read."""
     name, team = parse_agent_id(address)
     if not name or not team:
         raise UsageError("usage", f"{address!r} is no address", do=["teamwright inbox lead@TEAM", "teamwright teams"])

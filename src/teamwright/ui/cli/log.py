@@ -43,9 +43,9 @@ from teamwright.views.log import CallView, LogView, event_name, find_call, find_
 @json_flag
 @click.pass_context
 def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: str | None, **how: object) -> int:
-    """What happened in a team (the one on disk, else the newest deleted one) or a session; newest session by default.
+    """List the events of a team (on disk, else the newest deleted one) or a session. Newest session by default.
 
-    With --json a line an event.
+    With --json one line per event.
     """
     place = run_location(ctx)
     found = find_log(open_home(place, name), place.cwd, name)

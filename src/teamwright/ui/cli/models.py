@@ -30,7 +30,7 @@ from teamwright.views.model_catalog import (
 @json_flag
 @click.pass_context
 def models(ctx: click.Context, /, provider: str | None, as_json: bool) -> int:
-    """Providers, aliases and prices. With PROVIDER that service is asked what it lists."""
+    """List providers, aliases and prices. With PROVIDER, ask that service for its models."""
     place = run_location(ctx)
     settings = models_settings(DoctorSubject(resolve_home(place.home), place.cwd, os.environ, None, place.settings))
     if provider is not None:

@@ -17,7 +17,7 @@ from teamwright.views.permission_check import CallerDescription, CallVerdict, Pa
 @json_flag
 @click.pass_context
 def permissions(ctx: click.Context, /, as_json: bool) -> int:
-    """Rules in force with the file of each, the mode, the directories, and how to change them."""
+    """List the rules in effect with the file of each, the mode, the directories, and how to change them."""
     if ctx.invoked_subcommand is not None:
         if as_json:
             raise UsageError("usage", "--json is written behind check", do=["teamwright permissions check … --json"])
@@ -33,12 +33,12 @@ def permissions(ctx: click.Context, /, as_json: bool) -> int:
 
 @permissions.command("check")
 @click.argument("call")
-@click.option("--member", metavar="NAME[@TEAM]", help="As that member of a team on disk would be judged.")
+@click.option("--member", metavar="NAME[@TEAM]", help="Use the rules of that member of a team on disk.")
 @click.option("--mode", metavar="MODE", help="In this permission mode.")
 @json_flag
 @click.pass_context
 def check_command(ctx: click.Context, /, call: str, member: str | None, mode: str | None, as_json: bool) -> int:
-    """Would CALL run? `Bash(git push)`, `Edit(src/x.py)`, `Agent(Explore)`. Nothing is run, nobody is asked."""
+    """Show the verdict on CALL: `Bash(git push)`, `Edit(src/x.py)`, `Agent(Explore)`. Nothing is run or asked."""
     if member is not None and mode is not None:
         raise UsageError("usage", "--member and --mode exclude each other", note="nothing was run")
     place = run_location(ctx)
@@ -56,7 +56,7 @@ def _show(found: CallVerdict) -> None:
     say()
     say_facts(
         [
-            ("said by", one_line(found.rule)),
+            ("decided by", one_line(found.rule)),
             ("mode", f"{found.mode} ({one_line(found.mode_from)})"),
             ("directory", one_line(found.cwd)),
             ('"always"', f"would keep {one_line(found.always)}" if found.always else ""),
@@ -66,10 +66,10 @@ def _show(found: CallVerdict) -> None:
     if len(found.parts) > 1:
         say()
         rows = [(one_line(part.what), part.verdict, one_line(part.rule)) for part in found.parts]
-        say_table(("part", "verdict", "said by"), rows)
+        say_table(("part", "verdict", "decided by"), rows)
     if len(found.chain) > 1:
         say()
-        say_table(("who", "mode", "verdict", "said by"), [_row(link) for link in found.chain])
+        say_table(("who", "mode", "verdict", "decided by"), [_row(link) for link in found.chain])
 
 
 def _row(link: PartVerdict) -> tuple[str, str, str, str]:

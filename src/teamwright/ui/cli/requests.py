@@ -137,7 +137,7 @@ def find_open_request(root: str | None, id: str) -> OpenRequest | None:
 def _stored_rule(request: OpenRequest, event: RequestOpened, always: str) -> Mapping[str, Any]:
     if always not in RULE_DESTINATIONS:
         do = did_you_mean(always, RULE_DESTINATIONS, [f"--always {place}" for place in RULE_DESTINATIONS])
-        raise UsageError("usage", f"--always {always!r} is no place", do=do, note=UNCHANGED)
+        raise UsageError("usage", f"--always {always!r} is not a scope", do=do, note=UNCHANGED)
     update = rule_update(event, always)
     if update is None:
         raise _refused_error("the rule can be kept for its session only", request)
@@ -222,7 +222,7 @@ class _OptionalDestination(click.Command):
 @json_flag
 @click.pass_context
 def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
-    """What waits for you, in all teams and sessions: who asks, the whole command or diff, and what you may answer."""
+    """List the pending requests of all teams and sessions: the agent, the whole command or diff, possible answers."""
     if ctx.invoked_subcommand is not None:
         if wait is not None:
             raise UsageError("usage", f"--wait does not go with {ctx.invoked_subcommand}", note=UNCHANGED)
@@ -252,12 +252,12 @@ def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
     help="Keep the rule: session (if nothing is said), local, project or user.",
 )
 @click.option("--grant", "keys", multiple=True, metavar="KEY", help="Grant a suggestion too, by its key.")
-@click.option("--input", "source", metavar="FILE", help="Run this JSON object in the place of the input; - is stdin.")
+@click.option("--input", "source", metavar="FILE", help="Run with this JSON object as the input; - is stdin.")
 @click.option("--answer", metavar="TEXT", help="The answer to a question: words, or the number of an option.")
 @json_flag
 @click.pass_context
 def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
-    """Let it run, answer a question, approve a plan. ID may be a beginning, also of the last part alone."""
+    """Allow a call, answer a question or approve a plan. ID may be its beginning, or that of its last part."""
     place = run_location(ctx)
     request = find_open_request(place.home, id)
     given = AllowFlags(**how)
@@ -275,7 +275,7 @@ def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
 @json_flag
 @click.pass_context
 def deny(ctx: click.Context, /, id: str, reason: str, as_json: bool) -> int:
-    """Refuse it, with a reason. A plan goes back with the reason as feedback."""
+    """Deny a request, with a reason. A denied plan is returned with the reason as feedback."""
     root = run_location(ctx).home
     request = find_open_request(root, id)
     answer = RequestAnswer(verdict="deny", text=reason)

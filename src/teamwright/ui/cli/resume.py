@@ -19,9 +19,9 @@ from teamwright.ui.cli.usage_errors import too_many_words
 @click.argument("prompt", nargs=-1, metavar="[PROMPT]")
 @click.pass_context
 def resume(ctx: click.Context, /, session: str | None, prompt: tuple[str, ...], **flags: Any) -> int:
-    """Go on with a team and its members, or with a session by the beginning of its id; without either choose.
+    """Continue a team and its members, or a session by the beginning of its id. Without a name, choose from a list.
 
-    With -p, PROMPT or stdin says how to go on; without either it goes on with what is open. Caps count from here.
+    With -p, PROMPT or stdin is the lead's next prompt; without either it continues open work. Caps count from zero.
     """
     place = run_location(ctx)
     if len(prompt) > 1:

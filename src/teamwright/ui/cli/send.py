@@ -48,7 +48,7 @@ def send_command(
     timeout: float | None,
     as_json: bool,
 ) -> int:
-    """Write to a member: `lead@TEAM` is the lead, `*@TEAM` everybody. TEXT `-`, or none, is read from stdin."""
+    """Send a message to a member. `lead@TEAM` is the lead, `*@TEAM` all members. TEXT `-`, or none, is stdin."""
     require_person(resolve_home(run_location(ctx).home), "writes to members as the user")
     if timeout is not None and not wait:
         raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")

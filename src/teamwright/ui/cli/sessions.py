@@ -23,7 +23,7 @@ from teamwright.ui.display_text import one_line
 @json_flag
 @click.pass_context
 def sessions(ctx: click.Context, /, everywhere: bool, as_json: bool) -> int:
-    """Sessions of this directory, the newest first. `teamwright resume ID` goes on with one."""
+    """List the sessions of this directory, newest first. `teamwright resume ID` continues one."""
     if ctx.invoked_subcommand is not None:
         return 0
     place = run_location(ctx)
@@ -69,7 +69,7 @@ def _retention_text(where: RunLocation) -> str:
     try:
         days = retention_days(resolve_home(where.home), where.cwd, where.settings)
     except TeamwrightError as problem:
-        return f"How long they are kept cannot be told: {problem.what}"
+        return f"The retention cannot be read: {problem.what}"
     if not days:
         return "Kept for ever (retention_days is 0)."
     return f"Kept for {days} days, longer while a team or an open task needs one."

@@ -38,9 +38,9 @@ MAX_DRAWN_TASKS = 20
 @json_flag
 @click.pass_context
 def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) -> int:
-    """Members with their state and what they wait for, tasks, open requests, mail, cost.
+    """Show members and their states, tasks, pending requests, messages and cost.
 
-    Without TEAM: those that live in this directory, else the newest.
+    Without TEAM: the running teams of this directory, else the newest.
     """
     place = run_location(ctx)
     views = status_views(open_home(place, team), place.cwd, team)
@@ -98,7 +98,7 @@ def _head(view: StatusView) -> list[str]:
         ("session", view.session),
         ("used", f"{view.tokens:,} tokens, {_money(view.usd)}"),
         ("unread", f"{view.unread} messages" if view.unread else ""),
-        ("go on", view.resume),
+        ("resume", view.resume),
         ("damaged", view.damaged),
     ]
     return [f"{name:<9}{one_line(value)}" for name, value in pairs if value]
@@ -224,7 +224,7 @@ class WatchScreen:
             return
         say(f"{format_time(time.time())}  {one_line(why)}")
         if last["resume"]:
-            say(f"          go on: {last['resume']}")
+            say(f"          resume: {last['resume']}")
 
     def _draw(self) -> None:
         if self._view is None:

@@ -19,14 +19,14 @@ from teamwright.ui.display_text import one_line
 
 @click.command()
 @click.argument("address", metavar="TEAM or NAME@TEAM")
-@click.option("--now", is_flag=True, help="At once: without a shutdown request, and without waiting for a turn.")
+@click.option("--now", is_flag=True, help="Stop at once, without a shutdown request and without waiting for a turn.")
 @click.option(
     "--timeout", metavar="TIME", callback=parse_time_span, help="Time limit for an orderly end: 90, 90s, 10m, 1h."
 )
 @json_flag
 @click.pass_context
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
-    """End a member, which may object, or a team: its process saves and ends, and the team can be resumed."""
+    """Stop a member, which may object, or a team: its process saves and exits, and the team can be resumed."""
     require_person(resolve_home(run_location(ctx).home), STOPS)
     open_home(run_location(ctx), address)
     stopped = asyncio.run(_stop(run_location(ctx).home, address, now=now, timeout_s=timeout))

@@ -17,7 +17,7 @@ from teamwright.ui.cli.run_location import open_home, run_location
 @json_flag
 @click.pass_context
 def tasks(ctx: click.Context, /, team: str, as_json: bool) -> int:
-    """The task list of a team, or of a session that has none (session-…)."""
+    """List the tasks of a team, or of a session without a team (session-…)."""
     views = find_tasks(open_home(run_location(ctx), team), team)
     if as_json:
         say_json(views)

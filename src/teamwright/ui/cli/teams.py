@@ -24,11 +24,11 @@ from teamwright.ui.display_text import one_line
 
 
 @click.group(invoke_without_command=True)
-@click.option("--archived", is_flag=True, help="Also teams that were deleted.")
+@click.option("--archived", is_flag=True, help="Also deleted teams.")
 @json_flag
 @click.pass_context
 def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
-    """Teams on disk: live, open (the lead is gone, something is left), finished, or another product's."""
+    """List teams on disk: live, open (no lead, but open work), finished, or another product's."""
     if ctx.invoked_subcommand is not None:
         return 0
     home = open_home(run_location(ctx))
@@ -47,7 +47,7 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
 @json_flag
 @click.pass_context
 def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
-    """Members, tasks and mail of one team."""
+    """Show members, tasks and messages of one team."""
     view = find_team_view(open_home(run_location(ctx), name), name, archived=True)
     if as_json:
         say_json(view)
@@ -82,7 +82,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
 @json_flag
 @click.pass_context
 def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, older: str | None, as_json: bool) -> int:
-    """Put a team whose lead is gone into the archive: requests, mail and tasks."""
+    """Archive a team without a running lead: requests, messages and tasks."""
     home = open_home(run_location(ctx), name)
     if finished:
         if name or force:
@@ -142,9 +142,9 @@ def _seconds(age: str) -> float:
 @click.argument("prompt", nargs=-1, metavar="[PROMPT]")
 @click.pass_context
 def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: Any) -> int:
-    """Lead a team whose lead is gone: a new session here, the members as they were.
+    """Lead a team without a running lead: in a new session here, with the same members.
 
-    With -p, PROMPT or stdin says what to do; without either it goes on with what is open.
+    With -p, PROMPT or stdin is the lead's prompt; without either it continues open work.
     """
     place = run_location(ctx)
     if len(prompt) > 1:

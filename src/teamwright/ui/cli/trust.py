@@ -18,14 +18,14 @@ from teamwright.ui.invocation import is_on_terminal
 
 @click.command()
 @click.option("--show", "only_show", is_flag=True, help="Show, and change nothing.")
-@click.option("--remove", is_flag=True, help="Take trust back.")
+@click.option("--remove", is_flag=True, help="Withdraw trust.")
 @click.option("--yes", is_flag=True, help="Trust what is shown, without asking: for scripts.")
 @json_flag
 @click.pass_context
 def trust(ctx: click.Context, /, only_show: bool, remove: bool, yes: bool, as_json: bool) -> int:
-    """Whether this repository's own settings and definitions may take effect.
+    """Let this repository's own settings and definitions take effect.
 
-    Trust is bound to the repository and to what each entry says now: an entry that changes is asked about again.
+    Trust applies to the repository and the present content of each entry. A changed entry is asked about again.
     """
     if sum((only_show, remove, yes)) > 1:
         raise UsageError("usage", "--show, --remove and --yes exclude each other", note="nothing was changed")

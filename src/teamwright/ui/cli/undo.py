@@ -29,7 +29,7 @@ from teamwright.ui.printable import clean
 @json_flag
 @click.pass_context
 def undo(ctx: click.Context, /, name: str | None, member: str | None, excluded: tuple[str, ...], **how: bool) -> int:
-    """Take back the edits of the last prompt that changed files. Again: one prompt further back.
+    """Undo the edits of the last prompt that changed files. A second undo goes one prompt further back.
 
     Shell commands are not covered. While a session runs, type /undo there.
     """

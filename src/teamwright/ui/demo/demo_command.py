@@ -32,15 +32,15 @@ from teamwright.ui.cli.run_location import run_location
     is_flag=False,
     flag_value="wait",
     metavar="[wait|deny]",
-    help="A sub-agent asks for a call: a second terminal answers, or the policy denies.",
+    help="A sub-agent requests a call: a second terminal answers, or the policy denies it.",
 )
 @click.option(
     "--within", metavar="TIME", callback=parse_time_span, help="With --ask: how long the request waits (60s)."
 )
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="json: the result alone.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="json: only the result.")
 @click.pass_context
 def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: Any) -> int:
-    """A team reads a repository and reports what to read first. Needs no key and no network; writes nothing there."""
+    """Run a team that reads a repository and reports what to read first. Needs no key or network; changes no file."""
     place = run_location(ctx)
     directory = place.cwd if repo is None else place.resolve(repo)
     if Path(os.path.realpath(directory)) in Path(os.path.realpath(__file__)).parents:

@@ -110,7 +110,7 @@ def _confirm_cost(model: str) -> None:
             note="nothing was sent",
         )
     sys.stderr.write(
-        f"This sends parts of the repository to {model} and costs at most {CAP_USD:.2f} USD. Go on? [y/N] "
+        f"This sends parts of the repository to {model} and costs at most {CAP_USD:.2f} USD. Continue? [y/N] "
     )
     sys.stderr.flush()
     if not sys.stdin.readline().strip().lower().startswith("y"):

@@ -150,7 +150,7 @@ def background_lines(control: MemberControl) -> list[str]:
     """Move foreground work to the background, and return lines that name it."""
     moved = control.move_to_background()
     if not moved:
-        return ["  nothing runs in the foreground that could go on in the background"]
+        return ["  nothing that runs in the foreground can continue in the background"]
     return [f"  in the background: {one_line(what)}" for what in moved]
 
 
@@ -279,7 +279,7 @@ class MemberTerminal:
         """Remove a closed request; an answer from another terminal is shown."""
         questions = self.line_input.requests
         if event.request in {one.request for one in (*questions.waiting, *questions.postponed)}:
-            self.show(["  it was answered elsewhere, or is no longer open"])
+            self.show(["  it was answered in another terminal, or is no longer open"])
         self.line_input.remove_request(event)
 
     # ── lines ─────────────────────────────────────────────────────────────────────────────────────────────────

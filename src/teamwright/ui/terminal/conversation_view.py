@@ -88,7 +88,7 @@ class ConversationView:
         """Interrupt the turn of the viewed member only."""
         name = display_name(self.name)
         if interrupt_member(self.session, self.name):
-            self.show([f"{name}'s turn was ended; it waits for your words. All others go on."])
+            self.show([f"{name}'s turn was ended; it waits for your message. All others continue."])
         else:
             self.show([f"{name}'s turn cannot be cut from here; /stop ends {name}"])
 

@@ -164,7 +164,7 @@ class PendingPrompts:
     async def _edit_command(self, request: RequestOpened, editor: Editor, show: ShowLines) -> AfterReply:
         """Let the person edit the command, and run the result; an empty line changes nothing."""
         before = str(request.input[EDITABLE_KEY])
-        show(["  Enter runs the line as you leave it; an empty line goes back"])
+        show(["  Enter runs the edited line; an empty line cancels"])
         command = await editor.answer("run: ", LineDraft(before, len(before)))
         if not command.strip() or request not in self.waiting:
             return AfterReply.SHOW

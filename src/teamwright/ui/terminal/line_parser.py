@@ -12,7 +12,7 @@ from teamwright.session.skills.slash_command import parse_slash_command
 
 COMMANDS: dict[str, str] = {
     "/help": "this list",
-    "/members": "who is in the team, what each does and waits for",
+    "/members": "the members of the team, their work and what they wait for",
     "/view NAME": "show a member's conversation and follow it; your lines go to it. /view: back to the lead",
     "/tasks": "the task list",
     "/cost": "tokens and money so far, by member",
@@ -29,7 +29,7 @@ COMMANDS: dict[str, str] = {
     "/model NAME @NAME": "who runs on which model; another one for the lead, or for a member",
     "/reload": "read instructions, skills, agents, MCP servers and permissions again",
     "/context @NAME": "what fills the lead's window, or a member's, and when it will be compacted",
-    "/compact @NAME KEEP": "go on from a summary that keeps what you say; the lead, or that member",
+    "/compact @NAME KEEP": "continue from a summary that keeps what you name; the lead, or that member",
     "/clear": "the lead continues with an empty conversation; team, members and tasks stay",
     "/resume TEAM": "leave this session and continue another one: of that team or id, or from a list",
     "/quit": "leave; with members at work you are asked what becomes of them",

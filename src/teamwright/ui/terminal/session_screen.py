@@ -149,7 +149,7 @@ class SessionScreen:
         if act is InterruptAction.END_TURN:
             self.view.interrupt()
         elif act is InterruptAction.HINT:
-            self._show_folded([f"{self._hint()} Esc goes back to the lead."])
+            self._show_folded([f"{self._hint()} Esc returns to the lead."])
         return act
 
     def on_escape(self) -> None:

@@ -119,7 +119,7 @@ def _require_free(session: Session, view: SessionView) -> NextSession | None:
         raise CannotStart(
             "session-busy",
             f"process {view.pid} drives this session already (session {view.id})",
-            do=["go on in the terminal where it runs", f"end it with: kill {view.pid}"],
+            do=["continue in the terminal where it runs", f"end it with: kill {view.pid}"],
             note=_NOTHING_ENDED,
         )
     cwd = Path(view.cwd) if view.cwd else session.maker.cwd

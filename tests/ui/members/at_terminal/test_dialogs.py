@@ -89,7 +89,7 @@ def test_of_two_dialogs_for_one_request_one_is_answered_and_the_other_disappears
             person.until(lambda rows: not any("allow?" in row for row in rows[-6:]))
         else:
             person.says("n not today")
-            pane.sees("answered elsewhere")
+            pane.sees("answered in another terminal")
             person.sees("ada → lead: I was told")
         pane.sees("I was told")
         assert (gates / "new.txt").exists() == (where == "pane")

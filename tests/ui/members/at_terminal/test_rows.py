@@ -55,7 +55,7 @@ def test_ctrl_c_in_its_view_ends_the_turn_of_a_member_elsewhere_and_its_process_
         person.says("/view ada")
         person.sees("\n@ada>")
         person.types(CTRL_C)
-        person.sees("ada's turn was ended; it waits for your words. All others go on.")
+        person.sees("ada's turn was ended; it waits for your message. All others continue.")
         person.until(lambda rows: "idle" in row_of(rows, "ada") and "working" in row_of(rows, "ben"))
         assert process_of(marked, "ada") == before
         person.says("say hello")

@@ -110,7 +110,7 @@ class ExternalMembership(MemberLifetime):
         try:
             self.record.write(self.room)
         except TeamwrightError as problem:
-            self.say(f"a new start may not go on from here: {problem.what}", "warning")
+            self.say(f"a new start may not continue from here: {problem.what}", "warning")
 
     async def finish(self) -> MemberEnd:
         """End the member's work, notify its lead, and remove its roster entry."""

@@ -45,7 +45,7 @@ class ExternalLeadGrants:
         """Set the mode that the lead named with the approval of a plan, as far as it is allowed."""
         wished = next((mode for mode in Mode if mode == text), None)
         if wished is Mode.BYPASS and not self.may_bypass:
-            self._tell(f"{Mode.BYPASS} is not given in life: the mode is {Mode.ACCEPT_EDITS}, and all else is asked")
+            self._tell(f"{Mode.BYPASS} is not granted to a running member: the mode is {Mode.ACCEPT_EDITS}")
             wished = Mode.ACCEPT_EDITS
         try:
             if wished is not Mode.BYPASS:

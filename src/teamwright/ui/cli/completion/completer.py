@@ -339,6 +339,6 @@ def _is_inside_quotes(line: str) -> bool:
 @click.command()
 @click.argument("shell", type=click.Choice(list(SHELLS)), metavar="SHELL")
 def completion(shell: str) -> int:
-    """Print the completion script for bash, zsh or fish. A line in the shell's own file reads it at each start."""
+    """Print the completion script for bash, zsh or fish. A line in the shell's startup file loads it."""
     sys.stdout.write(shell_script(shell))
     return 0

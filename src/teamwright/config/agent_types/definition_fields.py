@@ -49,7 +49,7 @@ FIELDS: dict[str, DefinitionField] = {
     "permissionMode": DefinitionField("mode", "Its permission mode; never more than its caller's."),
     "background": DefinitionField("flag", "Whether it always runs in the background."),
     "isolation": DefinitionField("word", "Where it works: `worktree`.", words=("worktree", "remote")),
-    "maxTurns": DefinitionField("count", "At most so many model calls."),
+    "maxTurns": DefinitionField("count", "Maximum number of model calls."),
     "color": DefinitionField("word", "Its colour, as a teammate.", soft=True, words=COLORS),
     "memory": DefinitionField("word", "Scope of its memory.", soft=True, words=("user", "project", "local")),
     "requiredMcpServers": DefinitionField("list", "MCP servers without which it does not start."),

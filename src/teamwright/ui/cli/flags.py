@@ -119,7 +119,7 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     ),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     *agent_flags(),
-    click.Option(["--system-prompt"], metavar="TEXT", help="Replace the lead's system prompt; '': the usual one."),
+    click.Option(["--system-prompt"], metavar="TEXT", help="Replace the base of the lead's system prompt."),
     click.Option(["--append-system-prompt"], metavar="TEXT", help="Append to the system prompt of the lead."),
     click.Option(
         ["--max-turns"], type=click.IntRange(min=1), metavar="N", help="Stop after N model calls of the lead."

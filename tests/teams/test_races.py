@@ -175,7 +175,7 @@ async def test_what_fails_at_an_end_keeps_nothing_else_from_being_done(tmp_path,
         async def broken(name):
             raise StorageError("disk-full", "no room")
 
-        inner.on_left = broken
+        inner.subagents.end_owned = broken
         await ada.stop()
         assert names_on_disk(own_home) == ["team-lead"]
         assert inner.is_quiet()

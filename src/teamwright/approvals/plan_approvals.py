@@ -73,10 +73,13 @@ class PlanApprovals:
                 note="nothing was started",
             )
 
+    def join_team(self, team: SessionTeam) -> None:
+        """Submit the plans of this process's members to this team, which another process leads."""
+        self.team = team
+
     def lead_team(self, team: SessionTeam) -> None:
         """Watch the plans of this team's members from now on."""
         self.team = team
-        team.on_plan = self.watch
         team.external.on_plan = self.submit_external
         team.external.on_joined.append(self._resume_external)
         team.external.on_left.append(self._drop_external)

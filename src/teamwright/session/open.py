@@ -48,7 +48,6 @@ from teamwright.session.factory.components import (
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
-from teamwright.session.factory.task_checks_factory import make_task_checks
 from teamwright.session.former_sessions import FormerSessions
 from teamwright.session.grants import Grants
 from teamwright.session.lookup.saved_sessions import LEASE
@@ -75,6 +74,7 @@ from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
 from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_ports import TeamPorts
 from teamwright.tools.caller import Caller
 
 
@@ -124,14 +124,17 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
     unserved = start_services(ground, log, maker, stack)
     grants = make_grants(ground, log, maker)
-    team = make_team(ground, log, maker)
-    team.status = standing
-    team.check = make_task_checks(ground, maker, team)
-    log.subscribe((await stack.enter_async_context(TeamWatcher(team, watcher))).note_event, live=False)
+    ports = TeamPorts(
+        maker.plans.watch,
+        watch_file=lambda path, look: files.follow(path, look),
+        open_doorbell=lambda name, look: outside.open_doorbell(name, look),
+    )
+    team = make_team(ground, log, maker, standing, ports)
+    files = await stack.enter_async_context(TeamWatcher(team, watcher))
+    log.subscribe(files.note_event, live=False)
     deadlines.team = team
     requests.set_team(team, always=ground.settings.lead_answers)
     outside = StopListener(team, log.emit, watcher, deadlines.request_stop, on_ring=requests.check_answers)
-    team.open_doorbell = outside.open_doorbell
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs)
@@ -174,7 +177,7 @@ def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
 
 def _lead(ground: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs) -> Lead:
     """Create the lead of the team. Background commands end with their owners, which are notified of each end."""
-    team.lead_model, team.lead_effort = agent.model.card.name, agent.effort_text
+    team.set_lead_model(agent.model.card.name, agent.effort_text)
     known = team.status.members.get(LEAD)
     if (mode := str(agent.policy.display_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):
         team.emit(ModeChanged(member=LEAD, mode=mode))

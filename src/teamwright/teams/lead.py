@@ -73,26 +73,31 @@ class Lead:
     on_prompt: Callable[[str, str], None] | None = None
     """Receives the id and the text of a person's prompt before the lead does."""
     _quiet_notes: list[tuple[str, Block]] = field(default_factory=list[tuple[str, Block]])
+    _stop_watch: Callable[[], None] | None = None
     _turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self.agent.steering = self
         for id, blocks in self.agent.conversation.queued.items():
             self._quiet_notes += [(id, block) for block in blocks]
-        self.team.on_created = self._open_mailbox
-        self.team.on_unread_mail = self._queue_unread_mail
-        self.team.on_late_answer = self.add_late_answer
+        self.team.lead = self
         if self.team.exists:
-            self._open_mailbox()
+            self.open_mailbox()
 
-    def _open_mailbox(self) -> None:
+    def open_mailbox(self) -> None:
         """Open the lead's inbox, because a team exists now."""
         self.team.lead_mail = IncomingMail(LEAD, self.team.inbox(LEAD), self.agent.conversation, self.agent.emit)
         self.team.lead_mail.busy = self.busy
         self.team.lead_mail.render = lambda entry: mail_text(self.team, LEAD, entry, self.agent.tags)
-        self.team.stop_lead_watch = self.team.watch_inbox(LEAD, self.team.lead_mail)
+        self._stop_watch = self.team.watch_inbox(LEAD, self.team.lead_mail)
 
-    def _queue_unread_mail(self, entries: Sequence[InboxEntry]) -> None:
+    def close_mailbox(self) -> None:
+        """Stop watching the lead's inbox, because the team was removed."""
+        if self._stop_watch is not None:
+            self._stop_watch()
+            self._stop_watch = None
+
+    def queue_unread_mail(self, entries: Sequence[InboxEntry]) -> None:
         """Queue the unread mail of a team that was removed, for delivery."""
         tags = self.agent.tags
         for entry in entries:

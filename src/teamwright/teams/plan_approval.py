@@ -108,8 +108,8 @@ async def _notify_approver(team: SessionTeam, teammate: InProcessTeammate, reque
         async with team.plan_lock:
             if not (is_rerun and await team.inbox(LEAD).contains(request_id)):
                 await send_protocol(team, teammate.name, LEAD, told, id=request_id)
-    if team.on_plan is not None and request:
-        team.on_plan(request)
+    if team.ports.on_plan is not None and request:
+        team.ports.on_plan(request)
 
 
 # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────────

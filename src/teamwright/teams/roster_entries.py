@@ -23,7 +23,7 @@ EntryChange = Callable[[RosterMember], RosterMember]
 
 def is_written_by_lead(team: SessionTeam) -> bool:
     """Return True in a member process, whose entry the lead's process writes."""
-    return team.report_end is not None and not team.external.led_externally
+    return team.ports.report_end is not None and not team.external.led_externally
 
 
 async def change_entry(team: SessionTeam, name: str, change: EntryChange) -> TeamConfig:

@@ -92,8 +92,9 @@ async def process_end(team: SessionTeam, name: str, cause: str, agreed_to: str |
     mate = team.members.get(name)
     incarnation = mate.incarnation if mate is not None else 0
     try:
-        if team.on_left is not None:
-            await _try_step(team, name, "its background commands may still run", team.on_left(name), None)
+        if team.subagents is not None:
+            ending = team.subagents.end_owned(name)
+            await _try_step(team, name, "its background commands may still run", ending, None)
         held = await _try_step(team, name, "its tasks could not be listed", _open_tasks(team, name), [])
         tasks = tuple(held)
         keeps = mate is not None and _keeps_place(team, mate)
@@ -324,8 +325,8 @@ async def delete_team(team: SessionTeam, *, force: bool = False) -> None:
         if not team.external.files_removed:  # another program removed them: nothing is left to keep
             unseen = _unread_lead_mail(team, await team.teams.delete(team.directory))
         team.forget()
-        if team.on_unread_mail is not None:
-            team.on_unread_mail(unseen)
+        if team.lead is not None:
+            team.lead.queue_unread_mail(unseen)
     team.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" deleted'))
 
 
@@ -338,8 +339,8 @@ async def finish_delete(team: SessionTeam) -> str:
     entry = await find_archived(team.home, team.session)
     if entry is None:
         return ""
-    if team.on_unread_mail is not None:
-        team.on_unread_mail(_unread_lead_mail(team, entry))
+    if team.lead is not None:
+        team.lead.queue_unread_mail(_unread_lead_mail(team, entry))
     return parse_config((entry / "config.json").read_bytes()).name
 
 

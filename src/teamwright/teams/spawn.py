@@ -95,7 +95,7 @@ class LocalTeamAccess:
 
     async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
         """Process the end of the member."""
-        over = self._team.report_end
+        over = self._team.ports.report_end
         await (process_end(self._team, name, cause, agreed_to) if over is None else over(name, cause, agreed_to))
 
 

@@ -7,20 +7,19 @@ ending in `shutdown`: their functions receive this object. Depends on rosters, t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.spawn_limits import SpawnLimits
-from teamwright.mail.inbox import Inbox, inbox_for
+from teamwright.mail.inbox import Inbox
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.ids import LEAD, SessionId
-from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
@@ -39,6 +38,7 @@ from teamwright.teams.roster import Roster
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.team_ports import TeamLead, TeamPorts
 from teamwright.teams.team_settings import TeamSettings
 from teamwright.teams.teammate import Teammate, Teammates
 
@@ -84,15 +84,9 @@ class SessionTeam:
     directory: str = ""
     implicit: bool = False
     members: Teammates = field(default_factory=Teammates)
+    lead: TeamLead | None = None
+    """The lead of this process; None in a member's own process."""
     lead_mail: IncomingMail | None = None
-    stop_lead_watch: Callable[[], None] | None = None
-    on_created: Callable[[], None] | None = None
-    on_left: Callable[[str], Awaitable[None]] | None = None
-    """Called when a member has ended: its background jobs end with it."""
-    watch_file: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
-    """Calls back when a file changes, to notice mail of other programs. Returns a function that stops this."""
-    open_doorbell: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
-    """Opens a member's doorbell, which our other processes ring after they wrote. Returns a function that closes it."""
     message_counts: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     status: TeamStatus = field(default_factory=TeamStatus)
@@ -107,23 +101,11 @@ class SessionTeam:
     """A lock for finding and sending a message about a plan: after a kill two tasks may want to send the same."""
     forming_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """A lock for creating and removing the team."""
-    on_plan: Callable[[Mapping[str, Any]], None] | None = None
-    """Called with each plan that waits for an answer, again after a resume: it ensures an answer in time."""
-    on_late_answer: Callable[[str], None] | None = None
-    """Notifies the lead of an approval that came after its request had ended."""
-    on_unread_mail: Callable[[Sequence[InboxEntry]], None] | None = None
-    """Receives the lead's unread mail when its team was removed."""
     external: ExternalParticipants = field(default_factory=ExternalParticipants)
     launcher: TeammateLauncher | None = None
     """Starts members in separate processes; None: all members run in this one."""
-    report_end: Callable[[str, str, str | None], Awaitable[None]] | None = None
-    """In a member's own process: reports its end to the lead's process, which handles all effects."""
-    wake_remote: Callable[[str], None] | None = None
-    """In a member's own process: wakes a member of another one."""
-    remote_state: Callable[[str], MemberState | None] | None = None
-    """In a member's own process: returns the state of a member of another one; None when it has ended."""
-    make_inbox: Callable[[Path, Path, Path], Inbox] = inbox_for
-    """Opens an inbox by its file, guard and archive."""
+    ports: TeamPorts = field(default_factory=TeamPorts)
+    """The functions of the session that owns the team."""
     check: CheckRunner | None = None
     """Runs the checks of tasks."""
     secrets: frozenset[str] = frozenset()
@@ -204,7 +186,7 @@ class SessionTeam:
         if name not in self._inboxes:
             path = self.home.inbox(self.directory, name)
             archive = self.home.inbox_archive(self.directory, name)
-            self._inboxes[name] = self.make_inbox(path, self.home.guard(path), archive)
+            self._inboxes[name] = self.ports.make_inbox(path, self.home.guard(path), archive)
         return self._inboxes[name]
 
     @property
@@ -260,6 +242,10 @@ class SessionTeam:
             m for m in self.running_members if m.state in BUSY_STATES or not m.is_resting or m.wake_target.wake_pending
         ]
 
+    def set_lead_model(self, model: str, effort: str) -> None:
+        """Set the model and the effort of the lead, as shown to people and stored in team.json."""
+        self.lead_model, self.lead_effort = model, effort
+
     # ── creation and removal ──────────────────────────────────────────────────────────────────────────────────────────
 
     def adopt(self, name: str, directory: str, *, implicit: bool, change: str = "created") -> None:
@@ -267,8 +253,8 @@ class SessionTeam:
         self.name, self.directory, self.implicit = name, directory, implicit
         self._forget_files()
         self.external.reset()
-        if self.on_created is not None:
-            self.on_created()
+        if self.lead is not None:
+            self.lead.open_mailbox()
         self.emit(TeamChanged(member=LEAD, team=name, directory=directory, change=change))
         detail, effort = f'team "{name}" {change}', self.lead_effort
         self.emit(MemberChanged(member=LEAD, state="working", detail=detail, model=self.lead_model, effort=effort))
@@ -277,9 +263,8 @@ class SessionTeam:
         """Forget the removed team: the session continues without one."""
         if self.directory:
             self.emit(TeamChanged(member=LEAD, team=self.name, directory=self.directory, change="deleted"))
-        if self.stop_lead_watch is not None:
-            self.stop_lead_watch()
-            self.stop_lead_watch = None
+        if self.lead is not None:
+            self.lead.close_mailbox()
         self.name = self.directory = ""
         self.implicit = False
         self.members.clear()
@@ -300,19 +285,19 @@ class SessionTeam:
         if name == LEAD:
             if self.lead_mail is not None:
                 self.lead_mail.wake()
-            elif self.wake_remote is not None:
-                self.wake_remote(name)
+            elif self.ports.wake_remote is not None:
+                self.ports.wake_remote(name)
         elif (member := self.find(name)) is not None:
             member.wake_target.wake()
-        elif self.wake_remote is not None:
-            self.wake_remote(name)
+        elif self.ports.wake_remote is not None:
+            self.ports.wake_remote(name)
         self.changed.set()
 
     def deliver_late_answer(self, owner: str, text: str) -> None:
         """Deliver an approval that came after the owner's request had ended: a notice only, nothing runs."""
         if owner == LEAD:
-            if self.on_late_answer is not None:
-                self.on_late_answer(text)
+            if self.lead is not None:
+                self.lead.add_late_answer(text)
         elif (member := self.find(owner)) is not None:
             member.deliver_late_answer(text)
 
@@ -327,10 +312,10 @@ class SessionTeam:
             incoming.wake()
             self.changed.set()
 
-        if self.watch_file is not None:
-            ways.append(self.watch_file(self.home.inbox(self.directory, name), look))
-        if self.open_doorbell is not None:
-            ways.append(self.open_doorbell(name, look))
+        if self.ports.watch_file is not None:
+            ways.append(self.ports.watch_file(self.home.inbox(self.directory, name), look))
+        if self.ports.open_doorbell is not None:
+            ways.append(self.ports.open_doorbell(name, look))
 
         def stop() -> None:
             while ways:

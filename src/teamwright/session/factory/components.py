@@ -6,6 +6,7 @@ of them. Depends on all packages below and the settings.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -31,6 +32,7 @@ from teamwright.permissions.verdict import Approver
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.message_xml import new_key
 from teamwright.protocol.secret_texts import find_secrets
+from teamwright.protocol.values import dataclass
 from teamwright.session.context import (
     SessionContext,
     are_teams_enabled,
@@ -44,6 +46,7 @@ from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.factory.agent_types import make_resolver
 from teamwright.session.factory.mcp_factory import make_mcp_servers
 from teamwright.session.factory.shell_startup import make_shell_startup
+from teamwright.session.factory.task_checks_factory import make_task_checks
 from teamwright.session.lookup.saved_sessions import LEASE
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
 from teamwright.session.platform_check import mask_secrets
@@ -52,8 +55,11 @@ from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import find_call_number, last_call_number
 from teamwright.storage.paths import Home
 from teamwright.tasks.shared_list import create_shared_list, list_name
+from teamwright.teams.external.participants import ExternalParticipants
+from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_ports import TeamPorts
 
 if TYPE_CHECKING:
     from teamwright.tools.team.lead_answers import PermissionAnswers
@@ -198,14 +204,54 @@ def start_services(ground: SessionContext, log: EventLog, maker: AgentFactory, s
     return make_mcp_servers(ground, log, kit, stack)
 
 
-def make_team(ground: SessionContext, log: EventLog, maker: AgentFactory) -> SessionTeam:
-    """Create the team of this process, without members, and the sub-agents of its agents."""
-    made = SessionTeam(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
-    made.lead_policy, made.secrets = maker.policy, find_secrets(ground.env)
-    kit, more = maker.kit, (maker.limits, log.emit, ground.settings.agents)
-    made.subagents = kit.agents = Subagents(ground.directory, maker, kit.jobs, *more)
+@dataclass(frozen=True, slots=True)
+class JoinedTeam:
+    """The team of another process that a member of this process joins. `lead_model` is empty when it is unknown."""
+
+    name: str
+    directory: str
+    lead_model: str = ""
+    led_externally: bool = False
+
+
+def make_team(
+    ground: SessionContext,
+    log: EventLog,
+    maker: AgentFactory,
+    status: TeamStatus,
+    ports: TeamPorts,
+    joined: JoinedTeam | None = None,
+) -> SessionTeam:
+    """Create the team of this process, without members, and the sub-agents of its agents.
+
+    `status` are the states of its members, `joined` the team that another process leads and guards against ping-pong.
+    """
+    settings, kit = ground.settings, maker.kit
+    kit.agents = Subagents(ground.directory, maker, kit.jobs, maker.limits, log.emit, settings.agents)
+    shared_list = ""
     if (wanted := ground.options.task_list) is not None:
-        made.external.shared_list = list_name(wanted)
-        create_shared_list(ground.home.tasks(made.external.shared_list))
-    made.lease, made.log = str(ground.directory / LEASE), str(ground.directory / "events.jsonl")
+        shared_list = list_name(wanted)
+        create_shared_list(ground.home.tasks(shared_list))
+    joined = joined or JoinedTeam("", "")
+    made = SessionTeam(
+        ground.home,
+        ground.id,
+        ground.cwd,
+        log.emit,
+        maker,
+        maker.limits,
+        replace(settings.team, ping_pong=sys.maxsize) if joined.directory else settings.team,
+        lead_model=joined.lead_model,
+        lead_policy=maker.policy,
+        lease=str(ground.directory / LEASE),
+        log=str(ground.directory / "events.jsonl"),
+        name=joined.name,
+        directory=joined.directory,
+        status=status,
+        external=ExternalParticipants(shared_list, led_externally=joined.led_externally),
+        ports=ports,
+        check=make_task_checks(ground, maker, lambda name: made.find_in_process(name)),
+        secrets=find_secrets(ground.env),
+        subagents=kit.agents,
+    )
     return made

@@ -8,22 +8,25 @@ from teamwright.session.context import SessionContext
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.task_checks.allowed_commands import AllowedCommands
-from teamwright.session.task_checks.task_checks import TaskChecks
-from teamwright.teams.team import SessionTeam
+from teamwright.session.task_checks.task_checks import FindTeammate, TaskChecks
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 
 ALLOWED = "checks.json"
 """The file in the session's directory with the commands that were allowed as checks."""
 
 
-def make_task_checks(ground: SessionContext, maker: AgentFactory, team: SessionTeam) -> TaskChecks:
-    """Create the task checks of this session. The team file has precedence over the setting."""
+def make_task_checks(ground: SessionContext, maker: AgentFactory, find: FindTeammate) -> TaskChecks:
+    """Create the task checks of this session. `find` returns a live member of this process by its name.
+
+    The team file has precedence over the setting.
+    """
     settings, definition = ground.settings.check, ground.definition
     if definition is not None and definition.check:
         settings = replace(settings, command=definition.check)
     bash = maker.kit.bash
     return TaskChecks(
-        team,
+        find,
+        ground.cwd,
         settings,
         AllowedCommands(ground.home.session(ground.cwd, ground.id) / ALLOWED),
         maker.policy,

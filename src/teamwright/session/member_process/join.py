@@ -7,13 +7,12 @@ dead, releasing tasks, reporting external changes). A failed start leaves nothin
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import SessionOpened
@@ -25,6 +24,7 @@ from teamwright.session.control.remote_actions import ActionContext
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, take_tasks, totals_until
 from teamwright.session.factory.components import (
+    JoinedTeam,
     make_agent_factory,
     make_models,
     make_team,
@@ -35,8 +35,7 @@ from teamwright.session.factory.components import (
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout
-from teamwright.session.factory.task_checks_factory import make_task_checks
-from teamwright.session.member_process.lead_commands import LedMember
+from teamwright.session.member_process.lead_commands import LedMember, remote_state
 from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.lead_proxies import LeadApproval, MemberBudget, RemoteSpawnLimit, ShutdownRefusal
 from teamwright.session.member_process.spawn_file import SpawnFile, options_of
@@ -56,6 +55,7 @@ from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost
 from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import read_team_file
+from teamwright.teams.team_ports import ReportEnd, TeamPorts
 
 OnStarted: TypeAlias = Callable[[EventLog], object]
 """Called with a member's log before its first event."""
@@ -103,7 +103,11 @@ async def _join(
     log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=ground.id))
     watcher = await stack.enter_async_context(Watcher())
     maker, models, warnings = await _maker(ground, log, line, stack)
-    team = _team(spawn, ground, log, maker)
+
+    async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
+        await obeying.departed(name, cause, agreed_to)
+
+    team = _team(spawn, ground, maker, _Connections(line, log, watcher, report_end))
     reading = cache(partial(ConfigReloader, ground, maker))
     obeying = LedMember(team, maker, line, lambda agent: ActionContext(team, maker, models, agent, reading))
     maker.policies.on_always = obeying.add_always_rules
@@ -116,7 +120,7 @@ async def _join(
     log.subscribe(line.forward_event, live=False)
     log.subscribe(obeying.record_event, live=False)
     connect_budget(maker.purse, team, log)
-    _connect(team, watcher, obeying, stack)
+    _follow_tasks(team, watcher, obeying, stack)
     stack.push_async_callback(end_work, maker)
     entry = await _entry(team, spawn)
     obeying.require_wanted()
@@ -149,29 +153,35 @@ async def _maker(
     return maker, models, warnings
 
 
-def _team(spawn: SpawnFile, ground: SessionContext, log: EventLog, maker: AgentFactory) -> SessionTeam:
+class _Connections(NamedTuple):
+    """The connections of this process to its lead and to the files of the team."""
+
+    line: LeadConnection
+    log: EventLog
+    watcher: Watcher
+    report_end: ReportEnd
+
+
+def _team(spawn: SpawnFile, ground: SessionContext, maker: AgentFactory, to: _Connections) -> SessionTeam:
     """Return the team as its lead created it, without this process's member."""
-    team = make_team(ground, log, maker)
-    # the lead's process sees all messages and guards against ping-pong
-    team.settings = replace(team.settings, ping_pong=sys.maxsize)
-    team.name, team.directory = spawn.team, spawn.directory
-    team.lead_model = spawn.model
-    team.status = TeamStatus.from_log(read_recent(ground.home.session(ground.cwd, ground.id) / "events.jsonl"))
-    team.check = make_task_checks(ground, maker, team)
+    home, directory, line = ground.home, spawn.directory, to.line
+    status = TeamStatus.from_log(read_recent(home.session(ground.cwd, ground.id) / "events.jsonl"))
+    ports = TeamPorts(
+        watch_file=lambda path, look: to.watcher.follow(path, look),
+        report_end=to.report_end,
+        on_plan=lambda request: line.notify("plan", request=request["id"], target=request["target"]),
+        open_doorbell=lambda name, look: listen(home.doorbell(directory, name), look),
+        wake_remote=lambda name: _ring(home.doorbell(directory, name)),
+        remote_state=partial(remote_state, status),
+    )
+    team = make_team(ground, to.log, maker, status, ports, JoinedTeam(spawn.team, directory, spawn.model))
     maker.team = team
-    maker.plans.team = team
+    maker.plans.join_team(team)
     return team
 
 
-def _connect(team: SessionTeam, watcher: Watcher, obeying: LedMember, stack: AsyncExitStack) -> None:
-    """Connect this process to changes of files by others, and notify others of its own."""
-    home, directory = team.home, team.directory
-    team.watch_file = lambda path, look: watcher.follow(path, look)
-    team.open_doorbell = lambda name, look: listen(home.doorbell(directory, name), look)
-    team.wake_remote = lambda name: _ring(home.doorbell(directory, name))
-    team.remote_state = obeying.standing_of
-    team.report_end = obeying.departed
-    team.on_plan = lambda request: obeying.line.notify("plan", request=request["id"], target=request["target"])
+def _follow_tasks(team: SessionTeam, watcher: Watcher, obeying: LedMember, stack: AsyncExitStack) -> None:
+    """Follow changes of the task list by others, and connect owners with their jobs."""
     known = team.tasks.watch_external_changes(lambda _before, _after: obeying.tasks_changed())
     stack.callback(known.close)
     follow = partial(obeying.check_tasks, known)

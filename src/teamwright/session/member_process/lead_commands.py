@@ -28,6 +28,7 @@ from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.lifecycle import ENDED_STATES, MemberState
 from teamwright.teams.mode_change import set_mode
 from teamwright.teams.plan_approval import resume_plan
+from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team import SessionTeam
 
 _RESTS = frozenset({MemberState.IDLE, MemberState.AWAITING})
@@ -178,15 +179,6 @@ class LedMember(MemberLifetime):
 
     # ── the others ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def standing_of(self, name: str) -> MemberState | None:
-        """Return the state of another member (see `SessionTeam.remote_state`)."""
-        known = self.team.status.members.get(name)
-        try:
-            state = MemberState(known.state) if known is not None else MemberState.IDLE
-        except ValueError:
-            return MemberState.IDLE
-        return None if state in ENDED_STATES else state
-
     def record_event(self, number: int, event: TeamEvent) -> None:
         """Add an event of this process to the members' states, and a refused call to the run's report."""
         self.team.status.apply(number, event)
@@ -271,3 +263,13 @@ class LedMember(MemberLifetime):
 
     def _tell_of_plan(self, mate: InProcessTeammate) -> None:
         self.line.notify("plan", request=mate.pending_plan.request_id, target=mate.pending_plan.approver)
+
+
+def remote_state(status: TeamStatus, name: str) -> MemberState | None:
+    """Return the state of a member in another process (see `TeamPorts.remote_state`)."""
+    known = status.members.get(name)
+    try:
+        state = MemberState(known.state) if known is not None else MemberState.IDLE
+    except ValueError:
+        return MemberState.IDLE
+    return None if state in ENDED_STATES else state

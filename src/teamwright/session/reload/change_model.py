@@ -85,7 +85,7 @@ def _begin(team: SessionTeam, agent: Agent, model: Model, by: str) -> None:
     switch_prefix(agent, "model", model)
     effort = agent.effort_text
     if agent.name == LEAD:
-        team.lead_model, team.lead_effort = model.card.name, effort
+        team.set_lead_model(model.card.name, effort)
     elif (mate := team.find_in_process(agent.name)) is not None:
         mate.model, mate.effort = model.card.name, effort
     agent.emit(ModelChanged(member=agent.name, model=model.card.name, before=before, by=by, effort=effort))

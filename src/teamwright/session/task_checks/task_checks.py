@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from teamwright.agent.activity import NOTIFY_AFTER_S
 from teamwright.config.check_settings import CheckSettings
@@ -24,7 +24,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
 from teamwright.session.task_checks.allowed_commands import AllowedCommands
 from teamwright.tasks.task_check import TaskCheckResult
-from teamwright.teams.team import SessionTeam
+from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.tools.shell.user_shell import plain_shell
 
 if TYPE_CHECKING:
@@ -41,14 +41,20 @@ COMMAND_CHARS = 120
 """Maximum characters of a check in a refusal."""
 
 
+FindTeammate: TypeAlias = Callable[[str], InProcessTeammate | None]
+"""Returns the live member of that name, if it runs in this process."""
+
+
 @dataclass(slots=True)
 class TaskChecks:
     """The checks of one session (port of `tasks`). `environment` is that of agents' commands.
 
-    `policy` is the lead's, for agents without their own; `shown` masks secrets in commands.
+    `find` returns a live member of this process, `cwd` is the session's directory. `policy` is the lead's, for agents
+    without their own; `shown` masks secrets in commands.
     """
 
-    team: SessionTeam
+    find: FindTeammate
+    cwd: Path
     settings: CheckSettings
     allowed: AllowedCommands
     policy: Policy
@@ -63,7 +69,7 @@ class TaskChecks:
 
     def allow(self, command: str, seen_from: Path | None) -> None:
         """Implement `tasks.task_check.CheckRunner.allow`."""
-        self.allowed.add(command, seen_from or self.team.cwd)
+        self.allowed.add(command, seen_from or self.cwd)
 
     async def run(self, task: Task, commands: tuple[str, ...], by: str) -> TaskCheckResult:
         """Implement `tasks.task_check.CheckRunner.run`."""
@@ -87,7 +93,7 @@ class TaskChecks:
         seen_from = self.allowed.decision_directory(command)
         if command == self.settings.command or seen_from == cwd:
             return True
-        mate = self.team.find_in_process(by)
+        mate = self.find(by)
         policy = (mate.agent.policy if mate is not None else None) or self.policy
         now = policy.decide("Bash", Access(command=command, cwd=cwd)).verdict
         if seen_from is not None:
@@ -116,15 +122,15 @@ class TaskChecks:
     def _cwd(self, task: Task, by: str) -> Path:
         """Return the working directory of the owner, else of the completing agent, else of the session."""
         for name in (task.owner or "", by):
-            mate = self.team.find_in_process(name) if name else None
+            mate = self.find(name) if name else None
             if mate is not None and (cwd := mate.agent.toolbox.workplace.cwd).is_dir():
                 return cwd
-        return self.team.cwd
+        return self.cwd
 
     @contextmanager
     def _notify_slow(self, task: Task, by: str, command: str) -> Generator[None]:
         """Emit an event for a long check, so that it is visible in the team's status."""
-        mate = self.team.find_in_process(by)
+        mate = self.find(by)
         member = mate.name if mate is not None else LEAD
         since = round(time.time(), 3)
         what = f"check of #{task.id}: {self.shown(command)[:200]}"

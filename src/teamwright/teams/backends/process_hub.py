@@ -305,10 +305,10 @@ class _Connection:
                 _record_end(process, arguments)
             case "plan":
                 process.note_plan(arguments)
-                if arguments["request"] and exchange.team.on_plan is not None:
+                if arguments["request"] and exchange.team.ports.on_plan is not None:
                     request = exchange.team.requests.get(str(arguments["request"]))
                     if request is not None:
-                        exchange.team.on_plan(request)
+                        exchange.team.ports.on_plan(request)
             case "late" if arguments.get("owner") == LEAD:
                 exchange.team.deliver_late_answer(LEAD, str(arguments["text"]))
             case _:

@@ -48,7 +48,6 @@ class TeamWatcher:
         self._files: _TeamFiles | None = None
 
     async def __aenter__(self) -> TeamWatcher:
-        self._team.watch_file = self.follow
         self._team.external.on_files_changed = self._begin
         self._team.external.on_ended = self._note_ended
         self._team.external.on_joined.append(self._handle_waiting_mail)

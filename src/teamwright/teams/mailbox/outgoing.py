@@ -219,8 +219,8 @@ def _is_reachable(team: SessionTeam, member: RosterMember) -> bool:
     name = member.name.lower()
     if member.name == LEAD or (member.backend_type != "in-process" and name not in team.external.process_names):
         return True
-    if team.remote_state is not None and team.find(name) is None:
-        return team.remote_state(member.name) is not None or name in team.external.external_names
+    if team.ports.remote_state is not None and team.find(name) is None:
+        return team.ports.remote_state(member.name) is not None or name in team.external.external_names
     return team.find(name) is not None or name in team.resuming or name in team.external.external_names
 
 
@@ -245,12 +245,16 @@ async def _deliver(team: SessionTeam, member: RosterMember, entry: InboxEntry) -
 
 
 def _outcome(team: SessionTeam, sender: str, member: RosterMember) -> str:
-    if member.name == LEAD and team.remote_state is None:
+    if member.name == LEAD and team.ports.remote_state is None:
         if team.lead_mail is None:
             return "no_consumer"
         return "queued_next_round" if team.lead_mail.busy else "woke"
     found = team.find(member.name)
-    if found is None and team.remote_state is not None and (state := team.remote_state(member.name)) is not None:
+    if (
+        found is None
+        and team.ports.remote_state is not None
+        and (state := team.ports.remote_state(member.name)) is not None
+    ):
         return "woke" if state in {MemberState.IDLE, MemberState.AWAITING} else "queued_next_round"
     if found is None or member.name.lower() in team.external.external_names:
         return "queued_next_round" if member.name.lower() in team.resuming else "accepted"
@@ -278,6 +282,6 @@ def _color(team: SessionTeam, sender: str) -> str | None:
 
 def _running_names(team: SessionTeam) -> list[str]:
     here = [m.name for m in team.running_members]
-    known = team.status.members if team.remote_state is not None else {}
+    known = team.status.members if team.ports.remote_state is not None else {}
     others = [name for name, one in known.items() if name not in {LEAD, *here} and not one.has_ended]
     return [LEAD_ALIAS, *here, *others]

@@ -41,7 +41,7 @@ async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
     mate = team.find(to)
     if mate is not None:
         mate.notify(escape_tags(entry.text))
-    elif to == LEAD and team.on_unread_mail is not None:
-        team.on_unread_mail([entry])
+    elif to == LEAD and team.lead is not None:
+        team.lead.queue_unread_mail([entry])
     team.changed.set()
     return False

@@ -27,12 +27,12 @@ class RemoteMember:
 
 async def remote_members(team: SessionTeam) -> list[RemoteMember]:
     """Return the live members in other processes, in the order of the roster. Raises StorageError."""
-    if team.remote_state is None or not team.exists:
+    if team.ports.remote_state is None or not team.exists:
         return []
     here = {name.lower() for name in team.members}
     found: list[RemoteMember] = []
     for entry in (await team.roster.read()).teammates:
-        if entry.name.lower() in here or team.remote_state(entry.name) is None:
+        if entry.name.lower() in here or team.ports.remote_state(entry.name) is None:
             continue
         found.append(
             RemoteMember(entry, team.status.members.get(entry.name) or MemberActivity(entry.name, state="idle"))

@@ -163,12 +163,7 @@ def connect_owners(lead: Lead | None, team: SessionTeam, jobs: BackgroundJobs) -
     def done(job: Job) -> None:
         owners.notify(job.owner, job_end_notice(job), job.key)
 
-    async def left(name: str) -> None:
-        await agents.stop_all(name, "the agent that started it has ended")
-        await jobs.stop_all(name)
-
     jobs.on_done = done
-    team.on_left = left
 
 
 def notify_lost_subagents(subagents: Subagents, team: SessionTeam, lead: Lead | None) -> None:

@@ -429,6 +429,11 @@ class Subagents:
         """Stop all runs of one owner."""
         await asyncio.gather(*(self.stop(run, cause) for run in self.running_runs(owner)))
 
+    async def end_owned(self, owner: str) -> None:
+        """End the sub-agents and the background commands of an agent that has ended."""
+        await self.stop_all(owner, "the agent that started it has ended")
+        await self._jobs.stop_all(owner)
+
     async def end_background(self) -> None:
         """End the background runs and prevent new starts; the other runs end with their waiting callers."""
         self._closed = True

@@ -7,7 +7,6 @@ a lead's work. A failed start leaves nothing behind. Depends on all packages bel
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import field, replace
@@ -32,6 +31,7 @@ from teamwright.session.context import SessionContext, load_member_context
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
 from teamwright.session.factory.components import (
+    JoinedTeam,
     make_agent_factory,
     make_models,
     make_team,
@@ -42,7 +42,6 @@ from teamwright.session.factory.components import (
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_request_queue
-from teamwright.session.factory.task_checks_factory import make_task_checks
 from teamwright.session.member_process.external_lead.external_membership import ExternalMembership
 from teamwright.session.member_process.external_lead.lead_grants import ExternalLeadGrants
 from teamwright.session.member_process.external_lead.mailed_requests import MailApprover, MailedRequests
@@ -77,6 +76,7 @@ from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
 from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_ports import ReportEnd, TeamPorts
 
 
 @dataclass(slots=True)
@@ -184,7 +184,12 @@ def _ground(options: Options, found: ExternalTeam) -> tuple[SessionContext, list
 async def _begin(
     made: _MemberParts, flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack
 ) -> ExternalMembership:
-    team, postal = _team(made)
+    postal = _mail_context(made)
+
+    async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
+        await guest.departed(name, cause, agreed_to)
+
+    team = _team(made, postal, report_end)
     guest, spec = await _guest(made, team, flags, env)
     guest.place.on_change = partial(_noticed, postal.dialect, guest.presence)
     stack.push_async_callback(guest.close)
@@ -211,18 +216,9 @@ async def _begin(
     return guest
 
 
-def _team(made: _MemberParts) -> tuple[SessionTeam, InboxContext]:
-    """Return the team as the other program created it, without this process's member."""
-    ground, found, log = made.ground, made.found, made.log
-    team = make_team(ground, log, made.maker)
-    team.settings = replace(team.settings, ping_pong=sys.maxsize)  # the external lead guards against ping-pong
-    team.external.led_externally = True
-    team.name, team.directory = found.config.name, found.directory
-    team.status = TeamStatus.from_log(read_recent(log.path))
-    team.check = make_task_checks(ground, made.maker, team)
-    team.remote_state = lambda _name: None  # the state of other members is unknown here
-    made.maker.team = made.maker.plans.team = team
-    team.on_plan = made.maker.plans.watch
+def _mail_context(made: _MemberParts) -> InboxContext:
+    """Return what the inboxes of this process share: the other program's format of mail, and notices."""
+    found, log = made.found, made.log
     dialect = ExternalMailFormat()
     dialect.note_roster(found.config)
 
@@ -234,13 +230,29 @@ def _team(made: _MemberParts) -> tuple[SessionTeam, InboxContext]:
         told = (line for line in read_backward(log.path) if b'"message_sent"' in line)
         return bool(msg_id) and any(msg_id.encode() in line for line in told)
 
-    postal, own = InboxContext(dialect, say, sent), found.home.inbox(found.directory, found.name)
+    return InboxContext(dialect, say, sent)
+
+
+def _team(made: _MemberParts, postal: InboxContext, report_end: ReportEnd) -> SessionTeam:
+    """Return the team as the other program created it, without this process's member."""
+    found, log, maker, watcher = made.found, made.log, made.maker, made.watcher
+    own = found.home.inbox(found.directory, found.name)
 
     def inbox(path: Path, guard: Path, archive: Path) -> ExternalTeamInbox:
         return (OwnInbox if path == own else ExternalTeamInbox)(path, guard, archive, postal)
 
-    team.make_inbox = inbox
-    return team, postal
+    ports = TeamPorts(
+        maker.plans.watch,
+        watch_file=lambda path, look: watcher.follow(path, look),
+        make_inbox=inbox,
+        report_end=report_end,
+        remote_state=lambda _name: None,  # the state of other members is unknown here
+    )
+    joined = JoinedTeam(found.config.name, found.directory, led_externally=True)
+    team = make_team(made.ground, log, maker, TeamStatus.from_log(read_recent(log.path)), ports, joined)
+    maker.team = team
+    maker.plans.join_team(team)
+    return team
 
 
 async def _guest(
@@ -305,8 +317,6 @@ def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership,
 def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, stack: AsyncExitStack) -> None:
     """Connect this process to changes of files by others."""
     home, directory, watcher = team.home, team.directory, made.watcher
-    team.watch_file = lambda path, look: watcher.follow(path, look)
-    team.report_end = guest.departed
     made.log.subscribe(guest.record_event, live=False)
     connect_budget(made.maker.purse, team, made.log)
     stack.callback(watcher.follow(home.config(directory), guest.place.note_change))

@@ -1,0 +1,58 @@
+"""Ports of a session's team: what its constructor receives, and the lead that it notifies.
+
+Depends on inboxes and on the states of members. `session` implements the functions, `Lead` the lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from teamwright.mail.inbox import Inbox, inbox_for
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.values import dataclass
+from teamwright.teams.lifecycle import MemberState
+
+ReportEnd: TypeAlias = Callable[[str, str, str | None], Awaitable[None]]
+"""Receives a member's name, the cause of its end, and the request to stop to which it agreed."""
+
+
+class TeamLead(Protocol):
+    """The lead of this process, as its team notifies it."""
+
+    def open_mailbox(self) -> None:
+        """Open the lead's inbox, because a team exists now."""
+        ...
+
+    def close_mailbox(self) -> None:
+        """Stop watching the lead's inbox, because the team was removed."""
+        ...
+
+    def queue_unread_mail(self, entries: Sequence[InboxEntry]) -> None:
+        """Queue the unread mail of a team that was removed, for delivery."""
+        ...
+
+    def add_late_answer(self, text: str) -> None:
+        """Deliver an answer to a request that is gone: the lead is notified, and nothing runs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TeamPorts:
+    """The functions that a team receives from its session."""
+
+    on_plan: Callable[[Mapping[str, Any]], None] | None = None
+    """Called with each plan that waits for an answer, again after a resume: it ensures an answer in time."""
+    watch_file: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
+    """Calls back when a file changes, to notice mail of other programs. Returns a function that stops this."""
+    open_doorbell: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
+    """Opens a member's doorbell, which our other processes ring after they wrote. Returns a function that closes it."""
+    make_inbox: Callable[[Path, Path, Path], Inbox] = inbox_for
+    """Opens an inbox by its file, guard and archive."""
+    report_end: ReportEnd | None = None
+    """In a member's own process: reports its end to the lead's process, which handles all effects."""
+    wake_remote: Callable[[str], None] | None = None
+    """In a member's own process: wakes a member of another one."""
+    remote_state: Callable[[str], MemberState | None] | None = None
+    """In a member's own process: returns the state of a member of another one; None when it has ended."""

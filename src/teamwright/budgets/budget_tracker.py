@@ -60,12 +60,17 @@ class BudgetTracker:
     """True when each call is estimated although this process has no cap."""
 
     def __init__(
-        self, budget: Budget = NO_CAPS, *, each: Budget = NO_CAPS, earlier: Callable[[], UsageTotals] = UsageTotals
+        self,
+        budget: Budget = NO_CAPS,
+        *,
+        each: Budget = NO_CAPS,
+        earlier: Callable[[], UsageTotals] = UsageTotals,
+        assumed: tuple[str, ...] = (),
     ) -> None:
         started = monotonic()
         self.run = Scope("", budget, final=True, minutes=lambda: (monotonic() - started) / 60)
         self.each = each
-        self.assumed: tuple[str, ...] = ()
+        self.assumed = assumed
         """Names of caps of the run that are defaults."""
         self.books = UsageTotals()
         self.context: dict[str, int] = {}

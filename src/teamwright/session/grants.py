@@ -34,7 +34,7 @@ class Grants:
     places: SettingsFiles
     emit: Emit
     policies: Callable[[], Iterable[Policy]]
-    modes: Callable[[], SessionModes] | None = None
+    modes: Callable[[], SessionModes]
 
     async def __call__(self, owner: str, policy: Policy, answer: PermissionAnswer) -> None:
         """Apply the grants of this answer to the member; grants that fail are reported and left out. Never raises."""
@@ -61,7 +61,7 @@ class Grants:
 
     async def answer(self, question: Question) -> PermissionAnswer | None:
         """Answer a question about an edit of a member whose edits were accepted; None for other questions."""
-        mate = None if self.modes is None else self.modes().team.find(question.owner)
+        mate = self.modes().team.find(question.owner)
         if mate is None or not mate.edits_accepted_by or question.kind != "permission":
             return None
         covered = [update.mode for update in question.suggestions] == [Mode.ACCEPT_EDITS]
@@ -77,8 +77,6 @@ class Grants:
         Edits are accepted for the member alone: questions about them are answered, and no mode changes. Raises
         UsageError when the member has ended.
         """
-        if self.modes is None:
-            return
         modes, lead = self.modes(), self.modes().maker.policy
         check_mode(PermissionUpdate("setMode", mode=mode), lead.effective_mode)
         narrower = _WIDTH.get(lead.effective_mode, 0) < _WIDTH[mode]

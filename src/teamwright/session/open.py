@@ -49,7 +49,6 @@ from teamwright.session.factory.components import (
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
 from teamwright.session.former_sessions import FormerSessions
-from teamwright.session.grants import Grants
 from teamwright.session.lookup.saved_sessions import LEASE
 from teamwright.session.lookup.saved_teams import all_teams, find_saved_team, require_adoptable
 from teamwright.session.member_process.setup import enable_member_processes
@@ -58,7 +57,7 @@ from teamwright.session.modes import SavedMode, load_mode, restore_mode, save_mo
 from teamwright.session.options import Options
 from teamwright.session.reload.reload_config import ConfigReloader
 from teamwright.session.retention import prune
-from teamwright.session.session import Session, ShutdownDeadlines
+from teamwright.session.session import Session
 from teamwright.session.shell_command import run_shell_command
 from teamwright.session.toolset import PLAN_TOOLS, Toolset
 from teamwright.storage.event_log import EventLog
@@ -70,6 +69,7 @@ from teamwright.teams.external.team_watcher import TeamWatcher
 from teamwright.teams.lead import Lead
 from teamwright.teams.recovery import recover_teams
 from teamwright.teams.resume import ResumeResult
+from teamwright.teams.shutdown_requests import ShutdownDeadlines
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
 from teamwright.teams.subagents.run_reports import job_end_notice
@@ -123,7 +123,8 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     maker = _maker(ground, models, log, make_toolset(ground, jobs, requests, deadlines, requests), numbers)
     make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
     unserved = start_services(ground, log, maker, stack)
-    grants = make_grants(ground, log, maker)
+    grants = make_grants(ground, log, maker, lambda: session.modes)
+    requests.answerers.append(grants.answer)
     ports = TeamPorts(
         maker.plans.watch,
         watch_file=lambda path, look: files.follow(path, look),
@@ -132,7 +133,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     team = make_team(ground, log, maker, standing, ports)
     files = await stack.enter_async_context(TeamWatcher(team, watcher))
     log.subscribe(files.note_event, live=False)
-    deadlines.team = team
+    deadlines.set_team(team)
     requests.set_team(team, always=ground.settings.lead_answers)
     outside = StopListener(team, log.emit, watcher, deadlines.request_stop, on_ring=requests.check_answers)
     agent = await maker.lead(team, _conversation(ground, maker))
@@ -145,7 +146,6 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
         ground.id, options, *parts, warnings, reloading=ConfigReloader(ground, maker), processes=processes
     )
     session.pruning = pruning
-    _grant_in(session, grants)
     log.subscribe(partial(_count_event, session), live=False)
     connect_budget(maker.purse, team, log)
     await _resume_team(session, ground, undo)
@@ -181,10 +181,14 @@ def _lead(ground: SessionContext, agent: Agent, team: SessionTeam, jobs: Backgro
     known = team.status.members.get(LEAD)
     if (mode := str(agent.policy.display_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):
         team.emit(ModeChanged(member=LEAD, mode=mode))
-    lead = Lead(agent, team, owes_answer=ground.resumed and agent.conversation.owes_answer)
+    lead = Lead(
+        agent,
+        team,
+        owes_answer=ground.resumed and agent.conversation.owes_answer,
+        on_shell=partial(run_shell_command, agent),
+        on_prompt=partial(record_prompt, ground.directory / "history"),
+    )
     connect_owners(lead, team, jobs)
-    lead.on_shell = partial(run_shell_command, agent)
-    lead.on_prompt = partial(record_prompt, ground.directory / "history")
     return lead
 
 
@@ -218,12 +222,6 @@ def _collect_warnings(session: Session) -> Generator[list[str]]:
         yield told
     finally:
         unsubscribe()
-
-
-def _grant_in(session: Session, grants: Grants) -> None:
-    """Let grants change modes of this session, and answer requests by earlier grants."""
-    grants.modes = lambda: session.modes
-    session.requests.answerers.append(grants.answer)
 
 
 async def _resume_team(session: Session, ground: SessionContext, undo: ExitStack) -> None:
@@ -303,8 +301,8 @@ def _maker(
 ) -> AgentFactory:
     """Create the agent factory of the session, in the mode of its lead."""
     earlier = partial(totals_until, log.path, log.last_number)
-    purse = BudgetTracker(ground.options.budget, each=ground.settings.each, earlier=earlier)
-    purse.assumed = ground.options.assumed
+    options = ground.options
+    purse = BudgetTracker(options.budget, each=ground.settings.each, earlier=earlier, assumed=options.assumed)
     made = make_agent_factory(ground, models, purse, log, kit, numbers)
     made.plans.configure(ground.settings, ask_timeout(ground))
     return _in_mode(ground, made)

@@ -44,31 +44,12 @@ from teamwright.teams.mailbox.incoming import starts_turn
 from teamwright.teams.mailbox.ping_pong_guard import has_held_mail
 from teamwright.teams.resume import ResumeResult, resume_members
 from teamwright.teams.shutdown import end_all, suspend_all
-from teamwright.teams.shutdown_requests import ask_to_stop
+from teamwright.teams.shutdown_requests import ShutdownDeadlines
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
     from teamwright.session.member_process.setup import MemberProcesses
-
-
-@dataclass(slots=True)
-class ShutdownDeadlines:
-    """Timers of shutdown requests, owned by the session (the port of the team's tools)."""
-
-    team: SessionTeam | None = None
-    timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
-
-    async def request_stop(self, to: str, reason: str, call: str = "") -> str:
-        """Ask a member to stop, and start its deadline. `call` names the tool call that asks."""
-        if self.team is None:
-            raise TeamRefused("team-refused", "there is no team yet", note="nothing was sent")
-        return await ask_to_stop(self.team, to, reason, self.timers, call=call)
-
-    def cancel(self) -> None:
-        """Cancel all deadlines, because the session closes."""
-        for timer in self.timers:
-            timer.cancel()
 
 
 @dataclass(slots=True)
@@ -107,9 +88,8 @@ class Session:
         Cancellation is up to the caller: `cancelled` returns the result of a cancelled run.
         """
         # The answer to an earlier prompt does not count for this one; without a prompt it is the only text.
-        self.lead.last_end = TurnEnd("done", "" if prompt else self.lead.agent.conversation.text_since(0))
+        self.lead.begin_run("" if prompt else self.lead.agent.conversation.text_since(0))
         begun = self.lead.agent.conversation.message_count
-        self.lead.refusal_reason = ""
         if prompt:
             self.lead.add_prompt(prompt)
         minutes = self.maker.purse.budget.minutes

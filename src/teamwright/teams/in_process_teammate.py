@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Protocol
 
 from teamwright.agent.agent import REPEATED_CALLS, Agent, TurnEnd
 from teamwright.agent.conversation import UserMessage
@@ -31,41 +30,9 @@ from teamwright.teams.mailbox.delivered_ids import has_written_to_lead, known_ta
 from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.plan_requests import PendingPlan
 from teamwright.teams.roster import KnownRoster
+from teamwright.teams.team_ports import TeamAccess
 from teamwright.teams.teammate import Teammate, TurnNotes
 from teamwright.teams.turn_end import BudgetPause, RateLimitPause, run_idle_hooks
-
-
-class TeamAccess(Protocol):
-    """The team operations that a teammate needs."""
-
-    async def claim_next_task(self, name: str, tools: frozenset[str]) -> Task | None:
-        """Claim the next free task for this member and return it, or None."""
-        ...
-
-    async def roster_note(self, name: str, known_roster: KnownRoster) -> str:
-        """Return the roster changes since the member's last note; empty when there are none."""
-        ...
-
-    async def finish_turn(self, name: str) -> None:
-        """Handle the end of a turn of this member, with any result."""
-        ...
-
-    async def tasks_in_progress(self, name: str) -> list[Task]:
-        """Return the tasks that this member has in progress."""
-        ...
-
-    async def notify_lead(self, name: str, notice: IdleNotification, id: str, *, is_rerun: bool = False) -> None:
-        """Send the member's idle notice under `id`; with `is_rerun` it may be there already."""
-        ...
-
-    def is_stop_request_open(self, name: str, request_id: str) -> bool:
-        """Return True when this incarnation of the member has an open shutdown request of that id."""
-        ...
-
-    async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
-        """Handle the end of the member: hand its tasks back, notify the lead once, free its place unless it failed."""
-        ...
-
 
 INTERRUPTED = "interrupted"
 """The end of a turn that a person interrupted."""

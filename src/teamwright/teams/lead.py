@@ -104,6 +104,10 @@ class Lead:
             words = notice_text(LEAD, entry, tags) or tags.entry(entry)
             self.queue.put("peer", (text_block(words),), f"mail:{entry.msg_id}")
 
+    def begin_run(self, text: str = "") -> None:
+        """Forget the end of the last run, and why a hook rejected its prompt. `text` is the answer so far."""
+        self.last_end, self.refusal_reason = TurnEnd("done", text), ""
+
     def add_prompt(self, content: Sequence[Block]) -> None:
         """Add a prompt of the user: for the next turn, or for the next model call of the running turn.
 

@@ -17,25 +17,23 @@ from teamwright.agent.agent import Agent
 from teamwright.mail.inbox import Inbox
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time, now_ms
-from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError, UsageError
+from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
-from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
+from teamwright.protocol.mail import InboxEntry, parse_protocol
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.task import Task, TaskStatus
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.creation import ensure_team
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, stored_entry
 from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent, MemberState
+from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.mailbox.incoming import IncomingMail
-from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mailbox.ping_pong_guard import is_held
 from teamwright.teams.message_text import message_text
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, pending_plan
-from teamwright.teams.roster import KnownRoster
-from teamwright.teams.shutdown import find_crashed, process_end
-from teamwright.teams.shutdown_requests import find_read_request, is_stop_request_open
+from teamwright.teams.shutdown import find_crashed
+from teamwright.teams.shutdown_requests import find_read_request
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import begin_incarnation, change_team_file, read_team_file
@@ -48,55 +46,6 @@ PROGRAM_DEFAULT_MODEL = "default"
 """The model on the roster of an external member for which no model was named."""
 
 MAX_ENDED_KEPT = 64  # ended members that are still remembered
-
-
-class LocalTeamAccess:
-    """The team operations of a teammate in this process."""
-
-    def __init__(self, team: SessionTeam) -> None:
-        self._team = team
-
-    async def claim_next_task(self, name: str, tools: frozenset[str]) -> Task | None:
-        """Claim the lowest free task for this member; it is woken when a draft task becomes free."""
-        tasks, settle_ms = self._team.tasks, self._team.external.settle_ms
-        task = await tasks.claim_next(name, tools, settle_ms)
-        if task is None and (moment := tasks.next_claim_at(settle_ms)):
-            self._team.wake_idle_at(moment)
-        return task
-
-    async def roster_note(self, name: str, known_roster: KnownRoster) -> str:
-        """Return the roster changes; empty while the roster cannot be read."""
-        try:
-            return await known_roster.describe_changes(self._team.roster, name)
-        except TeamwrightError:
-            return ""
-
-    async def finish_turn(self, name: str) -> None:
-        """Make the tasks that the member added claimable."""
-        await self._team.tasks.finish_drafts(name)
-
-    async def tasks_in_progress(self, name: str) -> list[Task]:
-        """Return the tasks that this member has in progress."""
-        tasks = await self._team.tasks.all()
-        return [t for t in tasks if t.status is TaskStatus.IN_PROGRESS and (t.owner or "").lower() == name.lower()]
-
-    async def notify_lead(self, name: str, notice: IdleNotification, id: str, *, is_rerun: bool = False) -> None:
-        """Put the idle notice into the lead's inbox. A failure never ends the member."""
-        try:
-            if not (is_rerun and await self._team.inbox(LEAD).contains(id)):
-                await send_protocol(self._team, name, LEAD, notice, id=id)
-        except StorageError as problem:
-            text = f"the lead did not receive an idle notice of {name} ({problem.what}); its text is in the event log"
-            self._team.emit(Notice(member=name, text=text, level="warning"))
-
-    def is_stop_request_open(self, name: str, request_id: str) -> bool:
-        """Return True when that request is open and meant for this incarnation of the member."""
-        return is_stop_request_open(self._team, name, request_id)
-
-    async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
-        """Process the end of the member."""
-        over = self._team.ports.report_end
-        await (process_end(self._team, name, cause, agreed_to) if over is None else over(name, cause, agreed_to))
 
 
 async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Teammate:

@@ -1,4 +1,4 @@
-"""Ports of a session's team: what its constructor receives, and the lead that it notifies.
+"""Ports of a team: its constructor's functions, the lead that it notifies, and the access of a teammate.
 
 Depends on inboxes and on the states of members. `session` implements the functions, `Lead` the lead.
 """
@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from teamwright.mail.inbox import Inbox, inbox_for
-from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.mail import IdleNotification, InboxEntry
+from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import MemberState
+from teamwright.teams.roster import KnownRoster
 
 ReportEnd: TypeAlias = Callable[[str, str, str | None], Awaitable[None]]
 """Receives a member's name, the cause of its end, and the request to stop to which it agreed."""
@@ -35,6 +37,38 @@ class TeamLead(Protocol):
 
     def add_late_answer(self, text: str) -> None:
         """Deliver an answer to a request that is gone: the lead is notified, and nothing runs."""
+        ...
+
+
+class TeamAccess(Protocol):
+    """The team operations that a teammate needs."""
+
+    async def claim_next_task(self, name: str, tools: frozenset[str]) -> Task | None:
+        """Claim the next free task for this member and return it, or None."""
+        ...
+
+    async def roster_note(self, name: str, known_roster: KnownRoster) -> str:
+        """Return the roster changes since the member's last note; empty when there are none."""
+        ...
+
+    async def finish_turn(self, name: str) -> None:
+        """Handle the end of a turn of this member, with any result."""
+        ...
+
+    async def tasks_in_progress(self, name: str) -> list[Task]:
+        """Return the tasks that this member has in progress."""
+        ...
+
+    async def notify_lead(self, name: str, notice: IdleNotification, id: str, *, is_rerun: bool = False) -> None:
+        """Send the member's idle notice under `id`; with `is_rerun` it may be there already."""
+        ...
+
+    def is_stop_request_open(self, name: str, request_id: str) -> bool:
+        """Return True when this incarnation of the member has an open shutdown request of that id."""
+        ...
+
+    async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
+        """Handle the end of the member: hand its tasks back, notify the lead once, free its place unless it failed."""
         ...
 
 

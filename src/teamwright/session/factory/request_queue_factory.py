@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from teamwright.approvals.permanent_grants import SettingsFiles
 from teamwright.approvals.request_files import RequestFiles
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.session.context import SessionContext, waits_for_answers
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.grants import Grants
+from teamwright.session.modes import SessionModes
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.watcher import Watcher
 
@@ -19,16 +22,26 @@ def make_request_queue(ground: SessionContext, log: EventLog, watcher: Watcher) 
     """Create the request queue of the run, with its files."""
     options = ground.options
     files = RequestFiles(ground.directory, ground.id, watch=watcher.follow)
-    made = RequestQueue(log.emit, lambda: options.interactive, files, ask_timeout(ground), options.on_request)
-    made.answerer = "terminal" if options.interactive else "program"
-    made.settings = ground.home.settings
-    made.waits = waits_for_answers(ground)
-    return made
+    return RequestQueue(
+        log.emit,
+        lambda: options.interactive,
+        files,
+        ask_timeout(ground),
+        options.on_request,
+        answerer="terminal" if options.interactive else "program",
+        waits=waits_for_answers(ground),
+        settings=ground.home.settings,
+    )
 
 
-def make_grants(ground: SessionContext, log: EventLog, maker: AgentFactory) -> Grants:
-    """Create the grants of the session, which are saved permanently where the approver says so."""
-    made = Grants(SettingsFiles(ground.home, ground.trust.root), log.emit, lambda: tuple(maker.policies))
+def make_grants(
+    ground: SessionContext, log: EventLog, maker: AgentFactory, modes: Callable[[], SessionModes]
+) -> Grants:
+    """Create the grants of the session, which are saved permanently where the approver says so.
+
+    `modes` returns the modes of the session.
+    """
+    made = Grants(SettingsFiles(ground.home, ground.trust.root), log.emit, lambda: tuple(maker.policies), modes)
     maker.grant, maker.policies.lead_answers = made, ground.settings.lead_answers
     return made
 

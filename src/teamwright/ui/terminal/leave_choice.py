@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from teamwright.ui.terminal.editor import Editor, ReadCancelled
+from teamwright.ui.terminal.keys import LEAVE_WINDOW_S
 
 
 class LeaveChoice(StrEnum):
@@ -58,3 +59,14 @@ async def ask_how_to_leave(
         if reply in _ANSWERS:
             return _ANSWERS[reply]
         show(["  w, s, l, or Enter to stay"])
+
+
+def leave_hint(working: Sequence[str]) -> str:
+    """Return how to leave after a first Ctrl-C. `working` are the members that continue."""
+    more = f" {names} during this time." if (names := continuing_members(working)) else ""
+    return f"Ctrl-C again within {LEAVE_WINDOW_S:.0f} s leaves, as does Ctrl-D.{more}"
+
+
+def continuing_members(working: Sequence[str]) -> str:
+    """Return the names of working members as a text; empty when none is working."""
+    return f"{', '.join(working)} {'goes' if len(working) == 1 else 'go'} on" if working else ""

@@ -33,8 +33,8 @@ from teamwright.ui.terminal.commands import HANDLERS, CommandCalls, background_l
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.edit_commands import diff_lines, undo_lines
 from teamwright.ui.terminal.editor import Editor, ReadCancelled
-from teamwright.ui.terminal.keys import LEAVE_WINDOW_S, InterruptAction, InterruptState
-from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave
+from teamwright.ui.terminal.keys import InterruptAction, InterruptState
+from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave, continuing_members, leave_hint
 from teamwright.ui.terminal.line_completion import Candidate, candidates
 from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import (
@@ -140,7 +140,7 @@ class SessionScreen:
             self._ended_by_user = True
             self._turn.cancel()
         elif act is InterruptAction.HINT:
-            self._show_folded([self._hint()])
+            self._show_folded([leave_hint(members_at_work(self.session))])
         return act
 
     def _interrupt_viewed(self, line: bool) -> InterruptAction:
@@ -149,7 +149,7 @@ class SessionScreen:
         if act is InterruptAction.END_TURN:
             self.view.interrupt()
         elif act is InterruptAction.HINT:
-            self._show_folded([f"{self._hint()} Esc returns to the lead."])
+            self._show_folded([f"{leave_hint(members_at_work(self.session))} Esc returns to the lead."])
         return act
 
     def on_escape(self) -> None:
@@ -261,7 +261,8 @@ class SessionScreen:
         if self._ended_by_user and not waited:
             record_interrupt(self.session)
         self._ended_by_user = False
-        go_on = f"; {names} (/stop NAME ends one)" if (names := self._working_members_text()) else ""
+        names = continuing_members(members_at_work(self.session))
+        go_on = f"; {names} (/stop NAME ends one)" if names else ""
         head = "no longer waiting to leave" if waited else "the lead's turn was ended"
         self._show_folded([f"{head}{go_on}. Nothing is lost: your next line continues it."])
 
@@ -390,15 +391,6 @@ class SessionScreen:
             self.session.team.changed.set()
             self.show(["waiting; Ctrl-C stays"])
         return ending
-
-    def _hint(self) -> str:
-        go_on = f" {names} during this time." if (names := self._working_members_text()) else ""
-        return f"Ctrl-C again within {LEAVE_WINDOW_S:.0f} s leaves, as does Ctrl-D.{go_on}"
-
-    def _working_members_text(self) -> str:
-        """Return the names of working members as a text; empty when none is working."""
-        names = members_at_work(self.session)
-        return f"{', '.join(names)} {'goes' if len(names) == 1 else 'go'} on" if names else ""
 
     def _show_error(self, problem: TeamwrightError) -> None:
         self._show_folded([clean(line) for line in problem.render().split("\n")])

@@ -20,8 +20,8 @@ from teamwright.protocol.message_xml import NO_KEY_TAGS
 from teamwright.protocol.messages import text_block, tool_result_block
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
-from teamwright.session.lookup.saved_sessions import LEASE
 from teamwright.storage.event_log import EventLog
+from teamwright.storage.lease import LEASE
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.permission_policy import make_policy
-from teamwright.config.settings.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.trust.trust_store import TrustState, TrustStore
 from teamwright.permissions.decide import Policy

@@ -19,10 +19,10 @@ from teamwright.protocol.mail import IdleNotification, InboxEntry, TaskCompleted
 from teamwright.protocol.messages import text_block, tool_result_block
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
-from teamwright.session.lookup.saved_sessions import LEASE, find_session, latest_session, session_views
+from teamwright.session.lookup.saved_sessions import find_session, latest_session, session_views
 from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.lease import Lease, lease_holder
+from teamwright.storage.lease import LEASE, Lease, lease_holder
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams

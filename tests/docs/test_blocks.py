@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from teamwright import Hook, Team
-from teamwright.config.settings.merge import load_settings
+from teamwright.config.merge import load_settings
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.team_file.team_file_reader import parse_definition
 from teamwright.config.trust.trust_store import TrustState

@@ -34,7 +34,7 @@ from teamwright.api.options import (
 )
 from teamwright.api.run import Run
 from teamwright.approvals.request_queue import RequestQueue
-from teamwright.config.settings.merge import lead_mode
+from teamwright.config.merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model import Model
 from teamwright.permissions.decide import parse_mode

@@ -17,8 +17,7 @@ from teamwright.protocol.roster import parse_config
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
-from teamwright.session.lookup.saved_sessions import LEASE
-from teamwright.storage.lease import lease_held
+from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home
 from teamwright.teams.team_file import read_team_file
 

@@ -22,8 +22,8 @@ from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
-from teamwright.session.lookup.saved_sessions import LEASE
 from teamwright.storage.doorbell import listen
+from teamwright.storage.lease import LEASE
 from teamwright.teams.team import SessionTeam
 
 CUT_OFF = "the process that asked ended before anybody answered"

@@ -13,18 +13,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.protocol.clock import iso_time
-from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.jsonl import read_lines
-from teamwright.tools.files.edit_journal import JOURNAL, append_line
+from teamwright.tools.files.edit_journal import JOURNAL, append_entry
 
 USER = "user"
 """The author of a file change that an undo makes."""
-
-WORDS = 80
-"""Maximum characters of a prompt in its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,34 +175,22 @@ def _undo_begun(edits: EditJournal, said: Mapping[str, Any]) -> None:
 # ── what is added ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def record_prompt(history: Path, id: str, text: str) -> None:
-    """Record a prompt, to which the following edits belong. Raises StorageError."""
-    _append(history, {"at": iso_time(), "prompt": id, "text": " ".join(text[: 4 * WORDS].split())[:WORDS]})
-
-
 def record_undo(history: Path, undo: UndoEntry, of: str) -> None:
     """Record the beginning of an undo; `of` is the id of the prompt. Raises StorageError."""
-    _append(history, {"at": undo.at, "undo": undo.id, "of": of, "by": undo.by, "paths": undo.paths, "left": undo.left})
+    append_entry(
+        history, {"at": undo.at, "undo": undo.id, "of": of, "by": undo.by, "paths": undo.paths, "left": undo.left}
+    )
 
 
 def record_undone_file(history: Path, undo: str, path: str, before: str | None, after: str | None) -> None:
     """Record that this file is about to be restored to `after`. Raises StorageError."""
     line = {"at": iso_time(), "member": USER, "path": path, "before": before, "after": after, "call": "", "undo": undo}
-    _append(history, line)
+    append_entry(history, line)
 
 
 def record_undo_done(history: Path, undo: str) -> None:
     """Record that an undo was completed. Raises StorageError."""
-    _append(history, {"at": iso_time(), "undone": undo})
-
-
-def _append(history: Path, line: Mapping[str, object]) -> None:
-    try:
-        append_line(history, line)
-    except StorageError:
-        raise
-    except OSError as problem:
-        raise storage_error(problem, history / JOURNAL) from problem
+    append_entry(history, {"at": iso_time(), "undone": undo})
 
 
 def count_by_member(changes: Sequence[ChangeEntry]) -> dict[str, int]:

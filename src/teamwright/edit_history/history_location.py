@@ -19,9 +19,9 @@ from teamwright.protocol.unknown_names import unknown_member
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.session.session import Session
-from teamwright.storage.lease import lease_held
+from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home
-from teamwright.teams.incarnation import LEASE, process_directory
+from teamwright.teams.incarnation import process_directory
 from teamwright.teams.subagents.run_journal import RunJournal
 from teamwright.views.log import event_name, find_log
 

@@ -25,10 +25,9 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.values import dataclass
-from teamwright.session.lookup.saved_sessions import LEASE
 from teamwright.session.session import Session
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.lease import Lease
+from teamwright.storage.lease import LEASE, Lease
 
 BY_UNDO = "the user's undo"
 """The author that an agent with an outdated reading of the file is shown after an undo."""

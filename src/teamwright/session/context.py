@@ -16,7 +16,7 @@ from typing import Any
 from teamwright.agent.system_prompt import PromptEnvironment
 from teamwright.agent.transcript import read_header
 from teamwright.config.agent_types.definition_sources import DefinitionSources, definition_sources
-from teamwright.config.settings.merge import load_settings, reads_other_product
+from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.team_file.team_definition import TeamDefinition
 from teamwright.config.team_file.team_file_reader import FILE, read_definition

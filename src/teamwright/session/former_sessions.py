@@ -12,8 +12,7 @@ from pathlib import Path
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
 from teamwright.protocol.values import dataclass
-from teamwright.session.lookup.saved_sessions import LEASE
-from teamwright.storage.lease import lease_held
+from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home
 from teamwright.teams.subagents.owner_notices import notify_lost
 from teamwright.teams.team import SessionTeam

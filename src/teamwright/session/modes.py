@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.reminders import MODE_MEANINGS
-from teamwright.config.settings.merge import lead_mode
+from teamwright.config.merge import lead_mode
 from teamwright.permissions.decide import Policy, parse_mode
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamRefused

@@ -21,7 +21,6 @@ from teamwright.agent.toolbox import CallNumbers
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.skill_sources import shelf_warnings
 from teamwright.config.trust.person_check import require_person_for_mode
-from teamwright.edit_history.edit_journal import record_prompt
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time
@@ -49,7 +48,6 @@ from teamwright.session.factory.components import (
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
 from teamwright.session.former_sessions import FormerSessions
-from teamwright.session.lookup.saved_sessions import LEASE
 from teamwright.session.lookup.saved_teams import all_teams, find_saved_team, require_adoptable
 from teamwright.session.member_process.setup import enable_member_processes
 from teamwright.session.model_sources import SessionModels
@@ -62,7 +60,7 @@ from teamwright.session.shell_command import run_shell_command
 from teamwright.session.toolset import PLAN_TOOLS, Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_recent
-from teamwright.storage.lease import Lease
+from teamwright.storage.lease import LEASE, Lease
 from teamwright.storage.paths import make_private
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.external.team_watcher import TeamWatcher
@@ -76,6 +74,7 @@ from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
 from teamwright.tools.caller import Caller
+from teamwright.tools.files.edit_journal import record_prompt
 
 
 @asynccontextmanager

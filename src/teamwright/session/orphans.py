@@ -19,12 +19,12 @@ from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, proc
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.session.member_process.backend_choice import BackendChoice
-from teamwright.storage.lease import lease_holder
+from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
 from teamwright.teams.backends.backend import Location
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.backends.located_process import is_running, process_tree
-from teamwright.teams.incarnation import LEASE, Incarnation, process_directory
+from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.team_file import TeamFile
 
 END_S = 5.0

@@ -17,16 +17,16 @@ from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 
-from teamwright.config.settings.merge import load_settings, reads_other_product
+from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust.trust_store import TrustStore
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.values import dataclass
-from teamwright.session.lookup.saved_sessions import LEASE, SessionView
+from teamwright.session.lookup.saved_sessions import SessionView
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams
 from teamwright.session.team_removal import archive_finished_teams
 from teamwright.storage.file_lock import remove_unused_guard
-from teamwright.storage.lease import Lease, lease_held
+from teamwright.storage.lease import LEASE, Lease, lease_held
 from teamwright.storage.paths import Home
 from teamwright.tasks.moves import archive_finished
 from teamwright.tasks.shared_list import is_shared

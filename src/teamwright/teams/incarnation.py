@@ -17,9 +17,6 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.values import dataclass
 
-LEASE = "lease"
-"""The lease file in the process directory, which the process holds while it runs."""
-
 
 def process_directory(transcript: Path) -> Path:
     """Return the process directory of the member with this transcript."""

@@ -25,9 +25,9 @@ from teamwright.storage.atomic import keep_damaged_copy, write_atomic, write_new
 from teamwright.storage.event_log_reader import read_events
 from teamwright.storage.file_lock import lock_for
 from teamwright.storage.jsonl import read_lines
-from teamwright.storage.lease import lease_holder
+from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
-from teamwright.teams.incarnation import LEASE, Incarnation, process_directory, stored_entry
+from teamwright.teams.incarnation import Incarnation, process_directory, stored_entry
 from teamwright.teams.roster import BRIEF_PATIENCE_S, Roster
 from teamwright.teams.roster_rebuild import IN_PROCESS, all_mail, read_transcript_header, rebuilt_roster
 from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, read_team_file

@@ -14,7 +14,7 @@ from typing import Any
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.agent_types.definition_sources import Plugin, definition_sources
 from teamwright.config.agent_types.registry import AgentTypeEntry, AgentTypes
-from teamwright.config.settings.merge import reads_other_product
+from teamwright.config.merge import reads_other_product
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError

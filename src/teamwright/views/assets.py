@@ -17,7 +17,7 @@ from typing import Any
 from teamwright.config.plugins import Plugin, plugin_at
 from teamwright.config.settings.setting_parts import State, line_in
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.settings.settings_survey import SettingsSurvey, reads_compat_files, survey_settings
+from teamwright.config.settings_survey import SettingsSurvey, reads_compat_files, survey_settings
 from teamwright.config.trust.trust_store import TrustState, TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass

@@ -17,10 +17,10 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.config.settings.merge import settings_places
+from teamwright.config.merge import settings_places
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, read_layer
-from teamwright.config.settings.settings_survey import reads_compat_files
+from teamwright.config.settings_survey import reads_compat_files
 from teamwright.config.trust.trust_store import repository_of
 from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
 from teamwright.protocol.values import dataclass

@@ -11,8 +11,8 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 
+from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.model_settings import model_settings
-from teamwright.config.settings.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.trust.person_check import agent_command
 from teamwright.config.trust.trust_store import TrustState, TrustStore

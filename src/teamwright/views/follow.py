@@ -16,9 +16,8 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
 from teamwright.protocol.values import dataclass
-from teamwright.session.lookup.saved_sessions import LEASE
 from teamwright.storage.event_log_reader import LogTail, last_number
-from teamwright.storage.lease import lease_holder
+from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.team_file import read_team_file

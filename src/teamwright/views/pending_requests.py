@@ -12,8 +12,7 @@ from pathlib import Path
 
 from teamwright.approvals import OpenRequest, open_requests
 from teamwright.protocol.values import dataclass
-from teamwright.session.lookup.saved_sessions import LEASE
-from teamwright.storage.lease import lease_held
+from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home
 from teamwright.storage.watcher import Watcher
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.agent.reminders import MODE_MEANINGS
+from teamwright.config.merge import MODE, lead_mode, load_settings, reads_other_product
 from teamwright.config.permission_policy import make_policy
-from teamwright.config.settings.merge import MODE, lead_mode, load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.team_file.team_definition import TeamDefinition
 from teamwright.config.team_file.team_roles import ownership_of

@@ -21,8 +21,7 @@ from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
-from teamwright.session.lookup.saved_sessions import LEASE
-from teamwright.storage.lease import Lease
+from teamwright.storage.lease import LEASE, Lease
 from teamwright.storage.paths import Home
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S

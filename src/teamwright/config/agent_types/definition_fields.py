@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.agent_types.definition_hooks import parse_definition_hooks
-from teamwright.config.agent_types.tool_names import ToolSelection, select_tools
+from teamwright.config.tool_names import ToolSelection, select_tools
 from teamwright.models.effort import EXPECTED_TEXT as EFFORTS
 from teamwright.models.effort import parse_effort
 from teamwright.permissions.verdict import Mode

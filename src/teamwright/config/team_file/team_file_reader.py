@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.agent.agent_type import built_in_types
-from teamwright.config.agent_types.tool_names import KNOWN
 from teamwright.config.team_file.team_definition import EXPECTED, ROLE, TEAM, TOPS, KeyKind, Role, TeamDefinition
 from teamwright.config.team_file.toml_lines import line_of
+from teamwright.config.tool_names import KNOWN
 from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.protocol.budget import CAP_NAMES, Budget
 from teamwright.protocol.errors import CannotStart, InvalidName, UsageError

@@ -47,12 +47,12 @@ from teamwright.session.factory.agent_types import make_resolver
 from teamwright.session.factory.mcp_factory import make_mcp_servers
 from teamwright.session.factory.shell_startup import make_shell_startup
 from teamwright.session.factory.task_checks_factory import make_task_checks
-from teamwright.session.lookup.saved_sessions import LEASE
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import find_call_number, last_call_number
+from teamwright.storage.lease import LEASE
 from teamwright.storage.paths import Home
 from teamwright.tasks.shared_list import create_shared_list, list_name
 from teamwright.teams.external.participants import ExternalParticipants

@@ -17,11 +17,8 @@ from teamwright.protocol.message_xml import MESSAGE, NOTIFICATION, PEER_NOTE, RE
 from teamwright.protocol.messages import message_text
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
-from teamwright.storage.lease import lease_holder
+from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
-
-LEASE = "lease"
-"""Name of the lease file in a session's directory."""
 
 _FIRST_LINES = 12
 

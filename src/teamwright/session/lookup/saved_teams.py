@@ -17,8 +17,8 @@ from teamwright.protocol.ids import LEAD, nearest, team_dir
 from teamwright.protocol.roster import TeamConfig, parse_config
 from teamwright.protocol.unknown_names import unknown_team
 from teamwright.protocol.values import dataclass
-from teamwright.session.lookup.saved_sessions import LEASE, SessionView, find_session, session_views
-from teamwright.storage.lease import lease_holder
+from teamwright.session.lookup.saved_sessions import SessionView, find_session, session_views
+from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import TaskView, TeamView, archived_teams, task_views, team_views
 from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file

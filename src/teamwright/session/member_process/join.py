@@ -44,10 +44,10 @@ from teamwright.session.reload.reload_config import ConfigReloader
 from teamwright.storage.doorbell import listen, ring
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_recent
-from teamwright.storage.lease import Lease
+from teamwright.storage.lease import LEASE, Lease
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.in_process_teammate import InProcessTeammate
-from teamwright.teams.incarnation import LEASE, Incarnation, process_directory
+from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.spawn import start_in_process
 from teamwright.teams.status.team_status import TeamStatus

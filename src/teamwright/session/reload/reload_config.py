@@ -15,7 +15,7 @@ from teamwright.agent.prefix import switch_prefix
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.tool_schema import tool_schema
 from teamwright.agent.toolbox import offered_tools
-from teamwright.config.settings.merge import load_settings, reads_other_product
+from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import Settings
 from teamwright.config.skill_sources import make_shelf, shelf_warnings
 from teamwright.config.trust.trust_store import TrustState, TrustStore

@@ -16,13 +16,13 @@ from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.roster import RosterMember
-from teamwright.storage.lease import lease_held
+from teamwright.storage.lease import LEASE, lease_held
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.backends.backend import Backend, Location
 from teamwright.teams.backends.located_process import process_tree, wait_set
 from teamwright.teams.backends.process_hub import ProcessHost, ProcessHub
 from teamwright.teams.backends.process_teammate import ProcessTeammate
-from teamwright.teams.incarnation import LEASE, Incarnation, process_directory
+from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.mailbox.ping_pong_guard import held_senders
 from teamwright.teams.mailbox.undelivered import return_late_mail

@@ -20,10 +20,10 @@ from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
 from teamwright.protocol.unknown_names import unknown_member
 from teamwright.protocol.values import dataclass
-from teamwright.storage.lease import lease_held
+from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
-from teamwright.teams.incarnation import LEASE, Incarnation, process_directory
+from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
 
 LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"

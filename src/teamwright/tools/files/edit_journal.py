@@ -16,10 +16,14 @@ from pathlib import Path
 
 from teamwright.agent.tool import ToolContext
 from teamwright.protocol.clock import iso_time
-from teamwright.storage.atomic import write_new
+from teamwright.protocol.errors import StorageError
+from teamwright.storage.atomic import storage_error, write_new
 from teamwright.storage.paths import make_private
 
 JOURNAL = "edits.jsonl"
+
+WORDS = 80
+"""Maximum characters of a prompt in its line."""
 
 
 def digest(content: bytes) -> str:
@@ -61,6 +65,11 @@ def record_edit(ctx: ToolContext, path: Path, before: bytes | None, after: bytes
     append_line(history, line)
 
 
+def record_prompt(history: Path, id: str, text: str) -> None:
+    """Record a prompt, to which the following edits belong. Raises StorageError."""
+    append_entry(history, {"at": iso_time(), "prompt": id, "text": " ".join(text[: 4 * WORDS].split())[:WORDS]})
+
+
 def append_line(history: Path, line: Mapping[str, object]) -> None:
     """Append a line to the journal, which is created if needed. Raises OSError, StorageError."""
     text = json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape")
@@ -75,6 +84,16 @@ def append_line(history: Path, line: Mapping[str, object]) -> None:
         os.write(fd, b"\n" + text + b"\n")
     finally:
         os.close(fd)
+
+
+def append_entry(history: Path, line: Mapping[str, object]) -> None:
+    """Append a line to the journal, like `append_line`. Raises StorageError."""
+    try:
+        append_line(history, line)
+    except StorageError:
+        raise
+    except OSError as problem:
+        raise storage_error(problem, history / JOURNAL) from problem
 
 
 def _topmost_missing(path: Path) -> Path | None:

@@ -105,7 +105,7 @@ async def _show_plain(member: RunningMember, feed: EventBuffer) -> MemberEnd:
 
 async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     """Run the screen until the member ends. Its modules load only here."""
-    from teamwright.session.control.member_control import MemberControl
+    from teamwright.session.member_process.member_control import MemberControl
     from teamwright.ui.member.member_terminal import MemberTerminal
     from teamwright.ui.terminal.editor_choice import make_editor
     from teamwright.ui.terminal.narrator import Narrator

@@ -24,8 +24,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.protocol.values import dataclass
-from teamwright.session.control.member_control import MemberControl
-from teamwright.session.member_process.member_screen import MemberScreen
+from teamwright.session.member_process.member_control import MemberControl
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.skills.slash_command import parse_slash_command
 from teamwright.ui.display_text import LineStream, clean, cut, fold_lines, one_line, window_size
@@ -39,6 +38,7 @@ from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
 from teamwright.ui.terminal.running_calls import RunningCalls
+from teamwright.views.member_screen import MemberScreen, member_cost
 
 MIN_WIDTH = 20
 
@@ -131,7 +131,7 @@ async def _compact(control: MemberControl, rest: str) -> list[str]:
 
 
 async def _cost(control: MemberControl, _rest: str) -> list[str]:
-    return cost_lines(await control.cost())
+    return cost_lines(await member_cost(control))
 
 
 async def _mode(control: MemberControl, rest: str) -> list[str]:

@@ -18,8 +18,7 @@ from typing import Any, cast
 
 from teamwright.processes.process_tree import MARK_VARIABLE, list_processes
 from teamwright.protocol.values import dataclass
-from teamwright.session.lookup.saved_sessions import LEASE
-from teamwright.storage.lease import lease_held, lease_holder
+from teamwright.storage.lease import LEASE, lease_held, lease_holder
 from teamwright.storage.lock_dir import DirectoryMark, directory_mark
 from teamwright.views.audit.team_location import TeamLocation, entries
 

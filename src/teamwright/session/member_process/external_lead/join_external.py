@@ -63,9 +63,8 @@ from teamwright.session.options import Options
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_recent
 from teamwright.storage.jsonl import read_backward
-from teamwright.storage.lease import Lease
+from teamwright.storage.lease import LEASE, Lease
 from teamwright.storage.watcher import Watcher
-from teamwright.teams.backends.process_launcher import LEASE
 from teamwright.teams.external.external_inbox import ExternalMailFormat, ExternalTeamInbox, InboxContext, OwnInbox
 from teamwright.teams.external.external_lead import LeadMail, LeadPresence, lead_process
 from teamwright.teams.external.membership import MembershipRecord, OwnRosterEntry

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from teamwright.protocol.values import dataclass
-from teamwright.session.control.member_control import MemberControl
+from teamwright.session.member_process.member_control import MemberControl
 from teamwright.teams.status.member_state import WAITING_STATES, member_facts, shown_state
 from teamwright.teams.status.team_status import MemberActivity
+from teamwright.views.cost import CostView, cost_of_totals
 from teamwright.views.live_status import MemberRow, SessionRow, TaskBoard
+from teamwright.views.log import LogView
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,11 @@ class MemberScreen:
     def _known(self) -> MemberActivity:
         mate = self.seat.member.mate
         return self.seat.member.team.status.members.get(mate.name) or MemberActivity(mate.name, str(mate.state))
+
+
+async def member_cost(control: MemberControl) -> CostView:
+    """Return the cost of the member and its sub-agents in this process. Raises StorageError."""
+    member = control.member
+    books = member.maker.purse.books
+    subjects = {(books.list, task.id): task.subject for task in await control.tasks()}
+    return cost_of_totals(books, subjects, LogView(member.log.path, member.spawn.session, member.team.name))

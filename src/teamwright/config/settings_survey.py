@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from teamwright.config.merge import SettingsMerge, reads_other_product
 from teamwright.config.model_settings import model_settings
-from teamwright.config.settings.merge import SettingsMerge, reads_other_product
 from teamwright.config.settings.package_settings import package_settings
 from teamwright.config.settings.setting_keys import KEYS
 from teamwright.config.settings.setting_parts import SettingPart, reason

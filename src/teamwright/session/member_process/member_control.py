@@ -27,9 +27,6 @@ from teamwright.session.result import TaskResult
 from teamwright.teams.lifecycle import BUSY_STATES
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.team_file import read_team_file
-from teamwright.views.cost import CostView
-from teamwright.views.cost import cost_of_totals as cost_view
-from teamwright.views.log import LogView
 
 USER = "user"
 
@@ -148,13 +145,6 @@ class MemberControl:
         """Return the team's task list. Raises StorageError."""
         tasks = self.member.team.tasks
         return [TaskResult(t.id, t.subject, str(t.status), t.owner, tasks.is_unverified(t)) for t in await tasks.all()]
-
-    async def cost(self) -> CostView:
-        """Return the cost of the member and its sub-agents in this process. Raises StorageError."""
-        member = self.member
-        books = member.maker.purse.books
-        subjects = {(books.list, task.id): task.subject for task in await self.tasks()}
-        return cost_view(books, subjects, LogView(member.log.path, member.spawn.session, member.team.name))
 
     # ── what it asks ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,12 +13,15 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from teamwright.agent.tool import ToolContext
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import storage_error, write_new
 from teamwright.storage.paths import make_private
+
+if TYPE_CHECKING:
+    from teamwright.agent.tool import ToolContext
 
 JOURNAL = "edits.jsonl"
 

@@ -59,3 +59,9 @@ def test_no_file_names_a_registry_or_somebody_s_machine():
     for path in tracked("*.md", "*.toml", "*.txt", "Makefile", ".ci/*", "src/*", "examples/*"):
         text = path.read_bytes().decode("utf-8", "replace").lower()
         assert not [word for word in words if word in text], path
+
+
+def test_the_readme_is_short_and_narrow():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 180
+    assert [line for line in lines if len(line) > 120] == []

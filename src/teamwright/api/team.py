@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import replace as replace_fields
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -33,6 +32,7 @@ from teamwright.api.options import (
     to_session_options,
 )
 from teamwright.api.run import Run
+from teamwright.api.team_opening import create_named_team, options_to_open
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.config.merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
@@ -47,9 +47,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.session.control.agent_actions import clear_lead, compact_agent, context_view, reload_session, set_model
 from teamwright.session.control.live_members import delete_led_team, stop_task
 from teamwright.session.control.remote_actions import ALLOW
-from teamwright.session.lookup.saved_teams import find_saved_team, find_session_of_team, require_adoptable
 from teamwright.session.open import open_session
-from teamwright.session.options import Options
 from teamwright.session.reload.change_model import ModelChange
 from teamwright.session.reload.reload_config import ReloadResult
 from teamwright.session.result import Result
@@ -57,7 +55,6 @@ from teamwright.session.session import Session
 from teamwright.session.skills.run_command import find_command, list_commands, run_command
 from teamwright.storage.event_log import EventLog
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.creation import create_team
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
 from teamwright.teams.recovery import recover_teams
@@ -155,12 +152,14 @@ class Team:
             undo_creation = stack.enter_context(ExitStack())
             home = resolve_home(self._options.home)
             rebuilt = await recover_teams(home, word=self.name) if self._opening_mode else ()
-            session = await stack.enter_async_context(open_session(self._opening()))
+            session = await stack.enter_async_context(
+                open_session(options_to_open(self._options, self.name, self._opening_mode))
+            )
             session.warnings += rebuilt
             session.requests.attended = self._readers.may_answer
             if not self._opening_mode:
                 undo_creation.callback(session.remove_files)
-                await self._create(session)
+                await create_named_team(session, self.name, replace=self._replace)
             undo_creation.pop_all()
             self._stack = stack.pop_all()
         self._session, self._loop = session, asyncio.get_running_loop()
@@ -175,29 +174,6 @@ class Team:
             raise UsageError("usage", what, do=[f"async with Team({self.name!r}, …) as team: …"])
 
         def __exit__(self, *_error: object) -> None: ...
-
-    def _opening(self) -> Options:
-        """Return the session options: for a team on disk, those that resume its session or adopt the team."""
-        home = resolve_home(self._options.home)
-        if self._opening_mode == "resume":
-            return replace_fields(self._options, resume=find_session_of_team(home, self.name).id)
-        if self._opening_mode == "adopt":
-            require_adoptable(find_saved_team(home, self.name))
-            return replace_fields(self._options, adopt=self.name)
-        return self._options
-
-    async def _create(self, session: Session) -> None:
-        if self._replace:
-            await session.archive_team(self.name)
-        try:
-            await create_team(session.team, self.name, None, None)
-        except TeamRefused as refused:
-            if not await session.find_archivable_teams(self.name):
-                raise
-            do = [f"Team({self.name!r}, replace=True) puts it into the archive first", *refused.do]
-            raise TeamRefused(
-                refused.slug, refused.what, looked_at=refused.looked_at, do=do, note=refused.note
-            ) from None
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,13 +28,9 @@ from teamwright.protocol.messages import text_block
 from teamwright.storage.started_task import start_task
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.ports import CallRef, OwnerNotifier, SubagentBuilder, SubagentSettings
-from teamwright.teams.subagents.run import SubagentRun, find_run
+from teamwright.teams.subagents.run import SubagentRun
 from teamwright.teams.subagents.run_journal import (
-    RunJournal,
-    find_by_transcript,
     has_prompt,
-    is_run_id,
-    last_text,
     restore_spec,
     stored_spec,
 )
@@ -53,6 +49,7 @@ from teamwright.teams.subagents.run_reports import (
     prompt_block,
     subagent_event,
 )
+from teamwright.teams.subagents.subagent_runs import SubagentRuns
 
 SESSION_ENDED = "the session was left"
 """The cause of a stop at the end of the session."""
@@ -64,7 +61,7 @@ GRACE_S = 5.0
 """Seconds that a stopped sub-agent may take to end."""
 
 
-class Subagents:
+class Subagents(SubagentRuns):
     """The sub-agents of one session. `session` is its directory; the notifier of owners is set before the first end."""
 
     def __init__(
@@ -76,65 +73,15 @@ class Subagents:
         emit: Emit,
         settings: SubagentSettings,
     ) -> None:
+        super().__init__(session, builder.transcript_path)
         self.settings = settings
         self.builder = builder
         self.notifier: OwnerNotifier | None = None
         self._jobs = jobs
         self._limits = limits
         self._emit = emit
-        self._scratch = session / "output"
-        self._journal = RunJournal(session)
-        self._running: dict[str, SubagentRun] = {}
-        """Runs that may be running: start checks do not slow down with the number of ended runs."""
         self._starting = 0
         self._closed = False
-
-    # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def runs(self) -> dict[str, SubagentRun]:
-        """All runs of the session, of earlier processes too, oldest first."""
-        return self._journal.runs
-
-    def running_runs(self, owner: str | None = None, *, background: bool | None = None) -> list[SubagentRun]:
-        """Return the running runs: of one owner if given, in the background or in the foreground if given."""
-        return [
-            run
-            for run in self._running.values()
-            if run.is_running and owner in {None, run.owner} and (background is None or run.background is background)
-        ]
-
-    def has_background_runs(self) -> bool:
-        """Return True when any runs in the background: the end of all work waits for it."""
-        return bool(self.running_runs(background=True))
-
-    def find(self, text: str) -> SubagentRun | None:
-        """Return the run of that id or name; a run that only has a transcript left is found by its id."""
-        found = find_run(self.runs, text)
-        if found is not None:
-            return found
-        id = text.strip()
-        return (
-            find_by_transcript(id, self.builder.transcript_path(id), self._scratch / f"{id}.output")
-            if is_run_id(id)
-            else None
-        )
-
-    def find_by_call(self, key: str) -> SubagentRun | None:
-        """Return the run that a call began before a kill."""
-        return next((run for run in self.runs.values() if run.key == key), None)
-
-    def unreported(self) -> list[SubagentRun]:
-        """Return the runs of earlier processes whose end may be unreported, each with its last text."""
-        lost = self._journal.unreported()
-        for run in lost:
-            run.text = run.text or last_text(run)
-        return lost
-
-    def mark_reported(self, ids: Iterable[str]) -> None:
-        """Mark the ends of these runs as reported."""
-        for id in ids:
-            self._journal.record_reported(self.runs[id])
 
     # ── start ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

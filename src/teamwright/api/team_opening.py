@@ -1,0 +1,42 @@
+"""The start of a team: the options of its session, and the team under its name.
+
+Depends on the lookup of teams and on sessions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as replace_fields
+
+from teamwright.protocol.errors import TeamRefused
+from teamwright.session.lookup.saved_teams import find_saved_team, find_session_of_team, require_adoptable
+from teamwright.session.options import Options
+from teamwright.session.session import Session
+from teamwright.teams.creation import create_team
+from teamwright.teams.status.team_views import resolve_home
+
+
+def options_to_open(options: Options, name: str, mode: str) -> Options:
+    """Return the session options: for a team on disk, those that resume its session or adopt the team.
+
+    `mode` is resume, adopt, or empty for a new team. Raises as `find_session_of_team` and `require_adoptable`.
+    """
+    home = resolve_home(options.home)
+    if mode == "resume":
+        return replace_fields(options, resume=find_session_of_team(home, name).id)
+    if mode == "adopt":
+        require_adoptable(find_saved_team(home, name))
+        return replace_fields(options, adopt=name)
+    return options
+
+
+async def create_named_team(session: Session, name: str, *, replace: bool) -> None:
+    """Create the team of that name; `replace` puts an earlier one into the archive first. Raises TeamRefused."""
+    if replace:
+        await session.archive_team(name)
+    try:
+        await create_team(session.team, name, None, None)
+    except TeamRefused as refused:
+        if not await session.find_archivable_teams(name):
+            raise
+        do = [f"Team({name!r}, replace=True) puts it into the archive first", *refused.do]
+        raise TeamRefused(refused.slug, refused.what, looked_at=refused.looked_at, do=do, note=refused.note) from None

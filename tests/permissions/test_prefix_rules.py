@@ -166,6 +166,16 @@ mytool | mytool -f/etc/passwd
 mytool | mytool @../outside/secret
 mytool | mytool "$X"
 mytool | mytool $(ls)
+echo | echo $DATABASE_URL
+echo | echo "${MYVAR}"
+echo | echo ${x:-a}
+echo | x=$DATABASE_URL; echo "$x"
+printf | printf '%s' "$DATABASE_URL"
+cat | cat <<< "$DATABASE_URL"
+kill | kill "$X"
+git commit | git commit -a -m "$DATABASE_URL"
+git commit | git commit --allow-empty -m "$x"
+gh pr create | gh pr create --title "$X"
 python x.py | python x.py /etc/passwd
 just | just test 'a; b'
 npm run | npm run test -- ../outside
@@ -189,7 +199,7 @@ git log --output | git log --output x
 git config | git config user.name x
 git push | git push --force origin main
 git rebase -x | git rebase -x 'git status' main
-gh pr create | gh pr create --title "$X" --body "$(cat a.py)"
+gh pr create | gh pr create --title "$(cat a.py)" --body "$(cat a.py)"
 find . -delete | find . -delete
 find | find . -name x -newer a.py
 sed -i | sed -i s/a/b/ a.py
@@ -229,8 +239,12 @@ cat /etc/* | cat /etc/passwd
 cp | cp a.py sub/b.py
 mytool | mytool --in=a.py sub/../a.py
 mytool | mytool https://example.org/etc
-kill | kill "$X"
-echo | echo "$X"
+kill | kill "$$"
+echo | echo "$HOME" $LANG $? $1
+echo | x=1; echo "$x"
+echo | x=$(cat a.py); echo "$x"
+echo | for f in *.py; do echo "$f"; done
+git commit | msg="a b"; git commit -m "$msg"
 tar | tar xzf a.tgz
 """.strip().splitlines()
 

@@ -106,6 +106,8 @@ tree -Il x .
 rg --engine -Lr text .
 rg -e -Lr text .
 hostname evil
+hostname -f
+hostname -i
 hostname -F a.py
 date 010100002030
 tar xf x.tar

@@ -33,12 +33,11 @@ from teamwright.permissions.rules import Rule
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
 from teamwright.permissions.shell.parser import parse_command
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
-from teamwright.permissions.variable_assignments import HARMLESS_VARIABLES, changing_variable
+from teamwright.permissions.variable_assignments import changing_variable, prints_secret
 from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
-from teamwright.permissions.word_lists import join_words, word_set
+from teamwright.permissions.word_lists import join_words
 
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
-_READABLE_VARIABLES = HARMLESS_VARIABLES | word_set("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH RANDOM SECONDS")
 _WEAK_RULES = ("mode ", "unreadable command")
 _MAX_MEANING = 120
 
@@ -157,7 +156,7 @@ def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path]
     Return None for every other line, also for one with output redirections: no mode and no directory allows those.
     """
     parsed = parse_command(access.command or "", access.cwd or scope.base)
-    if not parsed.is_valid or parsed.doubt or any(_writes(one) for one in parsed.redirects) or _prints_secret(parsed):
+    if not parsed.is_valid or parsed.doubt or any(_writes(one) for one in parsed.redirects) or prints_secret(parsed):
         return None
     found: list[Path] = []
     edits = False
@@ -277,7 +276,8 @@ def _judge(
     if asked is not None:
         return decide_by_rule(asked)
     matching = [rule for rule in rules.allow if rule.matches_words(command.words)]
-    left_open = {rule.text: uncovered_word(ground, rule, command) for rule in matching}
+    secret = prints_secret(parsed)
+    left_open = {rule.text: uncovered_word(ground, rule, command, reads_secret=secret) for rule in matching}
     allowing = [rule for rule in matching if not left_open[rule.text]]
     name = subcommand_to_ask(command.words)
     if name and not any(
@@ -290,14 +290,14 @@ def _judge(
         return decide_by_mode(ground.mode, Verdict.ALLOW, "It only starts a command that has its own verdict.")
     if allowing:
         return decide_by_rule(allowing[0])
-    if fact.reads is not None and not _prints_secret(parsed):
+    if fact.reads is not None and not secret:
         fine = decide_by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
         return strictest((*_git_may_run(ground, command, fact.reads), *fact.touched, *fact.below), fine)
     if fact.changes is not None and ground.accepts_edits and (last or not fact.changes.must_be_last):
         fine = decide_by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
         return strictest(fact.touched, fine)
     for rule, word in left_open.items():
-        why = f"The rule {rule} does not cover {word}, which may write, run something or leave the directories."
+        why = f"The rule {rule} does not cover {word}, which may write, run or show something else."
         return decide_by_mode(ground.mode, Verdict.ASK, why)
     if None in command.words[:1]:
         return decide_by_mode(ground.mode, Verdict.ASK, "It runs a command that only the shell will know.")
@@ -364,11 +364,6 @@ def _judge_unclear(rules: ToolRules, parsed: ParsedLine) -> Decision | None:
     if name:
         return Decision(Verdict.ASK, "unreadable command", f"It sets {name}, which may change what programs do.")
     return None
-
-
-def _prints_secret(parsed: ParsedLine) -> bool:
-    """Return True when the line would print a variable that may have a secret."""
-    return any(name not in _READABLE_VARIABLES and name != "_" for name in parsed.variables_read)
 
 
 def _matching(rules: tuple[Rule, ...], command: ShellCommand) -> Rule | None:

@@ -52,17 +52,21 @@ _SED = parse_grammar(
 )
 
 HIDDEN_WORD = "a word that only the shell will know"
+_SECRET = "a variable of the environment"
 
 
-def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand) -> str:
+def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand, *, reads_secret: bool = False) -> str:
     """Return the word of the command that the rule matches but does not cover, or an empty text.
 
     A rule for every call, or with all words, covers all that it matches. Any other covers no option that writes or runs
     something, no file outside the directories, and no word that only the shell knows, unless the rule names it.
+    `reads_secret`: the line reads a variable of the environment, which such a command may print.
     """
     named = rule.written_words
     if rule.is_exact or (len(named) == 1 and named[0] in INTERPRETERS):
         return ""
+    if reads_secret and (None in command.words or prove_read_only(command) is not None):
+        return _SECRET
     words = _expanded_words(command)
     return (
         _option_by_pattern(command, words)

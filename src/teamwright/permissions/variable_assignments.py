@@ -18,6 +18,9 @@ HARMLESS_VARIABLES = word_set(
 )
 """Variables that make no program read, write or run anything, with any value. `LC_*` belongs to them."""
 
+_READABLE = HARMLESS_VARIABLES | word_set("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH RANDOM SECONDS _")
+"""Variables whose values are no secrets."""
+
 _LOCALE = re.compile(r"LC_[A-Z]+")
 _SCRIPT_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _READ_BY_PROGRAMS = re.compile(
@@ -53,6 +56,11 @@ def changing_variable(parsed: ParsedLine) -> str:
             if not (_is_harmless(name) or is_script_variable(name)):
                 return name
     return ""
+
+
+def prints_secret(parsed: ParsedLine) -> bool:
+    """Return True when the line would print a variable of the environment that may have a secret."""
+    return not parsed.variables_read <= _READABLE
 
 
 def is_script_variable(name: str) -> bool:

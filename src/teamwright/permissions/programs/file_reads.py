@@ -349,7 +349,7 @@ _PROOFS: dict[str, ReadProof] = {
     "tree": _tree,
     "unzip": _unzip,
     "zcat": _zcat,
-    "hostname": _only_words("-f", "-s", "-i", "-I"),
+    "hostname": _only_words("-s", "-I"),
     "false": lambda _: NO_FILES,
     "type": _type,
     "which": _which,

@@ -295,7 +295,10 @@ class Round:
             (True, r"Agent .* failed: \w+ is already a live member of the team"),  # a resumed lead asks for who lives
             (full, r" Agent .* failed: .* could not be written: "),  # no disk took its prefix
             (full, r"^rounds of \S+ were never booked"),  # no disk took the lead's events of them
-            (full, r"^the event log \S+: (line \d+ has number \d+ behind \d+(; )?)+$"),  # no disk took these events
+            (
+                full,
+                r"^the event log \S+: (line \d+ has number \d+ behind \d+(; )?)+(, and \d+ more)?$",
+            ),  # no disk took these events
         )
         if "lost: " in one and {*re.findall(r"[0-9a-f-]{36}", one)} <= self._first_words():
             return True

@@ -97,7 +97,7 @@ def test_a_fork_of_a_compacted_caller_goes_on_from_the_summary_and_compacts_by_i
     caller.append_user_message(words("More."))
     caller.append_reply(said(call("four")))
     fork = fork_of(caller)
-    with pytest.raises(ValueError, match="whole rounds"):
+    with pytest.raises(ValueError, match="whole turns"):
         fork.fold((summary, fork.items[-1]), 3, {})
     fork.append_user_message(words("Count.", "prompt:a000001"))
     fork.append_reply(said(text_block("Counted.")))

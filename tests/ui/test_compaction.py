@@ -112,7 +112,7 @@ def talks(body: dict) -> Answer | str:
 def test_a_person_compacts_at_a_terminal_and_says_what_to_keep(repo):
     with at_terminal(talks, repo) as (person, server):
         person.says("/compact")
-        person.sees("was not compacted, nothing changed: nothing was said yet")
+        person.sees("was not compacted, nothing changed: there is nothing yet")
         person.says("hi")
         person.sees("Hello.")
         person.says("/compact keep all names")

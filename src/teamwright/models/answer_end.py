@@ -123,13 +123,13 @@ ENDS: Mapping[AnswerEnd, EndRule] = {
 
 def answer_end(stop_reason: str, content: Iterable[Block]) -> AnswerEnd:
     """Return the end of an answer with this stop reason and these blocks."""
-    kinds = {str(block.get("type")) for block in content}
     end = _END_BY_STOP_REASON.get(stop_reason, AnswerEnd.UNKNOWN)
-    if end in {AnswerEnd.DONE, AnswerEnd.TOOL_CALLS}:
-        if "tool_use" in kinds:
-            return AnswerEnd.TOOL_CALLS
-        return AnswerEnd.EMPTY if end is AnswerEnd.TOOL_CALLS or not has_words(kinds) else AnswerEnd.DONE
-    return end
+    if end is not AnswerEnd.DONE and end is not AnswerEnd.TOOL_CALLS:
+        return end
+    kinds = [str(block.get("type")) for block in content]
+    if "tool_use" in kinds:
+        return AnswerEnd.TOOL_CALLS
+    return AnswerEnd.EMPTY if end is AnswerEnd.TOOL_CALLS or not has_words(kinds) else AnswerEnd.DONE
 
 
 def has_words(kinds: Iterable[str]) -> bool:
@@ -142,4 +142,4 @@ def kept_blocks(content: Iterable[Block], end: AnswerEnd) -> list[Block]:
     blocks."""
     runs = ENDS[end].runs_calls
     left = [block for block in content if runs or block.get("type") != "tool_use"]
-    return left if has_words({str(block.get("type")) for block in left}) else []
+    return left if has_words(str(block.get("type")) for block in left) else []

@@ -164,9 +164,9 @@ def test_calls_without_a_result_are_never_folded(tmp_path):
     rounds(made, 2)
     made.append_user_message(UserMessage((text_block("go"),)))
     made.append_reply(says(call("Echo", "t1", text="x")))
-    with pytest.raises(ValueError, match="whole rounds"):
+    with pytest.raises(ValueError, match="whole turns"):
         fold(made)
-    with pytest.raises(ValueError, match="whole rounds"):
+    with pytest.raises(ValueError, match="whole turns"):
         made.fold((user("S"),), 1, {})
 
 

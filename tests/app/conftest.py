@@ -8,7 +8,7 @@ import pytest
 from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.permission_policy import make_policy
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.trust.trust_store import TrustState, TrustStore
+from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.permissions.decide import Policy
 from teamwright.storage.paths import Home, find_home
 

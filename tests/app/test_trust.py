@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.trust.trust_store import TrustStore
+from teamwright.config.trust_store import TrustStore
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart, StorageError
 

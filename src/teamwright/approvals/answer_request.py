@@ -12,7 +12,7 @@ from pathlib import Path
 
 from teamwright.approvals.open_requests import match_requests, matches_id, open_requests, request_directories
 from teamwright.approvals.request_record import ELSEWHERE, OpenRequest, answer_body, parse_answer, parse_request
-from teamwright.config.trust.person_check import require_person
+from teamwright.config.person_check import require_person
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, inbox_stem, nearest
 from teamwright.protocol.request_events import RequestAnswer

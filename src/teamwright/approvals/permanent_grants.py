@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from teamwright.config.settings.settings_files import SettingsOrigin, bad_settings, read_layer
 from teamwright.config.settings.writable_files import SettingsFiles, require_inside, write_settings
-from teamwright.config.trust.trust_store import TrustStore
-from teamwright.config.trust.trust_survey import entry_of
+from teamwright.config.trust_store import TrustStore
+from teamwright.config.trust_survey import entry_of
 from teamwright.permissions.verdict import PermissionUpdate
 
 _KEYS = {"addDirectories": "additionalDirectories", "setMode": "defaultMode"}

@@ -12,16 +12,21 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from teamwright.config.merge import OWN_ONLY
+from teamwright.config.person_check import require_person
 from teamwright.config.setting_values import require_key
-from teamwright.config.settings.env_names import is_user_only_variable
 from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS, SettingKey
 from teamwright.config.settings.setting_parts import reason
-from teamwright.config.settings.settings_files import SettingsLayer, bad_settings, parse_layer, read_layer
+from teamwright.config.settings.settings_files import (
+    SettingsLayer,
+    bad_settings,
+    is_user_only_variable,
+    parse_layer,
+    read_layer,
+)
 from teamwright.config.settings.writable_files import SettingsFiles, require_inside, write_settings
 from teamwright.config.settings_survey import survey_layer
-from teamwright.config.trust.person_check import require_person
-from teamwright.config.trust.trust_store import TrustStore, repository_of
-from teamwright.config.trust.trust_survey import layer_entries
+from teamwright.config.trust_store import TrustStore, repository_of
+from teamwright.config.trust_survey import layer_entries
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home

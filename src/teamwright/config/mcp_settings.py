@@ -15,8 +15,8 @@ from teamwright.config.project_mcp import FILE, SERVERS, project_servers
 from teamwright.config.settings.setting_fields import fill_settings
 from teamwright.config.settings.setting_parts import SettingPart, SettingParts
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin
-from teamwright.config.trust.trust_store import TrustState
-from teamwright.config.trust.trust_survey import entry_of, server_entry
+from teamwright.config.trust_store import TrustState
+from teamwright.config.trust_survey import entry_of, server_entry
 from teamwright.protocol.values import dataclass
 
 ENABLE_ALL = "enableAllProjectMcpServers"

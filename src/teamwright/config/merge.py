@@ -16,14 +16,20 @@ from typing import Any
 from teamwright.config.backend_settings import BACKEND
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
-from teamwright.config.settings.env_names import is_other_product_variable, is_user_only_variable
 from teamwright.config.settings.package_settings import package_settings
 from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.setting_parts import SettingParts
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, bad_settings, read_layer
-from teamwright.config.trust.trust_store import TrustState
-from teamwright.config.trust.trust_survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
+from teamwright.config.settings.settings_files import (
+    SettingsLayer,
+    SettingsOrigin,
+    bad_settings,
+    is_other_product_variable,
+    is_user_only_variable,
+    read_layer,
+)
+from teamwright.config.trust_store import TrustState
+from teamwright.config.trust_survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
 from teamwright.hooks.hook_index import HookSpec, parse_hook_entries
 from teamwright.permissions.decide import parse_mode
 from teamwright.permissions.rules import Rule, parse_rules

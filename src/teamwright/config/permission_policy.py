@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from teamwright.config.settings.settings import Settings
-from teamwright.config.trust.trust_store import TrustState
-from teamwright.config.trust.trust_survey import files_run_by
+from teamwright.config.trust_store import TrustState
+from teamwright.config.trust_survey import files_run_by
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule_index import PermissionScope
 from teamwright.storage.paths import Home

@@ -1,17 +1,21 @@
-"""The JSON Schema of a settings file, built from the table of keys with the sentence of each key.
+"""The JSON Schema of a settings file, and the default of each key.
 
-It accepts the entries of our own files, and nothing that causes a warning.
+The schema is built from the table of keys with the sentence of each key. It accepts the entries of our own files, and
+nothing that causes a warning. A default is read from the settings class of the package that owns the key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, reduce
 from typing import Any, cast
 
-from teamwright.config.defaults import default_of
+from teamwright.config.settings.setting_fields import FIELDS as ASSEMBLED
 from teamwright.config.settings.setting_keys import KEYS, SettingKey
+from teamwright.config.settings.settings import Settings
 from teamwright.hooks.hook_index import EVENTS
 from teamwright.models.effort import LEVELS, MAX_BUDGET
+from teamwright.models.model_settings import ModelSettings
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -66,3 +70,23 @@ def _described(name: str, key: SettingKey) -> dict[str, Any]:
     default = default_of(name)
     said = {} if default is None else {"default": default}
     return {"description": f"{key.meaning}{own}", **what, **_MORE.get(name, {}), **said}
+
+
+FIELDS: Mapping[str, str] = {**ASSEMBLED, "permissions.defaultMode": "mode", "compat.claude": "compat"}
+"""The field of `Settings` that a key sets."""
+
+OF_MODELS = frozenset({"thinking", "retries", "cache_warmup_s", "cache_hour", "stall_s"})
+"""Keys that set a field of the same name in the models' settings."""
+
+
+@cache
+def default_of(key: str) -> Any:
+    """Return the default as JSON; None when there is none."""
+    if key in OF_MODELS:
+        return getattr(ModelSettings(), key)
+    if key not in FIELDS:
+        return None
+    found: Any = reduce(getattr, FIELDS[key].split("."), Settings())
+    if isinstance(found, str):
+        return str(found) or None
+    return found if isinstance(found, bool | int | float) else None

@@ -15,8 +15,8 @@ from teamwright.config.settings.setting_keys import KEYS
 from teamwright.config.settings.setting_parts import SettingPart, reason
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.settings.settings_files import SettingsLayer
-from teamwright.config.trust.trust_store import TrustState
-from teamwright.config.trust.trust_survey import layer_entries
+from teamwright.config.trust_store import TrustState
+from teamwright.config.trust_survey import layer_entries
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home

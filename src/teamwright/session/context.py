@@ -17,13 +17,13 @@ from teamwright.agent.system_prompt import PromptEnvironment
 from teamwright.agent.transcript import read_header
 from teamwright.config.agent_types.definition_sources import DefinitionSources, definition_sources
 from teamwright.config.merge import load_settings, reads_other_product
+from teamwright.config.person_check import require_person
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.team_file.team_definition import TeamDefinition
-from teamwright.config.team_file.team_file_reader import FILE, read_definition
-from teamwright.config.team_file.team_roles import narrowed_limits, trusted_definition
-from teamwright.config.trust.person_check import require_person
-from teamwright.config.trust.trust_store import TrustState, TrustStore
-from teamwright.config.trust.trust_survey import team_entry
+from teamwright.config.team_definition import TeamDefinition
+from teamwright.config.team_file_reader import FILE, read_definition
+from teamwright.config.team_roles import narrowed_limits, trusted_definition
+from teamwright.config.trust_store import TrustState, TrustStore
+from teamwright.config.trust_survey import team_entry
 from teamwright.models.effort import parse_optional_effort
 from teamwright.processes.repository.discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError

@@ -19,8 +19,8 @@ from teamwright.agent.conversation import Conversation
 from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.config.person_check import require_person_for_mode
 from teamwright.config.skill_sources import shelf_warnings
-from teamwright.config.trust.person_check import require_person_for_mode
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.trust.trust_store import TrustStore
+from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 
-from teamwright.config.trust.person_check import require_person
+from teamwright.config.person_check import require_person
 from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS

@@ -16,7 +16,7 @@ from teamwright.config.agent_types.definition_sources import Plugin, definition_
 from teamwright.config.agent_types.registry import AgentTypeEntry, AgentTypes
 from teamwright.config.merge import reads_other_product
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.trust.trust_store import TrustStore
+from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.values import dataclass

@@ -18,7 +18,7 @@ from teamwright.config.plugins import Plugin, plugin_at
 from teamwright.config.settings.setting_parts import State, line_in
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings_survey import SettingsSurvey, reads_compat_files, survey_settings
-from teamwright.config.trust.trust_store import TrustState, TrustStore
+from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home

@@ -21,7 +21,7 @@ from teamwright.config.merge import settings_places
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, read_layer
 from teamwright.config.settings_survey import reads_compat_files
-from teamwright.config.trust.trust_store import repository_of
+from teamwright.config.trust_store import repository_of
 from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
 from teamwright.protocol.values import dataclass
 from teamwright.session.platform_check import platform_name

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from teamwright.agent.agent_type import BUILT_IN
-from teamwright.config.agent_types.definition_files import LOOSE
-from teamwright.config.agent_types.definition_sources import definition_sources
-from teamwright.config.agent_types.registry import AgentTypeEntry, AgentTypes
-from teamwright.config.agent_types.type_list import LIST_BYTES
+from teamwright.config.agent_types.definition_sources import LOOSE, definition_sources
+from teamwright.config.agent_types.registry import LIST_BYTES, AgentTypeEntry, AgentTypes
 from teamwright.config.settings.setting_parts import line_in, reason
-from teamwright.config.team_file.team_file_reader import FILE, read_definition
+from teamwright.config.team_file_reader import FILE, read_definition
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.session.factory.agent_types import TrustedDefinitions
 from teamwright.session.factory.spec_resolver import require_possible

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 
 from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.model_settings import model_settings
+from teamwright.config.person_check import agent_command
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.trust.person_check import agent_command
-from teamwright.config.trust.trust_store import TrustState, TrustStore
+from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.models.local_servers import LocalServer, find_local_servers, get_command
 from teamwright.models.model import ModelCard
 from teamwright.models.model_facts import source

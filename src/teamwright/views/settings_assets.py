@@ -11,7 +11,7 @@ from teamwright.config.mcp_config import reading_of
 from teamwright.config.project_mcp import FILE, SERVERS
 from teamwright.config.settings.setting_parts import WHOLE, SettingPart, positions_of
 from teamwright.config.settings.settings_files import SettingsLayer
-from teamwright.config.trust.trust_survey import HOOKS
+from teamwright.config.trust_survey import HOOKS
 from teamwright.mcp.server_config import MAX_SERVERS, parse_entry
 from teamwright.views.assets import Asset, CheckSubject
 

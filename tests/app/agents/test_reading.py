@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.config.agent_types.definition_files import MAX_BYTES, parse_agents_flag, parse_given_agents, read_file
-from teamwright.config.agent_types.definition_sources import DefinitionDirectory, DefinitionSources, definition_sources
-from teamwright.config.agent_types.registry import AgentTypes
-from teamwright.config.agent_types.type_list import LIST_BYTES
+from teamwright.config.agent_types.definition_sources import (
+    MAX_BYTES,
+    DefinitionDirectory,
+    DefinitionSources,
+    definition_sources,
+    parse_agents_flag,
+    parse_given_agents,
+    read_file,
+)
+from teamwright.config.agent_types.registry import LIST_BYTES, AgentTypes
 from teamwright.config.tool_names import KNOWN
 from teamwright.protocol.errors import UsageError
 from teamwright.skills.front_matter import UnreadableFrontMatter, parse_typed

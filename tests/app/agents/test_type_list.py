@@ -7,8 +7,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.config.agent_types.definition_sources import DefinitionDirectory, DefinitionSources
-from teamwright.config.agent_types.registry import AgentTypes
-from teamwright.config.agent_types.type_list import LIST_BYTES, LOOK_UP
+from teamwright.config.agent_types.registry import LIST_BYTES, LOOK_UP, AgentTypes
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
 from teamwright.views.asset_list import list_assets

@@ -12,7 +12,7 @@ import pytest
 
 from teamwright import Notice, RequestClosed, RequestOpened, Team
 from teamwright.approvals import AnswerOutcome, answer_request, open_requests
-from teamwright.config.trust.trust_store import TrustStore
+from teamwright.config.trust_store import TrustStore
 from teamwright.permissions.verdict import PermissionAnswer
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.request_events import RequestAnswer

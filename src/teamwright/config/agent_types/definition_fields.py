@@ -1,20 +1,30 @@
 """The fields of an agent definition: the type of each, and the parser that turns values into an agent type.
 
 Markdown, JSON and plugins share one table. A mistake that would give an agent more rights than intended is an error;
-one that only removes rights is a warning.
+one that only removes rights is a warning. Hooks have the format of hooks in settings; `Stop` means the stop of the
+agent that was started.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.config.agent_types.definition_hooks import parse_definition_hooks
 from teamwright.config.tool_names import ToolSelection, select_tools
+from teamwright.hooks.hook_index import (
+    NOTIFICATION,
+    SESSION_END,
+    SESSION_START,
+    STOP,
+    SUBAGENT_STOP,
+    USER_PROMPT,
+    HookSpec,
+    parse_hooks,
+)
 from teamwright.models.effort import EXPECTED_TEXT as EFFORTS
 from teamwright.models.effort import parse_effort
 from teamwright.permissions.verdict import Mode
@@ -300,3 +310,21 @@ def _is_data(value: Any, depth: int) -> bool:
 def default_name(path: Path) -> str:
     """Return the name for a file that gives none."""
     return path.name.removesuffix(".md")
+
+
+_SESSION_EVENTS = frozenset({SESSION_START, SESSION_END, USER_PROMPT, NOTIFICATION})
+"""Events of a session, which never concern one agent of it."""
+
+
+def parse_definition_hooks(value: object, source: str, warn: Callable[[str], None]) -> tuple[HookSpec, ...]:
+    """Return the hooks in this value; `warn` receives a line for each part that cannot be used."""
+    found, warnings = parse_hooks(value, source)
+    for text in warnings:
+        warn(text.removeprefix(f"{source}: "))
+    kept: list[HookSpec] = []
+    for hook in found:
+        if hook.event in _SESSION_EVENTS:
+            warn(f"hooks of {hook.event} never run for one agent")
+        else:
+            kept.append(replace(hook, event=SUBAGENT_STOP) if hook.event == STOP else hook)
+    return tuple(kept)

@@ -1,4 +1,4 @@
-"""The merged settings of a run, and the values of its flags. Data only."""
+"""The merged settings of a run, those of task checks among them, and the values of its flags. Data only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from teamwright.agent.activity import STALLED_AFTER_S
 from teamwright.agent.compaction.compaction_state import CompactSettings
 from teamwright.agent.spawn_limits import SpawnSettings
-from teamwright.config.check_settings import CheckSettings
 from teamwright.config.external_commands import ExternalCommandSettings
 from teamwright.config.mcp_settings import McpSettings
 from teamwright.hooks.hook_index import HookSpec
@@ -23,6 +22,18 @@ from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.subagents.ports import SubagentSettings
 from teamwright.teams.team_settings import TeamSettings
 from teamwright.tools.shell.bash_settings import BashSettings
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    """The check of all tasks and its time limits."""
+
+    command: str = ""
+    """A command that must succeed before any task is completed; empty for none."""
+    timeout_s: float = 600.0
+    """How long a check may take."""
+    grace_s: float = 2.0
+    """Seconds that a check may take to exit after its timeout."""
 
 
 @dataclass(frozen=True, slots=True)

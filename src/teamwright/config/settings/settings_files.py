@@ -7,6 +7,7 @@ warning, a wrong type an error with file and line.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
@@ -14,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.config.settings.env_names import is_other_product_variable
 from teamwright.config.settings.json_positions import explain_json_error, find_positions
 from teamwright.config.settings.setting_keys import KEYS, NEVER_USED, NOT_USED_YET, RENAMED_KEYS, TOPS, SettingKey
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import is_typo, nearest
+from teamwright.protocol.secret_texts import is_secret_name
 from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
@@ -215,3 +216,22 @@ def _checked(key: SettingKey, name: str, value: Any, path: Path, text: str) -> A
     if key.fits(value):
         return value
     raise bad_settings(path, f"{name} must be {key.expected}", line_of(text, name))
+
+
+_ENDPOINT = re.compile(
+    r"BASE_?URL|ENDPOINT|(^|_)(URL|URI|HOST|PROXY)$|^(ANTHROPIC|CLAUDE|TEAMWRIGHT|OPENAI|OPENROUTER|OLLAMA|AWS|AZURE)_"
+    r"|^(GOOGLE|GEMINI|VERTEX|BEDROCK)_|^(SSL_CERT|REQUESTS_CA|CURL_CA|NODE_EXTRA_CA|NODE_TLS)|^(HOME|USERPROFILE)$|^XDG_"
+    # Variables that a shell reads at its start, or takes for a function.
+    r"|^(BASH_ENV|ENV|ZDOTDIR|FPATH|SHELL|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0-4])$|^BASH_FUNC_",
+    re.IGNORECASE,
+)
+
+
+def is_other_product_variable(name: str) -> bool:
+    """Return True when the variable is a setting of the other product, without effect here."""
+    return name.startswith("CLAUDE_")
+
+
+def is_user_only_variable(name: str) -> bool:
+    """Return True when only a person's own settings may set a variable of this name."""
+    return is_secret_name(name) or _ENDPOINT.search(name) is not None

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from teamwright.config.trust.person_check import require_person
+from teamwright.config.person_check import require_person
 from teamwright.mail.inbox import inbox_for
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.clock import iso_time

@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.config.trust.person_check import require_person
+from teamwright.config.person_check import require_person
 from teamwright.processes.orphans import end_orphans
 from teamwright.processes.pid_watch import ProcessInfo, WatchedProcess, kill_all
 from teamwright.protocol.errors import TeamRefused, TeamwrightError

@@ -18,7 +18,7 @@ from teamwright.agent.reminders import ReminderRole
 from teamwright.agent.system_prompt import lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.transcript import read_header
-from teamwright.config.team_file.team_roles import roles_text
+from teamwright.config.team_roles import roles_text
 from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
 from teamwright.protocol.budget import Budget

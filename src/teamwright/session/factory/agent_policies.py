@@ -11,8 +11,8 @@ from dataclasses import field, replace
 from weakref import WeakSet
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.config.team_file.team_definition import TeamDefinition
-from teamwright.config.team_file.team_roles import ownership_of
+from teamwright.config.team_definition import TeamDefinition
+from teamwright.config.team_roles import ownership_of
 from teamwright.models.effort import Effort
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rules import Rule, parse_rules

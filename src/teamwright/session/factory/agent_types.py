@@ -5,10 +5,10 @@ A person may trust a definition while the session runs. An agent that changes a 
 
 from __future__ import annotations
 
-from teamwright.config.agent_types.definition_files import FoundDefinition
+from teamwright.config.agent_types.definition_sources import FoundDefinition
 from teamwright.config.agent_types.registry import AgentTypes
-from teamwright.config.trust.trust_store import TrustState, TrustStore
-from teamwright.config.trust.trust_survey import agent_entry
+from teamwright.config.trust_store import TrustState, TrustStore
+from teamwright.config.trust_survey import agent_entry
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass

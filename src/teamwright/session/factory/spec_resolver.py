@@ -12,7 +12,7 @@ from teamwright.agent.agent_type import BUILT_IN, FORK_TYPE, AgentBounds, AgentT
 from teamwright.config.agent_types.definition_fields import INHERIT
 from teamwright.config.agent_types.registry import AgentTypes
 from teamwright.config.external_commands import OWN, ExternalCommandSettings
-from teamwright.config.team_file.team_roles import with_role
+from teamwright.config.team_roles import with_role
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort, describe_efforts, supported_effort, supports
 from teamwright.models.model import ModelCard

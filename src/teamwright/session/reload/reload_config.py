@@ -18,7 +18,7 @@ from teamwright.agent.toolbox import offered_tools
 from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import Settings
 from teamwright.config.skill_sources import make_shelf, shelf_warnings
-from teamwright.config.trust.trust_store import TrustState, TrustStore
+from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import Notice, Reloaded

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from teamwright.agent.activity import NOTIFY_AFTER_S
-from teamwright.config.check_settings import CheckSettings
+from teamwright.config.settings.settings import CheckSettings
 from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from teamwright.config.agent_types.definition_files import parse_agents_flag
+from teamwright.config.agent_types.definition_sources import parse_agents_flag
 from teamwright.ui.cli.run_location import RunLocation
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import click
 
-from teamwright.config.trust.person_check import require_person
+from teamwright.config.person_check import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.session.control.send import EVERYONE, Delivery, follow_answer, send, send_to_all
 from teamwright.session.lookup.team_address import TeamAddress, find_address

@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from teamwright.config.trust.person_check import require_person
+from teamwright.config.person_check import require_person
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.session.control.stop import STOPS, StopResult, stop_member, stop_team
 from teamwright.session.lookup.team_address import find_address

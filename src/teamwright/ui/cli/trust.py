@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from teamwright.config.trust.person_check import require_person
-from teamwright.config.trust.trust_store import TrustState
+from teamwright.config.person_check import require_person
+from teamwright.config.trust_store import TrustState
 from teamwright.protocol.errors import UsageError
 from teamwright.session.options import Options
 from teamwright.session.trust_question import TRUSTS, give_trust, take_trust, trust_survey

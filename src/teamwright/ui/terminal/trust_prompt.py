@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from teamwright.config.trust.person_check import agent_command
+from teamwright.config.person_check import agent_command
 from teamwright.session.options import Options
 from teamwright.session.trust_question import TrustState, give_trust, trust_survey
 from teamwright.teams.status.team_views import resolve_home

@@ -14,7 +14,7 @@ from typing import Any
 
 from teamwright.agent.agent_type import AgentType, built_in_types
 from teamwright.agent.spawn_limits import SpawnSettings
-from teamwright.config.team_file.team_definition import Role, TeamDefinition
+from teamwright.config.team_definition import Role, TeamDefinition
 from teamwright.permissions.ownership import OwnedPaths, PathOwnership
 from teamwright.permissions.rules import PathPattern
 from teamwright.teams.spawn_spec import SpawnSpec

@@ -15,15 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from teamwright.config.agent_types.definition_files import FoundDefinition
-from teamwright.config.agent_types.definition_sources import repository_directories
+from teamwright.config.agent_types.definition_sources import FoundDefinition, repository_directories
 from teamwright.config.project_mcp import FILE as SERVERS_FILE
 from teamwright.config.project_mcp import SERVERS, command_of, describe_server, project_servers
-from teamwright.config.settings.env_names import is_user_only_variable
 from teamwright.config.settings.setting_keys import KEYS, MODE
-from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, read_layer
-from teamwright.config.team_file.team_file_reader import FILE, read_definition
-from teamwright.config.team_file.team_roles import widening_of_role, widening_of_team
+from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
+from teamwright.config.team_file_reader import FILE, read_definition
+from teamwright.config.team_roles import widening_of_role, widening_of_team
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.repository.git_entries import GitEntry, git_entries

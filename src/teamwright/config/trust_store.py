@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.config.settings.settings_files import bad_settings
-from teamwright.config.trust.trust_survey import TrustEntry, survey_repository
+from teamwright.config.trust_survey import TrustEntry, survey_repository
 from teamwright.processes.repository.discovery import trust_root, work_tree
 from teamwright.processes.repository.git_entries import GitEntry
 from teamwright.protocol.errors import StorageError

@@ -1,1 +1,0 @@
-"""The team file of a repository: roles, path ownership, caps and checks."""

@@ -1,1 +1,0 @@
-"""Trust: which entries of a repository a person has allowed to take effect."""

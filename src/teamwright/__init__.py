@@ -168,7 +168,10 @@ _PUBLIC_NAMES = {
         "PermissionMode",
         "TeamOptions",
     ),
-    "teamwright.api.run": ("Run",),
+    "teamwright.api.run": (
+        "Run",
+        "run",
+    ),
     "teamwright.api.team": ("Team",),
     "teamwright.approvals.request_queue": ("OnRequest",),
     "teamwright.agent.context_window": ("ContextView",),

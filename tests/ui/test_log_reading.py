@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.budgets import usage_events
+from teamwright.budgets import usage_totals
 from teamwright.protocol.events import ModelCallEnded, Notice, ToolCalled
 from teamwright.protocol.usage import Usage
 from teamwright.storage import event_log_reader, jsonl
@@ -74,7 +74,7 @@ def count(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
     monkeypatch.setattr(os, "pread", reads)
     monkeypatch.setattr(event_log_reader, "read_lines", lines)
-    monkeypatch.setattr(usage_events, "read_lines", lines)
+    monkeypatch.setattr(usage_totals, "read_lines", lines)
     return found
 
 

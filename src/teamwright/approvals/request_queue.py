@@ -7,12 +7,11 @@ of `permissions`. Leaves the places of files and the mail to the lead to others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from teamwright.approvals.automatic_answers import Answerer, first_answer
 from teamwright.approvals.external_requests import ExternalRequests
 from teamwright.approvals.lead_approver import LeadApprover, not_allowed_error, too_late_error, unknown_request_error
 from teamwright.approvals.request_files import RequestFiles
@@ -28,6 +27,25 @@ from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
     from teamwright.tools.team.lead_answers import LeadPermissionAnswer
+
+
+Answerer: TypeAlias = Callable[[Question], Awaitable[PermissionAnswer | None]]
+"""A hook that answers a question, or returns None to leave it to the next one."""
+
+
+async def first_answer(answerers: Iterable[Answerer], question: Question, emit: Emit) -> PermissionAnswer | None:
+    """Return the first answer that a hook gives; None leaves the question to the approver."""
+    for answerer in answerers:
+        try:
+            found = await answerer(question)
+        except Exception as problem:  # a failing hook is another program's fault and decides nothing
+            text = f"an approval hook failed and was skipped: {type(problem).__name__}: {problem}"
+            emit(Notice(member=question.member, text=text, level="warning"))
+            continue
+        if found is not None:
+            return found
+    return None
+
 
 OnRequest: TypeAlias = Callable[[RequestOpened], Awaitable[object] | None]
 """An approver of an embedding program: called with each request; answers through the request's methods.

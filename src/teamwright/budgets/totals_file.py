@@ -14,8 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.budgets.usage_events import usage_events
-from teamwright.budgets.usage_totals import Account, TaskKey, UsageTotals
+from teamwright.budgets.usage_totals import Account, TaskKey, UsageTotals, usage_events
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import TaskChanged, TeamEvent

@@ -1,18 +1,27 @@
 """Usage totals by agent, task and model, each adding up to the total, for a run and for a log.
 
-A sub-agent has an account under its own id that names its caller, so its usage counts once. Depends on events and
-usage.
+A sub-agent has an account under its own id that names its caller, so its usage counts once. Relevant lines of a log are
+selected by their kind before they are parsed. Depends on events, usage and the format of the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import field
+from pathlib import Path
 from typing import TypeAlias
 
 from teamwright.protocol.events import FAILED_ATTEMPTS, MemberChanged, ModelCallEnded, TeamChanged, TeamEvent
 from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.protocol.values import dataclass
+from teamwright.storage.event_log_reader import (
+    find_event_end,
+    parse_event,
+    parse_number,
+    parse_snapshot,
+    parse_snapshot_time,
+)
+from teamwright.storage.jsonl import read_backward, read_lines
 
 TaskKey: TypeAlias = tuple[str, str]
 """A unique key of a task: the directory of its team (empty: the session's own list), and its number."""
@@ -108,3 +117,38 @@ class UsageTotals:
     def _begin_incarnation(self, account: Account, number: int) -> None:
         if number > account.incarnation:
             account.incarnation, account.incarnation_usage, account.incarnation_calls = number, NO_USAGE, 0
+
+
+_KINDS = (b'"model_call_ended"', b'"round_ended"', b'"team_changed"', b'"member_changed"', b'"task_changed"')
+_HEAD_BYTES = 60
+"""Length of a line's beginning, in bytes, that contains its kind."""
+
+
+def usage_events(path: Path, last: int | None = None, after: int = 0) -> Iterator[TeamEvent]:
+    """Yield model calls, and the events that attribute them, oldest first, after event number `after` and up to
+    `last`.
+    """
+    for line in read_lines(path, find_event_end(path, after)):
+        number = parse_number(line)
+        if last is not None and number > last:
+            return
+        if number > after and _is_usage_line(line) and (event := parse_event(line)) is not None:
+            yield event
+
+
+def usage_events_since(path: Path, since: float) -> tuple[str, list[TeamEvent]]:
+    """Return the usage events since a time, read from the end of the log, and the directory of the team led before
+    it.
+    """
+    events: list[TeamEvent] = []
+    for line in read_backward(path):
+        if (at := parse_snapshot_time(line)) is not None and at < since:
+            snapshot = parse_snapshot(line)
+            return str(snapshot.state.get("directory") or "") if snapshot is not None else "", events[::-1]
+        if _is_usage_line(line) and (event := parse_event(line)) is not None:
+            events.append(event)
+    return "", events[::-1]
+
+
+def _is_usage_line(line: bytes) -> bool:
+    return any(kind in line[:_HEAD_BYTES] for kind in _KINDS)

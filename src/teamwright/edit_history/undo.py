@@ -13,7 +13,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, TypeAlias
 
-from teamwright.edit_history.current_content import display_path
 from teamwright.edit_history.edit_journal import (
     EditJournal,
     UndoEntry,
@@ -21,6 +20,7 @@ from teamwright.edit_history.edit_journal import (
     record_undo_done,
     record_undone_file,
 )
+from teamwright.edit_history.file_changes import display_path
 from teamwright.edit_history.undo_plan import RefusedFile, UndoPlan, UndoStep, plan_undo
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError, UsageError

@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from teamwright.edit_history.current_content import CurrentContent, current_content
 from teamwright.edit_history.edit_journal import (
     ChangeEntry,
     EditJournal,
@@ -19,6 +18,7 @@ from teamwright.edit_history.edit_journal import (
     count_by_member,
     display_name,
 )
+from teamwright.edit_history.file_changes import CurrentContent, current_content
 from teamwright.protocol.values import dataclass
 from teamwright.tools.files.edit_journal import load_content
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
-from teamwright.edit_history.current_content import display_path
-from teamwright.edit_history.file_changes import EditShare, FileChange
+from teamwright.edit_history.file_changes import EditShare, FileChange, display_path
 from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoResult
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.values import dataclass

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from teamwright.budgets.totals_file import load_totals
-from teamwright.budgets.usage_events import usage_events_since
-from teamwright.budgets.usage_totals import Account, TaskKey, UsageTotals
+from teamwright.budgets.usage_totals import Account, TaskKey, UsageTotals, usage_events_since
 from teamwright.protocol.events import ModelCallEnded
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage

@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.budgets.usage_events import usage_events
-from teamwright.budgets.usage_totals import UsageTotals
+from teamwright.budgets.usage_totals import UsageTotals, usage_events
 from teamwright.protocol.events import TaskInfo
 from teamwright.storage.event_log import EventLog
 from teamwright.teams.team import SessionTeam

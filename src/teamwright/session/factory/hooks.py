@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from teamwright.approvals.automatic_answers import Answerer
+from teamwright.approvals.request_queue import Answerer
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_runner import HookEnvironment
 from teamwright.hooks.payload import HookAgent

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, field
 
-from teamwright.approvals.automatic_answers import Answerer, first_answer
+from teamwright.approvals.request_queue import Answerer, first_answer
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.budgets.scope import Estimate, Scope
 from teamwright.budgets.usage_totals import UsageTotals

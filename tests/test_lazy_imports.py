@@ -162,7 +162,7 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
     [said] = tmp_path.glob("state/projects/*/*/members/*.log")
     lines = [line for line in said.read_text().splitlines() if line.startswith("import time:")]
     modules = {line.rpartition("|")[2].strip() for line in lines}
-    assert "teamwright.ui.member.member_process" in modules and "httpx2" in modules
+    assert "teamwright.ui.member_process" in modules and "httpx2" in modules
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"click", "prompt_toolkit", "rich", "tree_sitter", "markdownify", "anthropic", "mcp"}
     rooms = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.teams.guest", "teamwright.ui.cli.root")

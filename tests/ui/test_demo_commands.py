@@ -16,7 +16,7 @@ from teamwright.models.scripted.scripted_model import Script
 from teamwright.permissions.commands import parse_command, prove_read_only
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Verdict
-from teamwright.ui.demo.rules import GIT_COMMAND, READING_RULES
+from teamwright.ui.demo.demo_session import GIT_COMMAND, READING_RULES
 from teamwright.ui.display_text import cell_width
 from tests.support.waits import WAIT_S
 from tests.ui.histories import CASE, History, baited, git, invented, is_source, is_test, language, snapshot

@@ -16,8 +16,7 @@ from teamwright.protocol.events import (
     TaskInfo,
     ToolCalled,
 )
-from teamwright.ui.demo.demo_screen import DemoScreen, demo_line
-from teamwright.ui.demo.team_panel import WIDTH, TeamPanel, number_list
+from teamwright.ui.demo.demo_screen import WIDTH, DemoScreen, TeamPanel, demo_line, number_list
 from teamwright.ui.display_text import cell_width
 
 NASTY = ["\x1b[2J" * 9, "表" * 60, "a\u0301" * 70, "x [c1] y", "[c", "\u202e" * 40, "a\nb\tc", "\x9b1m"]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from teamwright.protocol.events import Notice, TaskChanged, TaskInfo
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from teamwright.ui.display_text import clean, json_text
 from teamwright.ui.headless.run_output import RunOutput
-from teamwright.ui.member.member_process import show_event
-from teamwright.ui.printable import clean, json_text
+from teamwright.ui.member_process import show_event
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 

@@ -22,7 +22,7 @@ from teamwright.protocol.events import (
 from teamwright.ui.display_text import LineStream, cell_width, clean, cut
 from teamwright.ui.terminal.narrator import MAX_DIFF_LINES, Narrator
 from teamwright.ui.terminal.paint import Paint, make_paint
-from teamwright.ui.terminal.running_calls import RunningCalls
+from teamwright.ui.terminal.panel import RunningCalls
 from tests.support.examples import examples
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from teamwright.config.agent_types.definition_sources import parse_agents_flag
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import directory_name, session_id
@@ -24,7 +25,6 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.options import Options
 from teamwright.session.prompt_input import read_prompt
 from teamwright.session.skills.slash_command import parse_slash_command
-from teamwright.ui.cli.agent_flags import parse_agents, parse_plugin_dirs
 from teamwright.ui.cli.run_location import RunLocation
 
 MAX_STDIN = 10_000_000
@@ -195,3 +195,14 @@ def _directory(where: RunLocation, value: str) -> Path:
 def _rules(values: tuple[str, ...]) -> tuple[str, ...]:
     """Return the rules of all flags of one name."""
     return tuple(rule for text in values for rule in split_rules(text))
+
+
+def parse_agents(where: RunLocation, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the definitions of `--agents`, given as JSON or as `@FILE`. Raises UsageError."""
+    text = flags.get("agents")
+    return parse_agents_flag(text, where.cwd) if text is not None else {}
+
+
+def parse_plugin_dirs(where: RunLocation, flags: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the directories of `--plugin-dir`."""
+    return tuple(where.resolve(given) for given in flags.get("plugin_dir") or ())

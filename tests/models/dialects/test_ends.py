@@ -14,7 +14,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.testing import ScriptedModel
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
-from teamwright.ui.headless.json_output import result_object
+from teamwright.ui.headless.run_output import result_object
 from tests.agent.parts import Echo, an_agent
 
 CALL = [("Echo", {"text": "x"})]

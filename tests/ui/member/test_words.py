@@ -11,7 +11,7 @@ from teamwright.protocol.mail import (
 )
 from teamwright.protocol.message_xml import NO_KEY_TAGS
 from teamwright.protocol.messages import text_block
-from teamwright.ui.terminal.conversation_lines import received_lines
+from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.narrator import Narrator
 
 NOW = "2026-01-01T00:00:00.000Z"

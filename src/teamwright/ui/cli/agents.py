@@ -12,12 +12,11 @@ import click
 
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.cli.agent_flags import parse_agents, parse_plugin_dirs
 from teamwright.ui.cli.flags import agent_flags
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_facts, say_json, table_lines
 from teamwright.ui.cli.run_location import run_location
-from teamwright.ui.display_text import one_line
-from teamwright.ui.printable import clean
+from teamwright.ui.display_text import clean, one_line
+from teamwright.ui.invocation import parse_agents, parse_plugin_dirs
 from teamwright.views.agent_types import (
     AgentTypeQuery,
     AgentTypesView,

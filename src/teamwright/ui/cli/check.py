@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.cli.agent_flags import parse_agents, parse_plugin_dirs
 from teamwright.ui.cli.flags import agent_flags
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import cell_width, one_line, pad
+from teamwright.ui.invocation import parse_agents, parse_plugin_dirs
 from teamwright.views.asset_list import Assets, list_assets
 from teamwright.views.assets import GROUPS, Asset, AssetQuery, display_path
 

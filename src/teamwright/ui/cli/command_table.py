@@ -48,7 +48,7 @@ COMMANDS: dict[str, CommandRow] = {
         "List agent types with source, tools, model; `show` for one.",
     ),
     "permissions": CommandRow(
-        "teamwright.ui.cli.permission_check:permissions",
+        "teamwright.ui.cli.permissions:permissions",
         LOOK,
         "List rules and their files; `check 'CALL'`: a verdict.",
     ),

@@ -16,7 +16,7 @@ from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.change_text import ChangeTotals, StyledLine, change_lines, stat_rows, summary_notes
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_json, say_painted, say_table
 from teamwright.ui.cli.run_location import run_location
-from teamwright.ui.printable import clean
+from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.paint import make_paint
 
 

@@ -12,8 +12,7 @@ from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.teams.status.team_views import MailView, mail_views
 from teamwright.ui.cli.output import WIDTH, format_iso, json_flag, say, say_json
 from teamwright.ui.cli.run_location import open_home, run_location
-from teamwright.ui.display_text import cut, one_line
-from teamwright.ui.printable import clean
+from teamwright.ui.display_text import clean, cut, one_line
 
 
 @click.command()

@@ -27,9 +27,8 @@ from teamwright.ui.cli.output import (
     say_json_line,
 )
 from teamwright.ui.cli.run_location import open_home, run_location
-from teamwright.ui.display_text import cut
+from teamwright.ui.display_text import clean, cut
 from teamwright.ui.event_text import display_name, event_line
-from teamwright.ui.printable import clean
 from teamwright.views.log import CallView, LogView, event_name, find_call, find_log, first_event_number, log_events
 
 

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return print_completions(shell)
         if args and args[0].partition("=")[0] == MEMBER_FLAG:
-            from teamwright.ui.member.member_process import run_member
+            from teamwright.ui.member_process import run_member
 
             return run_member(args)
         code = _run_command(args)
@@ -84,14 +84,14 @@ def _report_problem(problem: BaseException, args: list[str]) -> int:
     error = _to_error(problem, args)
     _add_home(error, _named_home(args))
     with contextlib.suppress(OSError):
-        from teamwright.ui.printable import clean
+        from teamwright.ui.display_text import clean
 
         sys.stderr.write(clean(error.render()) + "\n")
     return error.exit_code
 
 
 def _discard_stdout() -> None:
-    from teamwright.ui.printable import discard_buffer  # not for --help
+    from teamwright.ui.display_text import discard_buffer  # not for --help
 
     discard_buffer(sys.stdout)
 
@@ -152,7 +152,7 @@ def _flag_value(args: list[str], flag: str) -> str | None:
 def _show_traceback() -> None:
     import traceback
 
-    from teamwright.ui.printable import clean
+    from teamwright.ui.display_text import clean
 
     with contextlib.suppress(OSError):
         sys.stderr.write(clean(traceback.format_exc()))

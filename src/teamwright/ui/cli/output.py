@@ -15,8 +15,7 @@ from typing import Any
 
 import click
 
-from teamwright.ui.display_text import cell_width, cut, one_line, pad
-from teamwright.ui.printable import clean, json_text
+from teamwright.ui.display_text import cell_width, clean, cut, json_text, one_line, pad
 from teamwright.views.cost_line import duration
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

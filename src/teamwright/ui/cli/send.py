@@ -16,8 +16,7 @@ from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span
 from teamwright.ui.cli.output import json_flag, note, say, say_json
 from teamwright.ui.cli.run_location import open_home, run_location
-from teamwright.ui.display_text import one_line
-from teamwright.ui.printable import clean
+from teamwright.ui.display_text import clean, one_line
 
 MAX_INPUT = 1_000_000
 """The number of bytes read from stdin; no message may be that long."""

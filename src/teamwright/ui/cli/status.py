@@ -19,9 +19,8 @@ from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import WIDTH, format_time, json_flag, say, say_json, say_json_line, table_lines
 from teamwright.ui.cli.run_location import RunLocation, open_home, run_location
 from teamwright.ui.cli.tasks import task_rows
-from teamwright.ui.display_text import cut, one_line, window_size
+from teamwright.ui.display_text import clean, cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, request_subject
-from teamwright.ui.printable import clean
 from teamwright.views.cost_line import duration
 from teamwright.views.status import MemberStatus, RequestStatus, StatusView, status_views
 

@@ -17,7 +17,7 @@ from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.change_text import plan_rows, undone_lines
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
-from teamwright.ui.printable import clean
+from teamwright.ui.display_text import clean
 
 
 @click.command()

@@ -26,10 +26,9 @@ from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.repository import Repository
 from teamwright.session.result import Result
-from teamwright.ui.demo.demo_screen import DemoScreen
+from teamwright.ui.demo.demo_screen import WIDTH, DemoScreen
 from teamwright.ui.demo.demo_session import demo_options, demo_team_name
 from teamwright.ui.demo.demo_text import DemoOptions
-from teamwright.ui.demo.team_panel import WIDTH
 from teamwright.ui.display_text import cut
 from teamwright.ui.event_text import answer_text, short_id
 from teamwright.ui.garbage_collector import freeze_loaded

@@ -22,7 +22,7 @@ from teamwright.session.open import open_session
 from teamwright.session.repository import Repository
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.demo.demo_session import SCRIPTED_PROMPT, demo_options, demo_team_name
-from teamwright.ui.printable import clean
+from teamwright.ui.display_text import clean
 
 
 @dataclass(frozen=True, slots=True)

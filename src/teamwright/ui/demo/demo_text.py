@@ -12,7 +12,7 @@ from pathlib import Path
 from teamwright.protocol.values import dataclass
 from teamwright.session.repository import Repository
 from teamwright.session.result import Result
-from teamwright.ui.demo.team_panel import WIDTH
+from teamwright.ui.demo.demo_screen import WIDTH
 from teamwright.ui.display_text import clean, cut, one_line
 from teamwright.views.run_report import CallCollector, cited
 

@@ -26,8 +26,7 @@ from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import offered_names, run_command
 from teamwright.ui.garbage_collector import freeze_loaded
-from teamwright.ui.headless.json_output import control_response, init_object
-from teamwright.ui.headless.run_output import RunOutput
+from teamwright.ui.headless.run_output import RunOutput, control_response, init_object
 from teamwright.views.run_report import report
 
 if TYPE_CHECKING:

@@ -1,15 +1,22 @@
 """The choice of an editor: line editing on terminals with a movable cursor, else the lines of the kernel.
 
-The library for line editing loads only when it is needed.
+Line editing is deferred: a prompt and output are shown until the first key; then the line editor loads and receives the
+key.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import select
 import sys
+import termios
+import tty
+from collections.abc import Callable
 
-from teamwright.ui.terminal.deferred_editor import DeferredEditor
-from teamwright.ui.terminal.editor import Editor, EditorCallbacks, is_plain_terminal
+from teamwright.ui.display_text import cell_width
+from teamwright.ui.terminal.editor import NO_DRAFT, Editor, EditorCallbacks, LineDraft, ReadCancelled, is_plain_terminal
 from teamwright.ui.terminal.plain_editor import PlainEditor
 
 
@@ -24,3 +31,107 @@ def _line_editor(callbacks: EditorCallbacks) -> Editor:
     from teamwright.ui.terminal.line_editor import LineEditor
 
     return LineEditor(callbacks)
+
+
+_ERASE_DOWN = "\r\x1b[J"
+
+
+class DeferredEditor:
+    """An editor that is replaced by the real one at the first key. `make` creates that, for the terminal at `fd`."""
+
+    def __init__(self, callbacks: EditorCallbacks, fd: int, make: Callable[[EditorCallbacks], Editor]) -> None:
+        self._callbacks = callbacks
+        self._fd = fd
+        self._make = make
+        self._editor: Editor | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._label = ""
+        self._status_rows: list[str] = []
+        self._saved_mode = termios.tcgetattr(fd)
+        tty.setcbreak(fd, termios.TCSANOW)
+
+    async def read(self, draft: LineDraft = NO_DRAFT) -> str:
+        """See Editor."""
+        editor = self._editor or await self._wait_for_first_key("> ", draft)
+        return await editor.read(draft)
+
+    async def answer(self, label: str, draft: LineDraft = NO_DRAFT) -> str:
+        """See Editor."""
+        editor = self._editor or await self._wait_for_first_key(label, draft)
+        return await editor.answer(label, draft)
+
+    def defer_typed(self) -> None:
+        """See Editor. Waiting keys are the first ones typed."""
+        if self._editor is None and select.select([self._fd], [], [], 0)[0]:
+            self._editor = self._make(self._callbacks)
+        if self._editor is not None:
+            self._editor.defer_typed()
+
+    def cancel_read(self) -> None:
+        """See Editor."""
+        if self._editor is not None:
+            self._editor.cancel_read()
+        elif self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(ReadCancelled())
+
+    def interrupt(self) -> None:
+        """See Editor. No line was typed that could be cleared, and Ctrl-C does not leave a pane."""
+        if self._editor is not None:
+            self._editor.interrupt()
+        else:
+            self._callbacks.on_interrupt(False)
+
+    def show(self, text: str) -> None:
+        """See Editor."""
+        if self._editor is not None:
+            self._editor.show(text)
+        else:
+            self._draw(text)
+
+    def refresh(self) -> None:
+        """See Editor."""
+        if self._editor is not None:
+            self._editor.refresh()
+        elif self._label and self._rows() != self._status_rows:
+            self._draw("")
+
+    async def close(self) -> None:
+        """See Editor."""
+        if self._editor is not None:
+            await self._editor.close()
+        with contextlib.suppress(OSError, termios.error):  # the terminal was closed
+            termios.tcsetattr(self._fd, termios.TCSANOW, self._saved_mode)
+
+    async def _wait_for_first_key(self, label: str, draft: LineDraft) -> Editor:
+        """Wait for the first key and create the real editor. Raises ReadCancelled."""
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        self._draw("", label)
+        loop.add_reader(self._fd, self._on_key)
+        try:
+            if not draft.text:
+                await self._waiting
+        finally:
+            loop.remove_reader(self._fd)
+            self._waiting = None
+            self._draw("", "")
+        self._editor = self._make(self._callbacks)
+        return self._editor
+
+    def _on_key(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _draw(self, text: str, label: str | None = None) -> None:
+        """Replace the label and the rows below it by the text, and redraw them after it."""
+        gone = _ERASE_DOWN if self._label else ""
+        self._label = self._label if label is None else label
+        self._status_rows = self._rows() if self._label else []
+        down = "".join(f"\n{row}" for row in self._status_rows)
+        back = f"\x1b[{len(self._status_rows)}A\r\x1b[{cell_width(self._label)}C" if self._status_rows else ""
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.write(gone + text + self._label + down + back)
+            sys.stdout.flush()
+
+    def _rows(self) -> list[str]:
+        return [] if self._callbacks.status_area is None else list(self._callbacks.status_area.lines())

@@ -1,4 +1,4 @@
-"""Events as lines of a terminal: one line with the member and its action, and the diff of a changed file.
+"""Events as lines of a terminal: one line with the member and its action, diffs of changed files, output of commands.
 
 `Narrator` remembers which members were introduced, and their colours. Texts of agents are cleaned.
 """
@@ -30,7 +30,6 @@ from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import cell_width, clean, cut, model_name, one_line, pad
 from teamwright.ui.event_text import answer_text, compaction_text, request_subject
 from teamwright.ui.terminal.paint import DIFF_STYLES, Paint
-from teamwright.ui.terminal.printed import SHELL, last_lines, shell_lines
 
 MAX_DIFF_LINES = 20
 """The number of diff lines that are shown; the rest is counted."""
@@ -275,3 +274,30 @@ def _extract_message(output: str) -> str:
 def _diff_counts(event: ToolCalled) -> str:
     added, removed = event.facts.get("added"), event.facts.get("removed")
     return f" (+{added} -{removed})" if isinstance(added, int) and isinstance(removed, int) else ""
+
+
+LAST_LINES = 3
+"""The number of output lines of an agent's command that are shown."""
+
+SHELL = "shell"
+"""The level of notices with the output of the person's own command, and the label of their lines."""
+
+
+def last_lines(event: ToolCalled, room: int) -> list[str]:
+    """Return the last output lines of an agent's command, cut to `room` columns, and the number of earlier lines."""
+    if event.tool != "Bash" or event.outcome not in {"done", "failed"}:
+        return []
+    text = str(event.facts.get("end") or event.output)
+    lines = [line for line in clean(text).split("\n") if line.strip()]
+    if event.outcome == "failed":
+        lines = lines[1:]  # the first line is the reason shown with the call
+    before = len(lines) - LAST_LINES
+    shown = [cut(line, room) for line in lines[-LAST_LINES:]]
+    more = "more lines" if "end" in event.facts else f"{before} more line{'' if before == 1 else 's'}"
+    return [*([f"… {more}: /log {event.call}"] if before > 0 else []), *shown]
+
+
+def shell_lines(text: str) -> list[str]:
+    """Return the person's own command and its whole output as lines."""
+    command, _, output = clean(text).partition("\n")
+    return [f"{SHELL:<10} {command}", *(f"  {line}" for line in output.rstrip("\n").split("\n") if output.strip())]

@@ -49,8 +49,7 @@ from teamwright.ui.terminal.line_parser import (
     parse_line,
 )
 from teamwright.ui.terminal.narrator import Narrator
-from teamwright.ui.terminal.panel import Panel
-from teamwright.ui.terminal.running_calls import RunningCalls
+from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
 from teamwright.views.live_status import SessionStatusSource
 

@@ -28,16 +28,15 @@ from teamwright.session.member_process.member_control import MemberControl
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.skills.slash_command import parse_slash_command
 from teamwright.ui.display_text import LineStream, clean, cut, fold_lines, one_line, window_size
-from teamwright.ui.terminal.conversation_lines import received_lines
+from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks, ReadCancelled
 from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
 from teamwright.ui.terminal.line_completion import Candidate
 from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
 from teamwright.ui.terminal.narrator import Narrator
-from teamwright.ui.terminal.panel import Panel
+from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
-from teamwright.ui.terminal.running_calls import RunningCalls
 from teamwright.views.member_screen import MemberScreen, member_cost
 
 MIN_WIDTH = 20

@@ -1,16 +1,27 @@
-"""`teamwright permissions`: the rules that apply; `permissions check CALL`: the verdict on a call, and its reason."""
+"""`teamwright permissions`: mode, directories and rules with their files, and how to change them.
+
+`permissions check CALL` prints the verdict on a call, and its reason.
+"""
 
 from __future__ import annotations
 
 import click
 
 from teamwright.protocol.errors import UsageError
+from teamwright.session.command_text import command_with_home
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table
-from teamwright.ui.cli.permission_rules import show_rules
+from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table, table_lines
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
-from teamwright.views.permission_check import CallerDescription, CallVerdict, PartVerdict, check_call, rules_view
+from teamwright.views.permission_check import (
+    CallerDescription,
+    CallVerdict,
+    PartVerdict,
+    RulesView,
+    RuleView,
+    check_call,
+    rules_view,
+)
 
 
 @click.group(invoke_without_command=True)
@@ -46,11 +57,11 @@ def check_command(ctx: click.Context, /, call: str, member: str | None, mode: st
     if as_json:
         say_json(found)
     else:
-        _show(found)
+        _show_verdict(found)
     return 0
 
 
-def _show(found: CallVerdict) -> None:
+def _show_verdict(found: CallVerdict) -> None:
     say(f"{found.verdict.upper()}  {one_line(found.call, 70)}")
     say(one_line(found.reason))
     say()
@@ -69,8 +80,48 @@ def _show(found: CallVerdict) -> None:
         say_table(("part", "verdict", "decided by"), rows)
     if len(found.chain) > 1:
         say()
-        say_table(("who", "mode", "verdict", "decided by"), [_row(link) for link in found.chain])
+        say_table(("who", "mode", "verdict", "decided by"), [_part_row(link) for link in found.chain])
 
 
-def _row(link: PartVerdict) -> tuple[str, str, str, str]:
+def _part_row(link: PartVerdict) -> tuple[str, str, str, str]:
     return one_line(link.what), link.mode, link.verdict, one_line(link.rule)
+
+
+_WIDE = 1_000
+
+
+def show_rules(found: RulesView, home: str | None) -> None:
+    """Print mode, directories and rules."""
+    say_facts([("mode", f"{found.mode} ({found.mode_from})"), ("", found.meaning)])
+    say_facts([("directory" if number == 0 else "and", path) for number, path in enumerate(found.directories)])
+    say()
+    if found.rules:
+        _say_rules(found.rules)
+    else:
+        say("No rule: the mode alone decides.")
+    if found.untrusted:
+        say()
+        say("without effect until this repository is trusted:")
+        _say_rules(found.untrusted)
+    for warning in found.warnings:
+        say(f"warning: {one_line(warning)}")
+    say()
+    say_facts(
+        [
+            ("change", "the mode: --permission-mode MODE, /mode in a session, or"),
+            ("", command_with_home("teamwright config set permissions.defaultMode MODE", home)),
+            ("", 'rules: --allowed-tools, --disallowed-tools, "always" where a call asks, or'),
+            ("", "permissions.allow, permissions.ask and permissions.deny in"),
+            ("", found.settings),
+            ("", command_with_home("teamwright trust", home) if found.untrusted else ""),
+            ("try", command_with_home("teamwright permissions check 'Bash(git push)'", home)),
+        ]
+    )
+
+
+def _say_rules(rules: tuple[RuleView, ...]) -> None:
+    """Print rules; the path of a file is never cut, even when the line becomes too long."""
+    for line in table_lines(
+        ("verdict", "rule", "from"), [(one.verdict, one.rule, one.source) for one in rules], width=_WIDE
+    ):
+        say(line)

@@ -19,9 +19,9 @@ from teamwright.session.member_process.join import RunningMember
 from teamwright.session.member_process.member_end import MemberEnd
 from teamwright.session.member_process.run_member import running_member, take_spawn_file
 from teamwright.session.member_process.spawn_file import VARIABLE
+from teamwright.ui.display_text import clean
 from teamwright.ui.event_text import event_line
 from teamwright.ui.garbage_collector import freeze_loaded
-from teamwright.ui.printable import clean
 
 
 async def run_in_external_team(flags: MemberFlags) -> MemberEnd:
@@ -106,7 +106,7 @@ async def _show_plain(member: RunningMember, feed: EventBuffer) -> MemberEnd:
 async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     """Run the screen until the member ends. Its modules load only here."""
     from teamwright.session.member_process.member_control import MemberControl
-    from teamwright.ui.member.member_terminal import MemberTerminal
+    from teamwright.ui.member_terminal import MemberTerminal
     from teamwright.ui.terminal.editor_choice import make_editor
     from teamwright.ui.terminal.narrator import Narrator
     from teamwright.ui.terminal.paint import make_paint

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from teamwright.mail.inbox import count_entries, read_entries
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import InboxEntry
-from teamwright.storage.damaged_file import salvage_entries
+from teamwright.storage.json_array import salvage_entries
 from tests.support.examples import examples
 
 TWO = b'[\n{"from":"a","text":"1","read":false},\n{"from":"a","text":"2","read":false}\n]'

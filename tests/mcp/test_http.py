@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from teamwright.mcp.errors import McpServerError
+from teamwright.mcp.json_rpc import McpServerError
 from teamwright.mcp.servers import McpServerPool
 from tests.mcp.conftest import words
 from tests.mcp.http_server import serving

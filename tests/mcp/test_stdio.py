@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from teamwright.mcp.errors import McpRequestError, McpServerError
+from teamwright.mcp.json_rpc import McpRequestError, McpServerError
 from teamwright.mcp.server import MAX_FAILED_STARTS, ServerTimeouts
 from teamwright.processes.process_tree import list_processes
 from tests.mcp.conftest import words

@@ -13,7 +13,7 @@ import pytest
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.processes.repository.git_entries import git_entries
+from teamwright.processes.git_entries import git_entries
 from tests.support.waits import WAIT_S
 
 COMMANDS = (

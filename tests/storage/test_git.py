@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from teamwright.processes.git import git_argv, git_env, run_git
-from teamwright.processes.repository.git_entries import git_entries
+from teamwright.processes.git_entries import git_entries
 
 
 def names_in(root) -> set[str]:

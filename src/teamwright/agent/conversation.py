@@ -35,8 +35,7 @@ from teamwright.protocol.ids import keyed_id
 from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block, ToolCall, decode, encode, message_text, tool_calls, tool_result_block
 from teamwright.protocol.values import dataclass
-from teamwright.storage.jsonl import Journal
-from teamwright.storage.lost_lines import LostLines
+from teamwright.storage.jsonl import Journal, LostLines
 
 PAUSE_TURN = "pause_turn"
 """The `stop_reason` of an answer that the model continues when it is called again."""

@@ -20,8 +20,7 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.message_gaps import bridge_gaps
 from teamwright.protocol.messages import Block, encode, text_block, tool_calls
 from teamwright.protocol.values import dataclass
-from teamwright.storage.jsonl import read_backward, read_lines
-from teamwright.storage.lost_lines import LOST, LostLines, set_aside_damaged_lines
+from teamwright.storage.jsonl import LOST, LostLines, read_backward, read_lines, set_aside_damaged_lines
 
 SCHEMA = 1
 """The version of the transcript's lines."""

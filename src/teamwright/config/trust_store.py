@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from teamwright.config.settings.settings_files import bad_settings
 from teamwright.config.trust_survey import TrustEntry, survey_repository
-from teamwright.processes.repository.discovery import trust_root, work_tree
-from teamwright.processes.repository.git_entries import GitEntry
+from teamwright.processes.git_entries import GitEntry
+from teamwright.processes.repository_discovery import trust_root, work_tree
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic

@@ -24,7 +24,7 @@ from teamwright.config.team_file_reader import FILE, read_definition
 from teamwright.config.team_roles import widening_of_role, widening_of_team
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.permissions.verdict import Mode
-from teamwright.processes.repository.git_entries import GitEntry, git_entries
+from teamwright.processes.git_entries import GitEntry, git_entries
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.values import dataclass
 from teamwright.skills.command_template import describe_effects

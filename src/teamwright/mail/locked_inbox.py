@@ -16,9 +16,15 @@ from typing import TypeVar
 from teamwright.mail.inbox_layout import InboxItem, encode_item, split_array
 from teamwright.protocol.errors import LockLost
 from teamwright.storage.atomic import keep_damaged_copy, storage_error
-from teamwright.storage.damaged_file import salvage_entries
 from teamwright.storage.file_lock import FileLock, LockHold, lock_for
-from teamwright.storage.json_array import ArrayFile, FileStamp, NotAnArray, encode_array, read_with_stamp
+from teamwright.storage.json_array import (
+    ArrayFile,
+    FileStamp,
+    NotAnArray,
+    encode_array,
+    read_with_stamp,
+    salvage_entries,
+)
 
 R = TypeVar("R")
 

@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from teamwright.mcp.errors import METHOD_NOT_FOUND, UNSUPPORTED_VERSION, McpRequestError, McpServerError, plain_line
 from teamwright.mcp.http_transport import HttpTransport
-from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, Message
+from teamwright.mcp.json_rpc import (
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    CallDeadline,
+    JsonRpcPeer,
+    McpRequestError,
+    McpServerError,
+    Message,
+    plain_line,
+)
 from teamwright.mcp.tool_listing import MAX_TOOLS
 from teamwright.protocol.values import dataclass
 

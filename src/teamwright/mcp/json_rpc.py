@@ -1,7 +1,11 @@
-"""JSON-RPC with one server: requests and their answers, over any transport.
+"""JSON-RPC with one server: requests, their answers and the errors of servers, over any transport.
+
+McpServerError       the server failed: late, gone, over a bound; `is_dead`: it cannot be used any more
+└── McpRequestError  the server answered with an error of the protocol; it stays usable
 
 Every request ends: with its answer, its timeout, the caller's cancellation, or a transport error. Other messages of the
-server go to a listener or are dropped.
+server go to a listener or are dropped. Texts of errors are one line, without values that the server was given as
+secrets.
 """
 
 from __future__ import annotations
@@ -12,8 +16,38 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Protocol, TypeAlias, cast
 
-from teamwright.mcp.errors import METHOD_NOT_FOUND, McpRequestError, McpServerError, plain_line
 from teamwright.protocol.values import dataclass
+
+UNSUPPORTED_VERSION = -32022
+"""The code of a server that supports other versions of the protocol."""
+
+METHOD_NOT_FOUND = -32601
+
+
+class McpServerError(Exception):
+    """A server failed. `what` is one line that continues a sentence about it ("db <what>")."""
+
+    def __init__(self, what: str, *, dead: bool = False) -> None:
+        super().__init__(what)
+        self.what = what
+        self.is_dead = dead
+
+
+class McpRequestError(McpServerError):
+    """The server answered a request with an error: its code and its text, bounded."""
+
+    def __init__(self, code: int, message: str) -> None:
+        message = plain_line(message, 2_000) or "nothing more"
+        super().__init__(f"answered with error {code}: {message}")
+        self.code = code
+        self.message = message
+
+
+def plain_line(text: str, most: int = 300) -> str:
+    """Return text of another program on one bounded line, without line ends and control characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
 
 Message: TypeAlias = dict[str, Any]
 OnNotification: TypeAlias = Callable[[str, Mapping[str, Any]], None]

@@ -12,8 +12,7 @@ from dataclasses import field
 from typing import Any, TypeAlias
 
 from teamwright.mcp.client import McpClient
-from teamwright.mcp.errors import McpRequestError, McpServerError
-from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, Message
+from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
 from teamwright.mcp.tool_listing import ListingStore, ServedTool, parse_tools

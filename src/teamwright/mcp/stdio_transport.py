@@ -12,8 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from teamwright.mcp.errors import McpServerError, plain_line
-from teamwright.mcp.json_rpc import JsonRpcPeer, Message
+from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message, plain_line
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.processes.process_group import DRAIN_S, Process, ProcessCommand
 from teamwright.processes.process_output import ProcessOutput

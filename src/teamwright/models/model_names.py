@@ -1,12 +1,14 @@
 """Resolution of a model's name to its provider, credential and facts. Nothing is chosen by chance.
 
-A name is an alias (`sonnet`), a vendor's id (`claude-…`) or `provider/model`. Keys come from the environment that is
-passed in. Raises `CannotStart` with advice for a person.
+A name is an alias (`sonnet`), a vendor's id (`claude-…`) or `provider/model`. Forms of another product, and names
+without their provider, are understood too. Keys come from the environment that is passed in. Raises `CannotStart` with
+advice for a person.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +18,6 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import get_command, start_command
 from teamwright.models.model import ModelCard
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.naming import canonical_name, has_gateway, is_claude, no_provider_error
 from teamwright.models.provider_table import (
     OFFICIAL_HOST,
     PROVIDERS,
@@ -31,6 +32,7 @@ from teamwright.protocol.ids import nearest
 
 if TYPE_CHECKING:
     from teamwright.models.local_servers import LocalServer
+
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY")
 """The variables that the error lists as examined when no model is named."""
@@ -219,3 +221,57 @@ def _suggestions(provider: Provider, servers: list[LocalServer], keys: Mapping[s
         ways.append(f"{start_command('ollama')}, then teamwright --model ollama/MODEL")
     ways.append("teamwright demo                                   (needs no model)")
     return ways
+
+
+_FORMS = {"default": "sonnet", "opusplan": "opus"}
+"""Names in another product's settings, and the model that is used for each."""
+_LONG_WINDOW = "[1m]"
+"""The ending of a name that asks for a window of a million tokens: the catalogue knows the window of a model."""
+
+_VENDORS = (
+    (re.compile(r"(?:gpt-(?!oss)|chatgpt|codex|o\d)", re.I), "openai"),
+    (re.compile(r"gemini", re.I), "google"),
+    (re.compile(r"(?:[a-z]{2,4}\.)?anthropic\.", re.I), "bedrock"),
+)
+_OPEN = re.compile(r".*:|(?:qwen|llama|mistral|devstral|deepseek|gpt-oss|gemma|phi|glm|kimi|granite|codestral)", re.I)
+"""Names of models that users run on their own servers."""
+
+
+def canonical_name(name: str) -> str:
+    """Return the name that a form of another product means, e.g. `opus` for `opus[1m]`; other names unchanged."""
+    name = name.strip()
+    if name.lower().endswith(_LONG_WINDOW):
+        name = name[: -len(_LONG_WINDOW)].strip()
+    return _FORMS.get(name.lower(), name)
+
+
+def is_claude(name: str) -> bool:
+    """Return True when a name without a provider may be one of Anthropic's."""
+    return name.lower().startswith("claude")
+
+
+def no_provider_error(name: str, served: Sequence[str], own: Sequence[str], close: str | None) -> CannotStart:
+    """Return the error for a name without its provider: its possible meanings, and the settings of a server.
+
+    `served` are matching names of this machine's servers, `own` the user's providers, `close` a similar alias.
+    """
+    ways = [f"did you mean {close}?"] if close else []
+    ways += [f"teamwright --model {one}" for one in served]
+    ways += [f"teamwright --model {provider}/{name}" for wanted, provider in _VENDORS if wanted.match(name)]
+    if not served and _OPEN.match(name):
+        ways.append(f"teamwright --model ollama/{name}   (or lmstudio, llamacpp, vllm, sglang)")
+    ways += [f"teamwright --model {one}/{name}" for one in own[:2]]
+    entry = '{"providers": {"NAME": {"base_url": "http://HOST:PORT/v1", "api": "openai-chat"}}}'
+    ways.append(f"--model NAME/{name} for another server, with {entry} in settings.json (docs/providers.md)")
+    return CannotStart(
+        "unknown-model",
+        f'"{name}" names no provider, and is no model of Anthropic\'s',
+        looked_at=[("a model is", "provider/model, or an alias such as sonnet")],
+        do=ways,
+        note="nothing was sent",
+    )
+
+
+def has_gateway(env: Mapping[str, str]) -> bool:
+    """Return True when a gateway replaces Anthropic's service: its models may have any name."""
+    return bool(env.get("ANTHROPIC_BASE_URL", "").strip())

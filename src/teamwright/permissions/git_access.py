@@ -18,8 +18,8 @@ from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.processes.repository.discovery import Discovery, discover, possible_trees
-from teamwright.processes.repository.git_entries import GitEntry, GitSurvey, survey_git
+from teamwright.processes.git_entries import GitEntry, GitSurvey, survey_git
+from teamwright.processes.repository_discovery import Discovery, discover, possible_trees
 
 _MAX_SURVEYS = 64
 

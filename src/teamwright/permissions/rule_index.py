@@ -13,7 +13,7 @@ from pathlib import Path
 from teamwright.permissions.ownership import PathOwnership
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict
-from teamwright.processes.repository.git_entries import GitEntry
+from teamwright.processes.git_entries import GitEntry
 from teamwright.protocol.values import dataclass
 
 PLAN_MODE_RULE = f"mode {Mode.PLAN}"

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from teamwright.processes.repository.git_entries import git_entries
+from teamwright.processes.git_entries import git_entries
 from teamwright.protocol.values import dataclass
 
 _SAFE_SETTINGS = {

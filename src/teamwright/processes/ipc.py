@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from teamwright.protocol.error_json import error_from_json, error_to_json
+from teamwright.protocol.errors import error_from_json, error_to_json
 from teamwright.protocol.messages import encode
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private

@@ -1,6 +1,6 @@
 """Repair of a conversation with missing lines, so that a model service accepts it: calls and results stay in pairs.
 
-Works on encoded messages; `storage.lost_lines` handles the files and their damaged bytes.
+Works on encoded messages; `storage.jsonl` handles the files and their damaged bytes.
 """
 
 from __future__ import annotations

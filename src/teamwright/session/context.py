@@ -25,7 +25,7 @@ from teamwright.config.team_roles import narrowed_limits, trusted_definition
 from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.config.trust_survey import team_entry
 from teamwright.models.effort import parse_optional_effort
-from teamwright.processes.repository.discovery import current_branch
+from teamwright.processes.repository_discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
 from teamwright.protocol.values import dataclass

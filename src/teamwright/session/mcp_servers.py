@@ -67,7 +67,7 @@ class SessionMcpServers:
 
     async def require(self, names: Iterable[str], among: Sequence[McpServer] = ()) -> None:
         """Wait until these servers run. Raises UsageError for an unknown server, CannotStart for one that fails."""
-        from teamwright.mcp.errors import McpServerError
+        from teamwright.mcp.json_rpc import McpServerError
         from teamwright.mcp.servers import REQUIRED_S
 
         every = among or self.servers.shared

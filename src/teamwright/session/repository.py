@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.processes.git import git_argv, git_env, run_git
-from teamwright.processes.repository.discovery import find_git_dir
+from teamwright.processes.repository_discovery import find_git_dir
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.values import dataclass
 

@@ -19,8 +19,13 @@ from typing import Any, cast
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.values import dataclass
-from teamwright.storage.jsonl import read_backward, read_backward_with_offsets, read_lines
-from teamwright.storage.lost_lines import LostLines, set_aside_damaged_lines
+from teamwright.storage.jsonl import (
+    LostLines,
+    read_backward,
+    read_backward_with_offsets,
+    read_lines,
+    set_aside_damaged_lines,
+)
 
 MAX_SEARCHED = 20_000
 """Maximum number of events that are read backward: logs of an older version contain no snapshot."""

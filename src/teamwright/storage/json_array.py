@@ -1,18 +1,21 @@
 """Files that contain one JSON array, changed under their lock: appended to within one page, else replaced by rename.
 
 A write inside one 4,096-byte page is either complete or absent after any kill; larger changes use a rename. Layout of
-Teamwright: `[`, one element a line, `]`. Leaves the content of the elements to the callers.
+Teamwright: `[`, one element a line, `]`. The whole elements of a damaged file are found among its bytes;
+`atomic.keep_damaged_copy` keeps the bytes. Leaves the content of the elements to the callers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from teamwright.protocol.errors import LockLost, StorageError
 from teamwright.storage.atomic import PendingFile, storage_error
@@ -215,3 +218,33 @@ def _read(fd: int, size: int, start: int = 0) -> bytes:
         size -= len(piece)
         start += len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+_START = re.compile(r"(?:^|[\[,]|\n)\s*(?=\{)")
+_MAX_DAMAGED_PLACES = 500
+
+
+def salvage_entries(content: bytes) -> list[dict[str, Any]]:
+    """Return every whole entry in the bytes, in order: an object with a `text` or a `from`, at a place where one may
+    begin.
+
+    Tries only places outside other whole objects, and at most 500 places that turn out to be incomplete.
+    """
+    text = content.decode("utf-8", "replace")
+    decoder = json.JSONDecoder()
+    saved: list[dict[str, Any]] = []
+    position = tears = 0
+    while tears < _MAX_DAMAGED_PLACES:
+        start = _START.search(text, position)
+        if start is None:
+            break
+        try:
+            value, position = decoder.raw_decode(text, start.end())
+        except (ValueError, RecursionError):
+            position = start.end() + 1
+            tears += 1
+            continue
+        entry = cast("dict[str, Any]", value)
+        if "text" in entry or "from" in entry:
+            saved.append(entry)
+    return saved

@@ -14,7 +14,7 @@ from teamwright.protocol.ids import parse_recipient, task_id
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.protocol.values import dataclass
 from teamwright.tasks import claim, moves
-from teamwright.tasks.drafts import Drafts, finish_draft, mark_draft, next_claim_at
+from teamwright.tasks.claim import Drafts, finish_draft, mark_draft, next_claim_at
 from teamwright.tasks.edge_changes import add_edges, refuse_bad_edges, remove_references
 from teamwright.tasks.external_changes import ExternalChanges
 from teamwright.tasks.task_check import (

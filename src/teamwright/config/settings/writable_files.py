@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.config.settings.settings_files import SettingsOrigin
-from teamwright.processes.repository.discovery import discover
+from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic

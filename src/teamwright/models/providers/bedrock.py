@@ -16,8 +16,14 @@ from urllib.parse import quote
 from teamwright.models.answer_end import CONTENT_FILTER
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
-from teamwright.models.providers.answer_events import AnswerEvents, CallIds, count_field, object_field
-from teamwright.models.providers.api_format import Event, OutgoingRequest
+from teamwright.models.providers.api_format import (
+    AnswerEvents,
+    CallIds,
+    Event,
+    OutgoingRequest,
+    count_field,
+    object_field,
+)
 from teamwright.models.providers.aws import endpoint_keys, sign_request
 from teamwright.models.providers.canonical_request import (
     PROVIDER_KEY,

@@ -14,8 +14,8 @@ from urllib.parse import quote
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.http_exchange import Timeouts, get_json
 from teamwright.models.provider_table import Provider
-from teamwright.models.providers.answer_events import object_list as rows_of
 from teamwright.models.providers.api_format import Event, OutgoingRequest
+from teamwright.models.providers.api_format import object_list as rows_of
 
 MAX_PAGES = 20
 """Maximum number of pages that are read."""

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.processes.ipc import IpcBody, IpcConnection
-from teamwright.protocol.error_json import error_to_json
-from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.errors import CannotStart, error_to_json
 from teamwright.protocol.event_json import live_to_json, to_json
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.session.member_process.spawn_file import SpawnFile

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from teamwright.processes.ipc import IpcBody, IpcConnection, IpcServer
-from teamwright.protocol.error_json import error_from_json
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import TeamRefused, error_from_json
 from teamwright.protocol.event_json import from_json, live_from_json, to_json
 from teamwright.protocol.events import (
     MemberChanged,

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolResult, read_description
 from teamwright.agent.tool_input import ToolInput
-from teamwright.mcp.errors import McpServerError
+from teamwright.mcp.json_rpc import McpServerError
 from teamwright.mcp.server import McpServer
 from teamwright.mcp.servers import find_server
 from teamwright.mcp.tool_listing import tool_name

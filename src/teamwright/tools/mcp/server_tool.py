@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.mcp.errors import McpRequestError, McpServerError, plain_line
+from teamwright.mcp.json_rpc import McpRequestError, McpServerError, plain_line
 from teamwright.mcp.server import McpServer
 from teamwright.mcp.tool_listing import ServedTool
 from teamwright.permissions.verdict import Access

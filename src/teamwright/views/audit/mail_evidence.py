@@ -26,8 +26,7 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.protocol.values import dataclass
-from teamwright.storage.damaged_file import salvage_entries
-from teamwright.storage.json_array import NotAnArray, read_with_stamp
+from teamwright.storage.json_array import NotAnArray, read_with_stamp, salvage_entries
 from teamwright.storage.jsonl import read_lines
 from teamwright.teams.mailbox.incoming import starts_turn
 from teamwright.views.audit.team_location import entries

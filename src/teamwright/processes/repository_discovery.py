@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from teamwright.processes.repository.git_config import named_work_tree
+from teamwright.processes.git_config import named_work_tree
 from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_beginning, read_plain
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from teamwright.processes.repository.discovery import Discovery, GitRepository, discover, names_common_dir
-from teamwright.processes.repository.git_config import (
+from teamwright.processes.git_config import (
     GitEntry,
     SeenFiles,
     config_entries,
@@ -20,7 +19,8 @@ from teamwright.processes.repository.git_config import (
     text_digest,
     unreadable_digest,
 )
-from teamwright.processes.repository.git_index import read_index
+from teamwright.processes.git_index import read_index
+from teamwright.processes.repository_discovery import Discovery, GitRepository, discover, names_common_dir
 from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 

@@ -1,1 +1,0 @@
-"""The files of a git repository: configuration, directories and index, read without running git."""

@@ -76,8 +76,8 @@ if TYPE_CHECKING:
     )
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
-    from teamwright.session.reload.change_model import ModelChange
-    from teamwright.session.reload.reload_config import ReloadResult
+    from teamwright.session.change_model import ModelChange
+    from teamwright.session.reload_config import ReloadResult
     from teamwright.session.result import MemberResult, Result, TaskResult
     from teamwright.teams.mailbox.outgoing import Sent
     from teamwright.teams.mode_rank import ModeSet
@@ -175,8 +175,8 @@ _PUBLIC_NAMES = {
     "teamwright.api.team": ("Team",),
     "teamwright.approvals.request_queue": ("OnRequest",),
     "teamwright.agent.context_window": ("ContextView",),
-    "teamwright.session.reload.change_model": ("ModelChange",),
-    "teamwright.session.reload.reload_config": ("ReloadResult",),
+    "teamwright.session.change_model": ("ModelChange",),
+    "teamwright.session.reload_config": ("ReloadResult",),
     "teamwright.protocol.budget": ("Budget",),
     "teamwright.session.result": (
         "MemberResult",

@@ -44,12 +44,12 @@ from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import team_name
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
+from teamwright.session.change_model import ModelChange
 from teamwright.session.control.agent_actions import clear_lead, compact_agent, context_view, reload_session, set_model
 from teamwright.session.control.live_members import delete_led_team, stop_task
 from teamwright.session.control.remote_actions import ALLOW
 from teamwright.session.open import open_session
-from teamwright.session.reload.change_model import ModelChange
-from teamwright.session.reload.reload_config import ReloadResult
+from teamwright.session.reload_config import ReloadResult
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import find_command, list_commands, run_command

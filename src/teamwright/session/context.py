@@ -29,11 +29,10 @@ from teamwright.processes.repository_discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
 from teamwright.protocol.values import dataclass
-from teamwright.session.default_caps import with_default_caps
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
-from teamwright.session.options import Options
+from teamwright.session.model_sources import load_lead_model
+from teamwright.session.options import Options, with_default_caps
 from teamwright.session.platform_check import require_platform
-from teamwright.session.reload.saved_model import load_lead_model
 from teamwright.storage.paths import Home, find_home
 
 TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"

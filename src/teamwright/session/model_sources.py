@@ -1,15 +1,17 @@
 """Sources of models: a service by name, a script file, or a model object of the program.
 
-Each run has one source, and the models that a program names for single members. Depends on `models`.
+Each run has one source, and the models that a program names for single members. The model that a person chose at run
+time is saved in the session's directory for a resume. Depends on `models`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from teamwright.models.catalog import aliases, known_ids
 from teamwright.models.model import Model, ModelCard
@@ -18,9 +20,12 @@ from teamwright.models.pool import ModelPool, require_served
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.paths import make_private
 
 if TYPE_CHECKING:
     from teamwright.models.scripted.scripted_model import Script
+
 
 SCRIPTED = "scripted:"
 
@@ -196,3 +201,22 @@ def require_price_beside(card: ModelCard, main: ModelCard) -> None:
         ],
         note="nothing was started",
     )
+
+
+MODEL_FILE = "model.json"
+VERSION = 1
+
+
+def save_lead_model(directory: Path, name: str) -> None:
+    """Save this model for the next resume. Raises StorageError."""
+    make_private(directory)
+    write_atomic(directory / MODEL_FILE, json.dumps({"version": VERSION, "model": name}).encode())
+
+
+def load_lead_model(directory: Path) -> str | None:
+    """Return the saved model of a session; None without one, and for an unreadable file."""
+    try:
+        name = cast("dict[str, Any]", json.loads((directory / MODEL_FILE).read_bytes()))["model"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return name if isinstance(name, str) else None

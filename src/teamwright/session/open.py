@@ -53,7 +53,7 @@ from teamwright.session.member_process.setup import enable_member_processes
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.modes import SavedMode, load_mode, restore_mode, save_mode
 from teamwright.session.options import Options
-from teamwright.session.reload.reload_config import ConfigReloader
+from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.retention import prune
 from teamwright.session.session import Session
 from teamwright.session.shell_command import run_shell_command

@@ -1,15 +1,19 @@
-"""The options of a run: the one value that flags, the Python API and tests fill."""
+"""The options of a run: the one value that flags, the Python API and tests fill.
+
+A headless run, which must end without a person watching it, has default caps. Caps of flags, a team file or a program
+have precedence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from teamwright.approvals.request_queue import OnRequest
 from teamwright.hooks.hook_index import HookSpec
-from teamwright.models.model import Model
+from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.values import dataclass
 
@@ -74,3 +78,52 @@ class Options:
     plan_approval: str | None = None
     pace_s: float | None = None
     backend: str | None = None
+
+
+HEADLESS = Budget(usd=20.0, tokens=5_000_000, turns=200, minutes=120)
+"""The default caps. Model calls are the lead's; every other agent may make as many."""
+
+_CAP_FLAGS = {
+    "turns": "--max-turns",
+    "tokens": "--max-tokens",
+    "minutes": "--timeout",
+    "usd": "--max-budget-usd",
+}
+
+
+def with_default_caps(options: Options, of_user: Budget) -> Options:
+    """Return the options of a headless run with a cap of each kind; other options unchanged.
+
+    `of_user` are the settings `budget.run`, which replace default caps.
+    """
+    if not options.headless:
+        return options
+    given = options.budget
+    caps = given.with_defaults(of_user.with_defaults(HEADLESS))
+    assumed = tuple(name for name in _CAP_FLAGS if not given.has(name))
+    calls = options.calls_per_agent or max(HEADLESS.turns or 0, caps.turns or 0)
+    return replace(options, budget=caps, assumed=assumed, calls_per_agent=calls)
+
+
+def calls_per_agent(options: Options, said: Budget) -> int | None:
+    """Return the cap on model calls of each agent but the lead, where no setting has one; None: no cap.
+
+    A member process has the cap of its lead's process among its options.
+    """
+    return options.calls_per_agent if said.turns is None else None
+
+
+def default_caps_line(budget: Budget, assumed: Sequence[str], card: ModelCard) -> str:
+    """Return a line with the run's default caps and the flags that raise them; empty when all caps were given."""
+    words = {
+        "turns": f"{budget.turns or 0} model calls of the lead and of each agent",
+        "tokens": f"{budget.tokens or 0:,} tokens",
+        "minutes": f"{(budget.minutes or 0) / 60:g} h",
+        "usd": f"{budget.usd or 0:g} USD" if card.usd_in else "",
+    }
+    shown = [name for name in assumed if words[name]]
+    if not shown:
+        return ""
+    return (
+        f"default caps: {', '.join(words[one] for one in shown)} (raise: {' '.join(_CAP_FLAGS[one] for one in shown)})"
+    )

@@ -1,6 +1,7 @@
 """The user's prompt as blocks: from an argument, from stdin or from a file, with attached files.
 
-Only typed text is searched for `@path`: text from a pipe is data, and attaches nothing. Depends on files and blocks.
+Only typed text is searched for `@path`: text from a pipe is data, and attaches nothing. Also parses slash commands,
+`/name arguments`. Depends on files and blocks.
 """
 
 from __future__ import annotations
@@ -130,3 +131,12 @@ def _not_text_error(shown: str, why: str) -> UsageError:
         do=["name the path without @, and the agents read what they need of it"],
         note="nothing was started",
     )
+
+
+_SLASH_COMMAND = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)(?:\s+(.*))?", re.DOTALL)
+
+
+def parse_slash_command(text: str) -> tuple[str, str] | None:
+    """Return the name and the arguments of a slash command; None for other texts, such as a path."""
+    found = _SLASH_COMMAND.fullmatch(text.strip())
+    return (found[1], (found[2] or "").strip()) if found is not None else None

@@ -32,7 +32,7 @@ from teamwright.session.factory.budget_wiring import take_tasks
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.modes import SessionModes
 from teamwright.session.options import Options
-from teamwright.session.reload.reload_config import ConfigReloader
+from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.result import MemberResult, Result, Stop, TaskResult, judged
 from teamwright.session.run_counts import RunCounts
 from teamwright.storage.event_log import EventLog

@@ -23,8 +23,7 @@ from teamwright.protocol.messages import Block
 from teamwright.protocol.rule_text import split_rules
 from teamwright.protocol.values import dataclass
 from teamwright.session.options import Options
-from teamwright.session.prompt_input import read_prompt
-from teamwright.session.skills.slash_command import parse_slash_command
+from teamwright.session.prompt_input import parse_slash_command, read_prompt
 from teamwright.ui.cli.run_location import RunLocation
 
 MAX_STDIN = 10_000_000

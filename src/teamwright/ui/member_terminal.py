@@ -26,7 +26,7 @@ from teamwright.protocol.ids import LEAD, nearest
 from teamwright.protocol.values import dataclass
 from teamwright.session.member_process.member_control import MemberControl
 from teamwright.session.platform_check import mask_secrets
-from teamwright.session.skills.slash_command import parse_slash_command
+from teamwright.session.prompt_input import parse_slash_command
 from teamwright.ui.display_text import LineStream, clean, cut, fold_lines, one_line, window_size
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks, ReadCancelled

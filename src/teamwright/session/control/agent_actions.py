@@ -18,10 +18,10 @@ from teamwright.models.model import Model
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.values import dataclass
+from teamwright.session.change_model import ModelChange, change_model, require_affordable
 from teamwright.session.control.remote_actions import COMPACT, CONTEXT, MODEL, RELOAD
 from teamwright.session.lookup.live_agents import find_live_agent, remote_members
-from teamwright.session.reload.change_model import ModelChange, change_model, require_affordable
-from teamwright.session.reload.reload_config import ReloadResult
+from teamwright.session.reload_config import ReloadResult
 from teamwright.session.session import Session
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.lifecycle import BUSY_STATES

@@ -18,11 +18,11 @@ from teamwright.models.model import Failure
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.values import dataclass
+from teamwright.session.change_model import ModelChange, change_model
 from teamwright.session.control.running_jobs import find_job, list_running, move_to_background, stop_running
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.model_sources import SessionModels
-from teamwright.session.reload.change_model import ModelChange, change_model
-from teamwright.session.reload.reload_config import ConfigReloader
+from teamwright.session.reload_config import ConfigReloader
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.team import SessionTeam
 

@@ -40,7 +40,6 @@ from teamwright.session.context import (
     resumed_model,
     session_environment,
 )
-from teamwright.session.default_caps import calls_per_agent
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.factory.agent_types import make_resolver
@@ -48,6 +47,7 @@ from teamwright.session.factory.mcp_factory import make_mcp_servers
 from teamwright.session.factory.shell_startup import make_shell_startup
 from teamwright.session.factory.task_checks_factory import make_task_checks
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
+from teamwright.session.options import calls_per_agent
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog

@@ -40,7 +40,7 @@ from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.lead_proxies import LeadApproval, MemberBudget, RemoteSpawnLimit, ShutdownRefusal
 from teamwright.session.member_process.spawn_file import SpawnFile, options_of
 from teamwright.session.model_sources import SessionModels
-from teamwright.session.reload.reload_config import ConfigReloader
+from teamwright.session.reload_config import ConfigReloader
 from teamwright.storage.doorbell import listen, ring
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_recent

@@ -1,6 +1,7 @@
 """Calls of commands by a person, from the terminal, a flag or a program: for the lead, or in a sub-agent.
 
-Depends on sessions, skill catalogs and the preparation of prompts.
+A command grants allowed calls and a model for one turn: from the call until the lead is idle again; with a working
+lead, until the end of its next turn. Depends on sessions, skill catalogs and the preparation of prompts.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.messages import Block, message_text
 from teamwright.protocol.values import dataclass
 from teamwright.session.model_sources import require_price
+from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.prepare_command import CommandCall, prepare_prompt, rules_of
-from teamwright.session.skills.slash_command import parse_slash_command
 from teamwright.session.skills.turn_grants import TurnGrants
 from teamwright.skills.skill_definition import SkillDefinition
 from teamwright.teams.spawn_spec import SpawnSpec

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.values import dataclass
-from teamwright.session.default_caps import default_caps_line
 from teamwright.session.open import open_session
+from teamwright.session.options import default_caps_line
 from teamwright.session.report_file import require_writable, write_report
 from teamwright.session.result import Result
 from teamwright.session.session import Session

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.values import dataclass
+from teamwright.session.change_model import model_names
 from teamwright.session.modes import describe_modes
-from teamwright.session.reload.change_model import model_names
 from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.line_parser import COMMAND_NAMES
 

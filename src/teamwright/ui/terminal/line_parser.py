@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
 from teamwright.protocol.values import dataclass
-from teamwright.session.skills.slash_command import parse_slash_command
+from teamwright.session.prompt_input import parse_slash_command
 
 COMMANDS: dict[str, str] = {
     "/help": "this list",

@@ -43,8 +43,11 @@ from teamwright.session.factory.components import (
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_request_queue
 from teamwright.session.member_process.external_lead.external_membership import ExternalMembership
-from teamwright.session.member_process.external_lead.lead_grants import ExternalLeadGrants
-from teamwright.session.member_process.external_lead.mailed_requests import MailApprover, MailedRequests
+from teamwright.session.member_process.external_lead.mailed_requests import (
+    ExternalLeadGrants,
+    MailApprover,
+    MailedRequests,
+)
 from teamwright.session.member_process.external_lead.member_incarnation import (
     MemberIncarnation,
     find_incarnation,

@@ -17,8 +17,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.spec_resolver import missing_effort
-from teamwright.session.model_sources import SessionModels, require_price
-from teamwright.session.reload.saved_model import save_lead_model
+from teamwright.session.model_sources import SessionModels, require_price, save_lead_model
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.roster_entries import change_entry, is_written_by_lead
 from teamwright.teams.team import SessionTeam

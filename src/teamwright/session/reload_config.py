@@ -1,7 +1,7 @@
 """Reloading a session's configuration while it runs: instructions, skills, agent types, MCP servers and rules.
 
 Everything is read before anything is changed. An agent gets a new prefix only when its initial instructions would
-differ. Depends on the session's context and agent factory.
+differ. The changes are told to people in lines. Depends on the session's context and agent factory.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import Notice, Reloaded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
-from teamwright.session.context import SessionContext, settings_flags
-from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.factory.compaction import CompactionFactory
-from teamwright.session.factory.mcp_factory import servers_of
-from teamwright.session.mcp_servers import attach_mcp_tools
-from teamwright.session.reload.config_changes import (
+from teamwright.session.config_changes import (
     agent_type_changes,
     changes_at_next_start,
     describe_change,
@@ -37,6 +32,11 @@ from teamwright.session.reload.config_changes import (
     rule_changes,
     skill_changes,
 )
+from teamwright.session.context import SessionContext, settings_flags
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.compaction import CompactionFactory
+from teamwright.session.factory.mcp_factory import servers_of
+from teamwright.session.mcp_servers import attach_mcp_tools
 from teamwright.skills.skill_catalog import SkillCatalog
 
 

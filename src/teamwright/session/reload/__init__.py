@@ -1,1 +1,0 @@
-"""Changes of a running session: another model, and configuration that is read again."""

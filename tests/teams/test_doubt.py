@@ -6,9 +6,9 @@ import pytest
 
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.teams.external import unreadable_tasks
+from teamwright.teams.external import task_watcher
 from teamwright.teams.external.participants import MAX_REPORTED_TASKS, ExternalParticipants
-from teamwright.teams.external.unreadable_tasks import UncertainChanges
+from teamwright.teams.external.task_watcher import UncertainChanges
 from teamwright.teams.team import task_info
 
 TASK = Task("1", "one", "", owner="dee", status=TaskStatus.IN_PROGRESS)
@@ -18,14 +18,14 @@ OTHERS = TASK.copy_with(id="2", owner="zoe@session-12345678", status=TaskStatus.
 
 @pytest.mark.finding("T24")
 async def test_a_change_of_a_member_s_task_is_held_until_its_process_tells_of_it_and_others_are_told_soon(monkeypatch):
-    monkeypatch.setattr(unreadable_tasks, "REPORT_WAIT_S", 0.0)
+    monkeypatch.setattr(task_watcher, "REPORT_WAIT_S", 0.0)
     woken, outside = asyncio.Event(), ExternalParticipants(process_names={"dee"})
     held = UncertainChanges(outside, woken.set)
     assert held.hold((TASK, DONE)) and held.hold((None, OTHERS))
     await asyncio.sleep(0)
     assert [after.id for _, after in held.confirmed_changes()] == ["2"]
     outside.note_reported_task(task_info(DONE))
-    monkeypatch.setattr(unreadable_tasks, "OWNER_REPORT_WAIT_S", 0.0)
+    monkeypatch.setattr(task_watcher, "OWNER_REPORT_WAIT_S", 0.0)
     assert list(held.confirmed_changes()) == []
     held.hold((TASK, TASK.copy_with(subject="by another program")))
     assert [after.subject for _, after in held.confirmed_changes()] == ["by another program"]

@@ -13,7 +13,7 @@ from teamwright.tools.files.notebook_edit import NotebookEdit
 from teamwright.tools.files.read import Read
 from teamwright.tools.files.write import Write
 from teamwright.tools.shell.bash import Bash
-from teamwright.tools.web.web_fetch import WebFetch
+from teamwright.tools.web_fetch import WebFetch
 
 TOOLS = [Bash(BackgroundJobs()), Read(), Write(), Edit(), NotebookEdit(), Glob(), Grep(), WebFetch()]
 MOST = {"Bash": 1200, "Edit": 600, "Read": 500}

@@ -14,8 +14,7 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.tools.shell.bash import Bash, BashInput
 from teamwright.tools.shell.bash_settings import BashSettings, remove_variables
 from teamwright.tools.shell.snapshot import read_snapshot
-from teamwright.tools.shell.startup import RETRY_AFTER_S, ShellStartup
-from teamwright.tools.shell.user_shell import user_shell
+from teamwright.tools.shell.startup import RETRY_AFTER_S, ShellStartup, user_shell
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
 

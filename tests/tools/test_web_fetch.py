@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.tools.web import web_fetch as fetching
-from teamwright.tools.web.web_fetch import AddressRefused, WebFetch, WebFetchInput, is_public, resolve_public
+from teamwright.tools import web_fetch as fetching
+from teamwright.tools.web_fetch import AddressRefused, WebFetch, WebFetchInput, is_public, resolve_public
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
 

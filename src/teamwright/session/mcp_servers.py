@@ -114,8 +114,8 @@ class SessionMcpServers:
 
     def _made(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], no_call: bool) -> list[AnyTool]:
         from teamwright.mcp.servers import PrefixRoom, select_for_prefix
-        from teamwright.tools.mcp.mcp_call import McpCall
-        from teamwright.tools.mcp.server_tool import ServerTool
+        from teamwright.tools.mcp_call import McpCall
+        from teamwright.tools.server_tool import ServerTool
 
         if not servers:
             return []

@@ -36,7 +36,7 @@ from teamwright.tools.shell.bash_settings import BashSettings
 
 if TYPE_CHECKING:
     from teamwright.tools.shell.startup import ShellStartup
-    from teamwright.tools.skill.skill_tool import RunFork
+    from teamwright.tools.skill_tool import RunFork
     from teamwright.tools.tasks.task_port import CompletionReview
     from teamwright.tools.team.lead_answers import PermissionAnswers
     from teamwright.tools.team.send_message import StopRequests

@@ -10,16 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from teamwright.tools.enter_plan_mode import EnterPlanMode
+    from teamwright.tools.exit_plan_mode import ExitPlanMode
     from teamwright.tools.files.edit import Edit
     from teamwright.tools.files.glob import Glob
     from teamwright.tools.files.grep import Grep
     from teamwright.tools.files.notebook_edit import NotebookEdit
     from teamwright.tools.files.read import Read
     from teamwright.tools.files.write import Write
-    from teamwright.tools.plan.enter_plan_mode import EnterPlanMode
-    from teamwright.tools.plan.exit_plan_mode import ExitPlanMode
     from teamwright.tools.shell.bash import Bash
-    from teamwright.tools.skill.skill_tool import SkillTool
+    from teamwright.tools.skill_tool import SkillTool
     from teamwright.tools.subagent.message_subagent import MessageSubagent
     from teamwright.tools.subagent.start_subagent import ForkingSubagentTool, SubagentTool
     from teamwright.tools.subagent.task_output import TaskOutput
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from teamwright.tools.team.send_message import SendMessage
     from teamwright.tools.team.team_create import TeamCreate
     from teamwright.tools.team.team_delete import TeamDelete
-    from teamwright.tools.web.web_fetch import WebFetch
+    from teamwright.tools.web_fetch import WebFetch
 
 __all__ = [
     "AgentTool",
@@ -71,8 +71,8 @@ MODULES = {
     "AskUserQuestion": "team.ask_user_question",
     "Bash": "shell.bash",
     "Edit": "files.edit",
-    "EnterPlanMode": "plan.enter_plan_mode",
-    "ExitPlanMode": "plan.exit_plan_mode",
+    "EnterPlanMode": "enter_plan_mode",
+    "ExitPlanMode": "exit_plan_mode",
     "ForkingAgentTool": "team.agent",
     "ForkingSubagentTool": "subagent.start_subagent",
     "Glob": "files.glob",
@@ -82,7 +82,7 @@ MODULES = {
     "NotebookEdit": "files.notebook_edit",
     "Read": "files.read",
     "SendMessage": "team.send_message",
-    "SkillTool": "skill.skill_tool",
+    "SkillTool": "skill_tool",
     "SubagentTool": "subagent.start_subagent",
     "TaskCreate": "tasks.task_create",
     "TaskGet": "tasks.task_get",
@@ -92,7 +92,7 @@ MODULES = {
     "TaskUpdate": "tasks.task_update",
     "TeamCreate": "team.team_create",
     "TeamDelete": "team.team_delete",
-    "WebFetch": "web.web_fetch",
+    "WebFetch": "web_fetch",
     "Write": "files.write",
 }
 """The module of each built-in tool, below this package."""

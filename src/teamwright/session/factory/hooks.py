@@ -17,7 +17,7 @@ from teamwright.session.session_hooks import make_session_hooks
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
-from teamwright.tools.shell.user_shell import plain_shell
+from teamwright.tools.shell.startup import plain_shell
 
 
 class AnswererList(Protocol):

@@ -14,8 +14,7 @@ from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import Home
 from teamwright.tools.shell.bash_settings import BashSettings, remove_variables
-from teamwright.tools.shell.startup import ShellStartup
-from teamwright.tools.shell.user_shell import STARTUP_SHELLS, user_shell
+from teamwright.tools.shell.startup import STARTUP_SHELLS, ShellStartup, user_shell
 
 
 def make_shell_startup(

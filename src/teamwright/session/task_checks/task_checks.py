@@ -25,7 +25,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.task_checks.allowed_commands import AllowedCommands
 from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.teams.in_process_teammate import InProcessTeammate
-from teamwright.tools.shell.user_shell import plain_shell
+from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
     from collections.abc import Generator

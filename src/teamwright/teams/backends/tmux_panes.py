@@ -1,7 +1,7 @@
 """Operations on panes of one tmux server: create, label, arrange, hide, show and kill.
 
 Depends on the tmux server and its layout. Focus never moves, a zoom is kept, and tmux itself compares a pane's tag in
-the command that kills it.
+the command that kills it. A window with our panes has titles and colours in its borders, else its own borders.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 from teamwright.protocol.values import dataclass
-from teamwright.teams.backends import tmux_borders
 from teamwright.teams.backends.tmux_layout import (
     COLOUR,
     FORMAT,
@@ -124,11 +123,11 @@ async def arrange_window(server: TmuxServer, window: str) -> None:
         here = [pane for pane in panes if pane.window == window]
         ours = [pane for pane in here if pane.tag]
         if ours:
-            await tmux_borders.show_borders(server, window)
+            await show_borders(server, window)
             if commands := next((found for pane in ours if (found := even_out_commands(pane, panes))), None):
                 await server.run(*commands)
         elif here:
-            await tmux_borders.restore_borders(server, window)
+            await restore_borders(server, window)
 
 
 async def kill(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
@@ -214,3 +213,58 @@ def _zoomed_neighbour(pane: Pane, panes: Sequence[Pane]) -> str:
 
 def _active_pane(window: str, panes: Sequence[Pane]) -> str:
     return next((one.id for one in panes if one.window == window and one.active), "")
+
+
+_STATUS, _STYLES = "pane-border-status", ("pane-border-style", "pane-active-border-style")
+_SAVED_OPTION = "@teamwright_was_"
+_UNSET = "unset"
+
+
+async def show_borders(server: TmuxServer, window: str) -> None:
+    """Show titles and colours in this window; a second call changes nothing. Raises TmuxError."""
+    if await _value(server, window, f"{_SAVED_OPTION}{_STATUS}"):
+        return
+    chosen = await _value(server, window, _STATUS, inherited=True)
+    await _replace(server, window, _STATUS, chosen if chosen in {"top", "bottom"} else "top")
+    for style in _STYLES:
+        chosen = await _value(server, window, style, inherited=True)
+        ours = f"#{{?{COLOUR},fg=#{{{COLOUR}}},{_escape_branch(chosen or 'default')}}}"
+        await _replace(server, window, style, ours)
+
+
+async def restore_borders(server: TmuxServer, window: str) -> None:
+    """Restore the window's own borders; a window that was never changed stays as it is. Raises TmuxError."""
+    for option in (*_STYLES, _STATUS):
+        was = await _value(server, window, _SAVED_OPTION + option)
+        if was:
+            value = ("-u", option) if was == _UNSET else (option, was)
+            await server.run(
+                ("set-option", "-w", "-t", window, *value),
+                ("set-option", "-w", "-t", window, "-u", _SAVED_OPTION + option),
+            )
+
+
+async def _replace(server: TmuxServer, window: str, option: str, value: str) -> None:
+    was = await _value(server, window, option)
+    await server.run(
+        ("set-option", "-w", "-t", window, _SAVED_OPTION + option, was or _UNSET),
+        ("set-option", "-w", "-t", window, option, value),
+    )
+
+
+async def _value(server: TmuxServer, window: str, option: str, *, inherited: bool = False) -> str:
+    return "".join(await server.run(("show-options", "-wqvA" if inherited else "-wqv", "-t", window, option)))
+
+
+def _escape_branch(style: str) -> str:
+    """Return the style, which may contain formats, as a branch of a condition: commas between parts are escaped."""
+    out, depth, previous = "", 0, ""
+    for letter in style:
+        if letter == "{" and previous == "#":
+            depth += 1
+        elif letter == "}" and depth:
+            depth -= 1
+        elif letter in ",}" and not depth and previous != "#":
+            out += "#"
+        out, previous = out + letter, letter
+    return out

@@ -21,7 +21,6 @@ from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.protocol.values import dataclass
 from teamwright.storage.globs import alternatives, compile_globs
-from teamwright.tools.files import patterns
 from teamwright.tools.files.glob import relative_path
 from teamwright.tools.files.search import Search
 
@@ -93,8 +92,8 @@ class Grep(Tool[GrepInput]):
         root = place.resolve(call.path) if call.path else place.cwd
         if not (root.is_dir() or root.is_file()):
             return ToolResult.error(f"There is no file or directory {root}.", f"You are in {place.cwd}.")
-        if call.type and patterns.type_extensions(call.type) is None:
-            return ToolResult.error(f"The type {call.type!r} is not known.", f"Known: {' '.join(patterns.FILE_TYPES)}.")
+        if call.type and type_extensions(call.type) is None:
+            return ToolResult.error(f"The type {call.type!r} is not known.", f"Known: {' '.join(FILE_TYPES)}.")
         left_out = ctx.excluded_paths(self.name, root) if root.is_dir() else NOTHING_EXCLUDED
         search = _search(call, root, left_out)
         answer = await self._run_search(search)
@@ -142,7 +141,7 @@ class _FileFilter:
     def from_call(cls, call: GrepInput, root: Path, left_out: ExcludedPaths) -> _FileFilter:
         if root.is_file():
             return cls(0, (), ())
-        given = patterns.split_patterns(call.glob or "")
+        given = split_patterns(call.glob or "")
         match = [compile_globs(wanted)] if (wanted := [one for one in given if one[0] != "!"]) else []
         if call.type:
             match.append(compile_globs(_type_patterns(call.type)))
@@ -159,12 +158,12 @@ class _FileFilter:
 
 
 def _type_patterns(kind: str) -> list[str]:
-    return [f"*.{extension}" for extension in patterns.type_extensions(kind) or ()]
+    return [f"*.{extension}" for extension in type_extensions(kind) or ()]
 
 
 def _search(call: GrepInput, root: Path, left_out: ExcludedPaths) -> Search:
     # Only name patterns narrow the search itself, because both engines read them alike. Others filter the output.
-    wanted = [one for one in patterns.split_patterns(call.glob or "") if one[0] != "!"]
+    wanted = [one for one in split_patterns(call.glob or "") if one[0] != "!"]
     names = (
         wanted if wanted and not any("/" in one for one in wanted) else _type_patterns(call.type) if call.type else []
     )
@@ -284,3 +283,62 @@ def _search_result(call: GrepInput, lines: list[str], answer: _SearchOutput, lef
     return ToolResult(
         "\n".join([*given, *notes]), brief=f"{found} {thing}{'' if found == 1 else 's'}", facts={"count": found}
     )
+
+
+FILE_TYPES: dict[str, tuple[str, ...]] = {
+    "c": ("c", "h"),
+    "cpp": ("cpp", "cc", "cxx", "hpp", "hh", "hxx", "h", "inl"),
+    "cs": ("cs",),
+    "css": ("css", "scss", "sass", "less"),
+    "dart": ("dart",),
+    "elixir": ("ex", "exs", "eex", "heex"),
+    "go": ("go",),
+    "haskell": ("hs", "lhs"),
+    "html": ("html", "htm"),
+    "java": ("java",),
+    "js": ("js", "jsx", "mjs", "cjs", "vue"),
+    "json": ("json", "jsonl"),
+    "kotlin": ("kt", "kts"),
+    "lua": ("lua",),
+    "md": ("md", "markdown", "mdx"),
+    "php": ("php",),
+    "proto": ("proto",),
+    "py": ("py", "pyi"),
+    "r": ("r", "R", "Rmd"),
+    "ruby": ("rb", "gemspec", "rake"),
+    "rust": ("rs",),
+    "scala": ("scala", "sbt"),
+    "sh": ("sh", "bash", "zsh", "fish"),
+    "sql": ("sql",),
+    "svelte": ("svelte",),
+    "swift": ("swift",),
+    "toml": ("toml",),
+    "ts": ("ts", "tsx", "mts", "cts"),
+    "txt": ("txt",),
+    "xml": ("xml",),
+    "yaml": ("yaml", "yml"),
+    "zig": ("zig",),
+}
+"""Type to extensions, under the names that ripgrep users know."""
+
+TYPE_ALIASES = {
+    "python": "py",
+    "javascript": "js",
+    "typescript": "ts",
+    "rs": "rust",
+    "rb": "ruby",
+    "markdown": "md",
+    "yml": "yaml",
+}
+"""Other names of types that models use."""
+
+
+def split_patterns(text: str) -> list[str]:
+    """Split a text into patterns, at blanks, or at commas outside of braces."""
+    return [part for part in re.split(r"\s+|,(?![^{]*\})", text.strip()) if part]
+
+
+def type_extensions(kind: str) -> tuple[str, ...] | None:
+    """Return the extensions of a file type, or None for an unknown one."""
+    name = kind.strip().lstrip(".").lower()
+    return FILE_TYPES.get(TYPE_ALIASES.get(name, name))

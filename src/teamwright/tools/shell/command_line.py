@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from teamwright.protocol.values import dataclass
-from teamwright.tools.shell.startup import ShellStartup, bare_argv
-from teamwright.tools.shell.user_shell import plain_shell
+from teamwright.tools.shell.startup import ShellStartup, bare_argv, plain_shell
 
 _LOOKUP_COMMAND = re.compile(r"(type|which|whence|alias|command -[vV])( [\w./+:@-]+)*")
 """Commands that look up a word. The user's shell runs them with its aliases."""

@@ -1,8 +1,8 @@
-"""The shell startup of a session: read once, before the first command that needs it, and kept for later commands.
+"""The shell of a session and its startup: read once, before the first command that needs it, and kept after that.
 
-The user's shell starts as at a terminal, but with an empty stdin, no terminal, in the home directory and with a
-timeout; all processes that it started are ended. After a failure there is one warning, and commands run without it.
-Depends on shells and the snapshot file.
+Commands run in the user's shell if it is bash or zsh, else in bash, else in sh. For its startup the shell runs as at a
+terminal, but with an empty stdin, no terminal, in the home directory and with a timeout; all processes that it started
+are ended. After a failure there is one warning, and commands run without it. Depends on the snapshot file.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessRecords
-from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.tools.shell.snapshot import (
@@ -33,7 +36,61 @@ from teamwright.tools.shell.snapshot import (
     render_script,
     without_functions,
 )
-from teamwright.tools.shell.user_shell import STARTUP_SHELLS, UserShell
+
+STARTUP_SHELLS = ("bash", "zsh")
+"""Shells whose startup files are read for commands."""
+
+_KNOWN_SHELLS = (*STARTUP_SHELLS, "sh", "dash")
+
+
+@dataclass(frozen=True, slots=True)
+class UserShell:
+    """A shell: its absolute path, its kind (`bash`, `zsh`, `sh` or `dash`), and the reason for people."""
+
+    path: str
+    kind: str
+    reason: str
+
+
+@cache
+def plain_shell() -> str:
+    """Return the shell of hooks, checks and commands that are proven to be read-only: bash if there is one, else sh."""
+    return shutil.which("bash") or "/bin/sh"
+
+
+def user_shell(setting: str, env: Mapping[str, str]) -> UserShell:
+    """Return the shell that the setting `bash.shell` names, else `$SHELL` of this environment, else bash, else sh.
+
+    Raises CannotStart (`bad-settings`) for a name that is not a working shell.
+    """
+    if setting:
+        return _named_shell(setting)
+    own = env.get("SHELL", "")
+    kind = os.path.basename(own)
+    if kind in STARTUP_SHELLS and os.path.isabs(own) and os.access(own, os.X_OK):
+        return UserShell(own, kind, "your $SHELL")
+    reason = f"$SHELL is {own}, which is neither bash nor zsh" if own else "there is no $SHELL"
+    path = plain_shell()
+    return UserShell(path, os.path.basename(path), reason)
+
+
+def _named_shell(setting: str) -> UserShell:
+    wanted = os.path.expanduser(setting)
+    path = shutil.which(wanted) if "/" not in wanted or os.path.isabs(wanted) else None
+    kind = os.path.basename(wanted)
+    if path is None or not os.path.isabs(path) or kind not in _KNOWN_SHELLS:
+        reason = (
+            f"it is none of {', '.join(_KNOWN_SHELLS)}" if kind not in _KNOWN_SHELLS else "there is no such program"
+        )
+        raise CannotStart(
+            "bad-settings",
+            f"bash.shell names a shell that cannot be used: {setting[:200]!r}",
+            looked_at=[("reason", reason)],
+            do=["name bash, zsh, sh, or the whole path of one", "leave it out: then it is your $SHELL"],
+            note="nothing was started",
+        )
+    return UserShell(path, kind, "the setting bash.shell")
+
 
 RETRY_AFTER_S = 600.0
 """Seconds during which no process or later run of the session tries a failed startup again."""

@@ -20,7 +20,7 @@ from teamwright.mcp.tool_listing import tool_name
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.tools.long_results import fit_result
-from teamwright.tools.mcp.server_tool import ServerTool
+from teamwright.tools.server_tool import ServerTool
 
 MAX_SERVER_LIST = 1_500
 """The most characters of the list of servers in the description."""

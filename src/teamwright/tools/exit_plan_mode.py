@@ -15,7 +15,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.plan_file import MAX_BYTES
-from teamwright.tools.plan.enter_plan_mode import exit_instructions
+from teamwright.tools.enter_plan_mode import exit_instructions
 
 
 class AllowedPrompt(ToolInput):

@@ -1,1 +1,0 @@
-"""Tools that enter and leave plan mode."""

@@ -1,1 +1,0 @@
-"""Tools that fetch pages from the network."""

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from teamwright.api.handles import Member, Tasks
     from teamwright.api.hook import Hook
     from teamwright.api.options import PermissionMode, TeamOptions
-    from teamwright.api.run import Run
-    from teamwright.api.run_once import run
+    from teamwright.api.run import Run, run
     from teamwright.api.team import Team
     from teamwright.approvals.request_queue import OnRequest
     from teamwright.models.model import (
@@ -163,7 +162,6 @@ _PUBLIC_NAMES = {
         "Tasks",
     ),
     "teamwright.api.hook": ("Hook",),
-    "teamwright.api.run_once": ("run",),
     "teamwright.api.options": (
         "PermissionMode",
         "TeamOptions",

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright import CannotStart, Team, TeamRefused, TeamwrightError
 from teamwright.api.options import to_session_options
-from teamwright.api.run_once import run_once
+from teamwright.api.run import run_once
 from teamwright.session.lookup.saved_sessions import session_views
 from teamwright.storage.paths import find_home
 from teamwright.teams.team_file import read_team_file

@@ -1,4 +1,4 @@
-"""A run of a team: one prompt until its result, to await, watch or cancel. `Team.run` creates it.
+"""Runs: one prompt until its result, to await, watch or cancel. `Team.run` creates one; `run` has a session of its own.
 
 Cancelling the task that awaits a run ends the run; ending an event iterator does not. Depends on a session.
 """
@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from teamwright.api.argument_checks import require_number
+from teamwright.api.argument_checks import require_number, require_prompt
 from teamwright.api.event_stream import EventIterator, EventReaders
+from teamwright.api.options import TeamOptions, to_session_options
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.messages import text_block
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 
@@ -129,3 +133,29 @@ async def _begin(work: Callable[[], Awaitable[Result]], before: asyncio.Future[R
 
 def _plain(_number: int, event: TeamEvent) -> TeamEvent:
     return event
+
+
+async def run_once(prompt: str, options: Options) -> Result:
+    """Run one prompt in a new session, and end the session."""
+    async with open_session(options) as session:
+        return await session.end_members(await session.run([text_block(prompt)]))
+
+
+def run(prompt: str, **options: Unpack[TeamOptions]) -> Result:
+    """Run one prompt in a new session and return its result. The lead may create a team.
+
+    Raises CannotStart when the session cannot start, and UsageError inside a running event loop (a notebook, a web
+    server), for an empty prompt and for an invalid option.
+    """
+    session_options = to_session_options(options)
+    require_prompt(prompt)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(run_once(prompt, session_options))
+    raise UsageError(
+        "usage",
+        "run() does not work inside a running event loop, as in a notebook or a web server",
+        do=['async with Team("…") as team: result = await team.run("…")'],
+        note="nothing was started",
+    )

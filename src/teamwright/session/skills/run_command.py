@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.hooks.hook_index import USER_PROMPT
 from teamwright.hooks.payload import user_prompt_submit
+from teamwright.models.model import Model, Prefix
+from teamwright.models.prefix_builder import prefix_for_model
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.rules import Rule
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
+from teamwright.protocol.events import MemberChanged, ModelChanged, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.messages import Block, message_text
@@ -24,7 +29,6 @@ from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.prepare_command import CommandCall, prepare_prompt, rules_of
-from teamwright.session.skills.turn_grants import TurnGrants
 from teamwright.skills.skill_definition import SkillDefinition
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.ports import CallRef
@@ -193,3 +197,68 @@ async def _contexts(session: Session, words: Sequence[Block]) -> list[str]:
     if said.blocked or said.halted:
         raise TeamRefused("hook-refused", f"a hook refused the prompt: {said.reason or said.halt_reason}")
     return [f"A hook of the user adds:\n{context}" for context in said.contexts]
+
+
+@dataclass(slots=True)
+class TurnGrants:
+    """Rules, and a model, for a turn of the lead, or the rules alone for a block. `end` may be called twice."""
+
+    session: Session
+    rules: tuple[Rule, ...] = ()
+    model: Model | None = None
+    _turns: int = 1
+    _before: tuple[Model, Prefix, Prefix] | None = None
+    _unsubscribe: Callable[[], None] | None = None
+
+    def __enter__(self) -> TurnGrants:
+        """Apply the rules inside the block, in which no prompt is sent to the lead."""
+        self._allow()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def begin(self) -> None:
+        """Apply rules and model until the end of the turn with the following prompt."""
+        lead = self.session.lead
+        self._allow()
+        self._turns = 2 if lead.busy else 1
+        if self.model is not None and not lead.busy:
+            agent, settings = lead.agent, self.session.maker.kit.model_settings
+            prefix = agent.conversation.prefix
+            moved = prefix_for_model(prefix, self.model.card, settings)
+            self._before = (agent.model, prefix, moved)
+            agent.model, agent.conversation.prefix = self.model, moved
+        if self.rules or self._before is not None:
+            self._unsubscribe = self.session.log.subscribe(lambda _n, event: self._happened(event), live=False)
+
+    def _allow(self) -> None:
+        for policy in self._policies():
+            policy.granted = (*policy.granted, *self.rules)
+
+    def end(self) -> None:
+        """Remove rules and model."""
+        unsubscribe, self._unsubscribe = self._unsubscribe, None
+        if unsubscribe is not None:
+            unsubscribe()
+        mine = {id(rule) for rule in self.rules}
+        for policy in self._policies():
+            policy.granted = tuple(rule for rule in policy.granted if id(rule) not in mine)
+        before, self._before = self._before, None
+        agent = self.session.lead.agent
+        if before is not None and agent.model is self.model:
+            agent.model = before[0]
+            if agent.conversation.prefix is before[2]:
+                agent.conversation.prefix = before[1]
+
+    def _policies(self) -> Sequence[Policy]:
+        own, run = self.session.lead.agent.policy, self.session.maker.policy
+        return (own,) if own is run else (own, run)
+
+    def _happened(self, event: TeamEvent) -> None:
+        if isinstance(event, ModelChanged) and event.member == LEAD:
+            self._before = None  # another model was chosen since
+        if isinstance(event, MemberChanged) and event.member == LEAD and event.state == "idle":
+            self._turns -= 1
+        if self._turns == 0 or self.session.lead.refusal_reason:
+            self.end()

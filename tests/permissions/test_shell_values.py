@@ -195,3 +195,41 @@ def test_a_value_that_doubles_is_followed_to_a_limit_only(tmp_path):
 def test_a_line_with_too_many_commands_is_not_judged_by_its_parts(tmp_path):
     assert parse_command("ls;" * 1_500, tmp_path).is_valid
     assert not parse_command("ls;" * 3_000, tmp_path).is_valid
+
+
+CALCULATES_WITH_INPUT = """
+read y < a.py; ((y))
+read y < a.py; let y
+read y < a.py; [[ -v $y ]]
+echo $(( $(cat a.py) ))
+[[ $(cat a.py) -gt 0 ]]
+n=$(cat a.py); if (( n > 1 )); then ls; fi
+[ -v $(cat a.py) ]
+declare -i y; y=$(cat a.py)
+echo ${PWD:$(cat a.py)}
+x=$(cat a.py); echo ${!x}
+bash -c 'y=$(cat a.py); ((y))'
+timeout 5 bash -c 'mapfile y < a.py; for ((y; y < 3; y++)); do ls; done'
+cat a.py | xargs bash -c '(($1))' x
+select y in 1 2; do ((y)); done < a.py
+""".strip().splitlines()
+TAKES_INPUT_ONLY = """
+mapfile -t files < a.py; for f in "${files[@]}"; do echo "${f%.py} ${f/a/b} ${f:0:3}"; done
+for ((i=0; i<3; i++)); do echo $i; done
+n=$(wc -l < a.py); [ "$n" -gt 3 ] && echo many
+[[ $(cat a.py) == text ]]
+while read -r f; do echo "$f"; done < a.py
+""".strip().splitlines()
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize("line", CALCULATES_WITH_INPUT)
+def test_a_line_that_calculates_with_a_text_from_outside_may_run_a_forbidden_command(ground, line):
+    assert ground.run(line, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY
+    assert ground.run(line, Mode.BYPASS).verdict is Verdict.ALLOW
+    assert ground.run(line).verdict is Verdict.ASK
+
+
+@pytest.mark.parametrize("line", TAKES_INPUT_ONLY)
+def test_a_line_that_calculates_with_its_own_values_alone_hides_no_command(ground, line):
+    assert ground.run(line, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.ALLOW

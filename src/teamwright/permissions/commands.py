@@ -374,7 +374,7 @@ def _rule_for_hidden(rules: tuple[Rule, ...], parsed: ParsedLine) -> Rule | None
     """Return a rule that may name a command of the line which cannot be read in full."""
     if not rules:
         return None
-    if not parsed.is_valid:
+    if not parsed.is_valid or parsed.may_run_input:
         return rules[0]
     for command in parsed.commands:
         # A star may become any word, also a program's name: /usr/bin/g?t.

@@ -25,6 +25,9 @@ MAX_DEPTH = 8
 MAX_LISTED = 2_000
 """The most commands of a line that are judged."""
 
+_TAKE_INPUT = {("read",), ("mapfile",), ("readarray",), ("xargs",)}
+"""Commands that read a text for variables or for words."""
+
 MAX_STEPS = 3_000
 """The most statements for which loops are followed value by value. After that their values are unknown."""
 
@@ -83,6 +86,8 @@ class CommandListing:
             return self.state.mark_unreadable("it has too many commands")
         if command.words and command.words[0] in RESERVED:
             self.state.mark_unreadable("it has a part that is not looked into")
+        self.state.parsed.takes_input |= command.words[:1] in _TAKE_INPUT
+        self.state.parsed.calculates |= command.words[:1] == ("let",)
         if any(map(is_code, evaluated_names(command.words))):
             self.state.mark_unreadable("it has a text that is evaluated")
         for text in run_by_options(command.words):

@@ -19,7 +19,7 @@ _PLAIN_OPTIONS = word_set("pipefail errexit nounset xtrace verbose posix allexpo
 _SU_TEXT = word_set("-c -lc --command")
 _SU_PLAIN = re.compile(r"-|-l|--login|[\w.][\w.-]*")
 _EVALUATING = word_set("read unset let getopts mapfile readarray compgen complete")
-_EVALUATING_AFTER = {"printf": "-v", "test": "-v", "wait": "-p"}
+_EVALUATING_AFTER = {"printf": "-v", "test": "-v", "[": "-v", "wait": "-p"}
 
 RUN_BY_PROGRAMS = re.compile(
     r"(PAGER|EDITOR|VISUAL|COMMAND|SSH|ASKPASS|DIFF|BROWSER|LESSOPEN|LESSCLOSE|BASH_ENV|ENV|PS[0-4])$"

@@ -72,7 +72,8 @@ class ParsedLine:
 
     `variables_read` are used before the line has certainly set them, `variables_set` are assigned, and
     `variables_exported` are passed to programs. `evaluates`: it evaluates values as code, as arithmetic does;
-    `holds_code`: it contains a text that would be code if it were evaluated.
+    `holds_code`: it contains a text that would be code if it were evaluated. `calculates`: bash evaluates values;
+    `takes_input`: some values come from files or from what programs print.
     """
 
     is_valid: bool = True
@@ -84,3 +85,10 @@ class ParsedLine:
     variables_exported: set[str] = field(default_factory=set[str])
     evaluates: bool = False
     holds_code: bool = False
+    calculates: bool = False
+    takes_input: bool = False
+
+    @property
+    def may_run_input(self) -> bool:
+        """True when bash may evaluate a text that is not in the line: `read x < file; ((x))`."""
+        return self.calculates and self.takes_input

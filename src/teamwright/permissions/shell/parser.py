@@ -126,7 +126,7 @@ class SyntaxWalk:
             case CalculateCommand():
                 self.words.list_parts((node.calculation,), places)
                 self.state.add_doubt("it calculates with variables")
-                self.state.parsed.evaluates = True
+                self.state.parsed.evaluates = self.state.parsed.calculates = True
                 self.state.values.mark_changed(variables_set_by(node))
             case _:
                 raise AssertionError(node)
@@ -228,7 +228,7 @@ class SyntaxWalk:
         if node.head is not None:
             self.words.list_parts((node.head,), places)
             self.state.add_doubt("it calculates with variables")
-            self.state.parsed.evaluates = True
+            self.state.parsed.evaluates = self.state.parsed.calculates = True
             self.state.values.mark_changed(variables_set_by(node))
             return places | self.visit(node.body, places)[1]
         self._set_directory(places)
@@ -236,6 +236,7 @@ class SyntaxWalk:
             self.words.list_word(word, places)
         self.words.list_names(node.words or (), places)
         self.state.parsed.variables_set.add(node.name)
+        self.state.parsed.takes_input |= node.is_select
         values = self._loop_values(node) if node.words is not None and not node.is_select else None
         if values and self.state.steps.left > 0 and self._list_each_value(node, values, places):
             return places

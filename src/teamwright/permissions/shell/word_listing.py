@@ -47,6 +47,18 @@ _SHELL_TABLES = frozenset({"BASH_ALIASES", "BASH_CMDS", "aliases", "functions", 
 """Arrays of shells that define the meaning of a command's name."""
 
 
+_INTEGER = re.compile(r"-[A-Za-z]*i")
+"""An option of a declaration after which values are evaluated."""
+
+_TEXT_OPERATOR = re.compile(r"[@*]|[/^,%#].*|[: \d-]+", re.DOTALL)
+
+
+def _is_text_expansion(part: Expansion) -> bool:
+    """Return True for an expansion that evaluates no value: `${x/a/b}`, `${x:0:3}`, `${list[@]}`."""
+    texts = [one.text for one in part.parts if isinstance(one, FixedText)]
+    return len(texts) == len(part.parts) and _TEXT_OPERATOR.fullmatch("".join(texts)) is not None
+
+
 class WordListing:
     """The list for one text, as far as words are concerned. `list_statements` lists those of a substitution."""
 
@@ -100,6 +112,7 @@ class WordListing:
         """List the commands in parts of words."""
         for part in parts:
             if isinstance(part, Substitution):
+                self.state.parsed.takes_input |= not part.process
                 with self.state.separate_shell():
                     self._list_statements(part.body, places)
             elif isinstance(part, Variable | Expansion):
@@ -107,7 +120,7 @@ class WordListing:
             elif isinstance(part, Calculation) and part.is_uncertain:
                 self._note_calculation("it calculates with variables, or may fail")
             if isinstance(part, Expansion) and not part.is_plain:
-                self._note_calculation("it expands a variable in a rare way")
+                self._note_calculation("it expands a variable in a rare way", calculates=not _is_text_expansion(part))
             if isinstance(part, Expansion | Calculation | EncodedText):
                 self.list_parts(part.parts, places)
 
@@ -115,9 +128,10 @@ class WordListing:
         if NAME.fullmatch(name) and name not in self.state.values.assigned:
             self.state.parsed.variables_read.add(name)
 
-    def _note_calculation(self, why: str) -> None:
+    def _note_calculation(self, why: str, *, calculates: bool = True) -> None:
         self.state.add_doubt(why)
         self.state.parsed.evaluates = True
+        self.state.parsed.calculates |= calculates
 
     def assign(self, assignment: Assignment, places: Directories) -> None:
         """List the commands in an assignment; programs may run its value."""
@@ -174,6 +188,7 @@ class WordListing:
         if not plain or len(fields) != len(node.words):
             self.state.add_doubt("it declares variables in a rare way")
             self.state.parsed.evaluates = True
+            self.state.parsed.calculates |= any(word is None or _INTEGER.match(word) for word in written[1:])
             self.state.parsed.holds_code |= any(field.text is not None and is_code(field.text) for field in fields)
         if name == "unset" and any(is_code(word) for word in written[1:]):
             self.state.mark_unreadable("it has a text that is evaluated")
@@ -215,7 +230,7 @@ class WordListing:
                 continue
             operands = (words[at - 1], words[at + 1] if at + 1 < len(words) else None)
             if word not in _NUMERIC or not all(operand is not None and operand.isdigit() for operand in operands):
-                self._note_calculation("it has a test that calculates")
+                self._note_calculation("it has a test that calculates", calculates=word == "-v")
                 self.state.parsed.holds_code |= any(word is not None and is_code(word) for word in words)
 
     def redirect(self, node: Redirection, places: Directories) -> None:

@@ -86,7 +86,7 @@ def _begin(team: SessionTeam, agent: Agent, model: Model, by: str) -> None:
     if agent.name == LEAD:
         team.set_lead_model(model.card.name, effort)
     elif (mate := team.find_in_process(agent.name)) is not None:
-        mate.model, mate.effort = model.card.name, effort
+        mate.set_model(model.card.name, effort)
     agent.emit(ModelChanged(member=agent.name, model=model.card.name, before=before, by=by, effort=effort))
     if agent.effort is not None and not effort:
         said = LEAD_ALIAS if agent.name == LEAD else agent.name

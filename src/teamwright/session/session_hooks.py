@@ -16,6 +16,7 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.agent_hooks import AgentHooks
 from teamwright.agent.permission_gate import Denial
 from teamwright.agent.toolbox import PreparedCall
+from teamwright.approvals.request_queue import Answerer
 from teamwright.hooks import payload
 from teamwright.hooks.agent_starts import FILE_NAME, AgentStarts
 from teamwright.hooks.hook_index import (
@@ -30,7 +31,7 @@ from teamwright.hooks.hook_index import (
     HookSpec,
 )
 from teamwright.hooks.hook_outcome import HookOutcome
-from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
+from teamwright.hooks.hook_runner import HookRunner
 from teamwright.hooks.payload import HookAgent
 from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamwrightError
@@ -47,14 +48,6 @@ CRASHED = "crashed"
 """The ending of an agent whose process was killed, reported when its session is resumed."""
 
 
-def _no_hooks() -> None:
-    """Do nothing, because no request goes to hooks."""
-
-
-def _no_hooks_of(_agent_type: str) -> Sequence[HookSpec]:
-    return ()
-
-
 _ASKED = {"question": "question_prompt"}
 
 
@@ -66,13 +59,13 @@ class SessionHooks:
     identity: HookAgent
     directory: Path
     emit: Emit
+    own_of: Callable[[str], Sequence[HookSpec]]
+    """Returns the hooks of an agent type's definition."""
+    answerers: list[Answerer]
+    """The answerers of requests, to which the hooks are added when one of them answers requests."""
     agents: WeakKeyDictionary[AgentHooks, str] = field(default_factory=WeakKeyDictionary[AgentHooks, str])
     runs_own: bool = True
     """True when hooks of agent definitions run."""
-    ask_hooks: Callable[[], None] = _no_hooks
-    """Lets hooks answer requests from now on."""
-    own_of: Callable[[str], Sequence[HookSpec]] = _no_hooks_of
-    """Returns the hooks of an agent type's definition."""
     _starts: AgentStarts | None = None
     _open: bool = False
 
@@ -124,8 +117,13 @@ class SessionHooks:
             return self.hooks
         made = replace(self.hooks, index=HookIndex((*self.hooks.index.hooks, *own)))
         if made.wants(PERMISSION):
-            self.ask_hooks()
+            self.answer_requests()
         return made
+
+    def answer_requests(self) -> None:
+        """Answer requests from now on, before any approver."""
+        if self.answer not in self.answerers:
+            self.answerers.append(self.answer)
 
     async def answer(self, question: Question) -> PermissionAnswer | None:
         """Return the answer of hooks to a request; None leaves it to the next answerer."""
@@ -164,7 +162,7 @@ class SessionHooks:
         """Review the completion of a task; a hook may end the teammate that completes it."""
         said = await self._of_task(TASK_COMPLETED, name, task, team)
         if said.halted and (mate := team.find(name)) is not None:
-            mate.end_cause = mate.end_cause or f"ended by a hook: {said.halt_reason}"
+            mate.note_end_cause(f"ended by a hook: {said.halt_reason}")
         return CompletionReview(
             said.halt_reason if said.halted else said.reason if said.blocked else "", ends_turn=said.halted
         )
@@ -255,14 +253,3 @@ class SessionHooks:
 
 def _name(member: str) -> str:
     return "lead" if member == LEAD else member
-
-
-def make_session_hooks(
-    book: HookIndex, place: HookEnvironment, who: HookAgent, directory: Path, emit: Emit
-) -> SessionHooks:
-    """Create the hooks of a session; their messages to people and their errors are notices."""
-
-    def tell(text: str, level: str) -> None:
-        emit(Notice(member=LEAD, text=text, level=level))
-
-    return SessionHooks(HookRunner(book, place, tell), who, directory, emit)

@@ -121,6 +121,28 @@ class Teammate(ABC):
         """Its location as shown to people."""
         return ShownLocation.from_location(self.location, self.location_reason)
 
+    def note_end_cause(self, cause: str) -> None:
+        """Record why the member will end, unless a cause is known already."""
+        self.end_cause = self.end_cause or cause
+
+    def note_stop_request(self, id: str) -> None:
+        """Record its open shutdown request."""
+        self.stop_request_id = id
+
+    def note_end_processed(self) -> None:
+        """Record that all effects of its end are done."""
+        self.end_processed = True
+
+    def set_model(self, model: str, effort: str) -> None:
+        """Set the names of its model and effort, as shown to people."""
+        self.model, self.effort = model, effort
+
+    def cut_off(self, state: MemberState, cause: str) -> None:
+        """End the member at once in this state."""
+        self.end_cause, self.state = cause, state
+        if self.run_task is not None:
+            self.run_task.cancel()
+
     # ── identity ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property

@@ -10,10 +10,12 @@ from typing import Protocol
 
 from teamwright.approvals.request_queue import Answerer
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
-from teamwright.hooks.hook_runner import HookEnvironment
+from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.hooks.payload import HookAgent
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
 from teamwright.session.context import SessionContext
-from teamwright.session.session_hooks import make_session_hooks
+from teamwright.session.session_hooks import SessionHooks
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
@@ -47,15 +49,15 @@ def make_hooks(
         root, {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, plain_shell(), kit.jobs.records
     )
     who = HookAgent(ground.id, ground.home.transcript(ground.cwd, ground.id))
-    made = kit.hooking = make_session_hooks(book, place, who, ground.directory, log.emit)
-    made.own_of, made.runs_own = own_of, ground.options.hooks and not settings.hooks_off
 
-    def ask_hooks() -> None:
-        if made.answer not in requests.answerers:
-            requests.answerers.append(made.answer)
+    def tell(text: str, level: str) -> None:
+        log.emit(Notice(member=LEAD, text=text, level=level))
 
-    made.ask_hooks = ask_hooks
+    runner, runs_own = HookRunner(book, place, tell), ground.options.hooks and not settings.hooks_off
+    made = kit.hooking = SessionHooks(
+        runner, who, ground.directory, log.emit, own_of, requests.answerers, runs_own=runs_own
+    )
     if book.has_hooks(PERMISSION):
-        ask_hooks()
+        made.answer_requests()
     if book.has_hooks(NOTIFICATION):
         log.subscribe(lambda _number, event: made.notify(event), live=False)

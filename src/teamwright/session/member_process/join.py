@@ -206,7 +206,7 @@ async def _start(
         await resume_plan(team, mate)
         for request in team.requests.open_requests():
             if request.get("kind") == "shutdown" and request.get("incarnation") == life.incarnation:
-                mate.stop_request_id = str(request["id"])
+                mate.note_stop_request(str(request["id"]))
     return mate
 
 

@@ -50,10 +50,8 @@ class MemberLifetime:
         mate, ended = self.mate, self.ended
         if mate is None or ended is None or mate.state in ENDED_STATES:
             return
-        mate.end_cause = ended.cause or ended.how
-        mate.state = MemberState.SUSPENDED if ended.how == "suspended" else MemberState.KILLED
-        if mate.run_task is not None:
-            mate.run_task.cancel()
+        state = MemberState.SUSPENDED if ended.how == "suspended" else MemberState.KILLED
+        mate.cut_off(state, ended.cause or ended.how)
 
     async def departed(self, _name: str, cause: str, agreed_to: str | None) -> None:
         """Record that the member ended without being ended here (port of `teams`)."""
@@ -61,5 +59,5 @@ class MemberLifetime:
             how = "failed" if cause.startswith(_FAILED) else "left"
             self.ended = MemberEnd(how, cause.removeprefix(_FAILED), agreed_to)
         if self.mate is not None:
-            self.mate.end_processed = True
+            self.mate.note_end_processed()
         self.has_ended.set()

@@ -70,9 +70,9 @@ class MemberProcesses:
 
         ground, team, maker, log, policy = self.ground, self.team, self.maker, self.log, self.maker.policy
         services = LeadServices(maker, maker.asker, log.has_listeners, self.grant, self.settings_rules)
-        hub = self._hub = ProcessHub(team, ground.directory / WIRE, services)
+        watched, path = log.has_listeners, ground.directory / WIRE
+        hub = self._hub = ProcessHub(team, path, services, is_watched=watched, translate=services.translate)
         maker.limits.running_elsewhere = services.agents_beside
-        hub.translate, hub.is_watched = services.translate, log.has_listeners
         log.on_listeners_change = hub.set_watched
         log.subscribe(lambda _number, event: hub.forward(event), live=False)
         policy.on_change = lambda: hub.broadcast("policy", policy=services.policy())

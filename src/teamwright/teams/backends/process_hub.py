@@ -111,13 +111,21 @@ _FORWARDED_EVENTS = (MemberChanged, TaskChanged, TurnEnded, ModeChanged, ModelCh
 class ProcessHub:
     """The endpoint for member processes. `translate` converts their events into those of the session."""
 
-    def __init__(self, team: SessionTeam, path: Path, help: HubRequests) -> None:
+    def __init__(
+        self,
+        team: SessionTeam,
+        path: Path,
+        help: HubRequests,
+        *,
+        is_watched: Callable[[], bool] = lambda: False,
+        translate: Callable[[str, TeamEvent], TeamEvent] = lambda _member, event: event,
+    ) -> None:
         self.team = team
         self.path = path
         self.requests = help
-        self.is_watched: Callable[[], bool] = lambda: False
+        self.is_watched = is_watched
         """Returns True when a display here shows text of members while they produce it."""
-        self.translate: Callable[[str, TeamEvent], TeamEvent] = lambda _member, event: event
+        self.translate = translate
         self._expected: dict[str, ProcessTeammate] = {}
         self._switchboard: IpcServer | None = None
         self._opening = asyncio.Lock()

@@ -51,7 +51,6 @@ xxd a.py src/new
 xxd -r a.py src/new
 csplit a.py 1 -fsrc/x
 fallocate -l 1 src/new
-flock src/new ls
 script src/new -c ls
 /usr/bin/time -o src/new ls
 strace -o src/new ls
@@ -100,7 +99,6 @@ cp src/main.py sub
 cp -r src sub
 mkdir q && cp q/*.txt sub
 sort -o sub/x src/main.py
-flock sub/lock cat src/main.py
 git clone src q
 uniq src/main.py
 strace -o x cat src/main.py

@@ -86,7 +86,7 @@ _GIT_WRITES = {
 _GIT_TARGETS = {"clone": 1, "init": 0, "worktree": 1, "bundle": 1}
 """Commands of git that write their operands, and how many words come before these."""
 
-_ONE_OPERAND = {"zip": 0, "flock": 0, "uniq": 1, "xxd": 1}
+_ONE_OPERAND = {"zip": 0, "uniq": 1, "xxd": 1}
 """Programs that write one operand, and how many come before it."""
 
 _COPIERS = word_set("cp mv install ln rsync")

@@ -349,6 +349,18 @@ def test_a_deny_rule_holds_for_a_script_that_a_shell_finds_in_path(sandbox, shel
     assert shell == "sh -x" or sandbox.runs_it(f"{shell} git push"), "dash may not look for it in PATH"
 
 
+@pytest.mark.promise("G2")
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize(
+    "line",
+    ["parallel %w ::: %a", "parallel %c ::: x", "parallel ::: %q", "parallel '%w {}' ::: %a", "echo %q | parallel"],
+)
+def test_a_deny_rule_holds_for_what_parallel_runs(sandbox, line):
+    for command in HIDDEN:
+        assert sandbox.verdicts(sandbox.denying, hide(line, command)) == {Verdict.DENY}
+    assert sandbox.verdicts(sandbox.denying[:1], "parallel echo ::: a b") == {Verdict.ALLOW}
+
+
 EXAMPLES = 200
 lines = st.builds(
     lambda before, hides, command, after: before + _nested(hides, command) + after,

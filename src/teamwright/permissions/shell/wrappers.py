@@ -132,6 +132,9 @@ perf record stat trace
 """)
 """Programs that run some of their words after options of their own, and the subcommands with which they do."""
 
+_PARALLEL_INPUT = frozenset({":::", "::::", ":::+", "::::+"})
+"""Words of parallel before the words that it gives to the command, one or more at a time."""
+
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 
@@ -163,6 +166,8 @@ def _unwrap_launcher(name: str, words: Words) -> WrappedCommands | None:
 def _unwrap_options(words: Words, wrapper: _Wrapper) -> WrappedCommands | None:
     if words[0] == "command" and len(words) > 1 and words[1] in {"-v", "-V"}:
         return None  # it only prints the path of a program
+    if words[0] == "parallel":
+        words = words[: next((at for at, word in enumerate(words) if word in _PARALLEL_INPUT), len(words))]
     start = _after_options(words, wrapper)
     if start is None:
         return (
@@ -171,6 +176,8 @@ def _unwrap_options(words: Words, wrapper: _Wrapper) -> WrappedCommands | None:
             else any_later_word(words)
         )
     start += wrapper.positional
+    if words[0] == "parallel" and (start >= len(words) or any(word and " " in word for word in words[start:])):
+        return ANYTHING  # its input has the commands, or a shell gets a text with the input in it
     if start >= len(words):
         return ANYTHING if wrapper.shell else None
     if words[start] in {"-c", "--command"}:  # `flock FILE -c TEXT`

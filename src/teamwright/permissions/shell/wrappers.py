@@ -164,9 +164,10 @@ def _unwrap_launcher(name: str, words: Words) -> WrappedCommands | None:
 
 
 def _unwrap_options(words: Words, wrapper: _Wrapper) -> WrappedCommands | None:
+    is_parallel = words[0] == "parallel"
     if words[0] == "command" and len(words) > 1 and words[1] in {"-v", "-V"}:
         return None  # it only prints the path of a program
-    if words[0] == "parallel":
+    if is_parallel:
         words = words[: next((at for at, word in enumerate(words) if word in _PARALLEL_INPUT), len(words))]
     start = _after_options(words, wrapper)
     if start is None:
@@ -176,7 +177,7 @@ def _unwrap_options(words: Words, wrapper: _Wrapper) -> WrappedCommands | None:
             else any_later_word(words)
         )
     start += wrapper.positional
-    if words[0] == "parallel" and (start >= len(words) or any(word and " " in word for word in words[start:])):
+    if is_parallel and (start >= len(words) or any(word and " " in word for word in words[start:])):
         return ANYTHING  # its input has the commands, or a shell gets a text with the input in it
     if start >= len(words):
         return ANYTHING if wrapper.shell else None

@@ -15,6 +15,7 @@ from teamwright.permissions.command_facts import CommandFacts, collect_facts, fi
 from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
 from teamwright.permissions.git_access import explain_git_doubt, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
+from teamwright.permissions.made_links import with_made_links
 from teamwright.permissions.operands import glob_shape
 from teamwright.permissions.paths import containing_directory, judge_path, judge_unknown_path
 from teamwright.permissions.prefix_rules import uncovered_word
@@ -45,7 +46,7 @@ _MAX_MEANING = 120
 def judge_command(ground: DecisionContext, access: Access) -> Decision:
     """Return the verdict on a command line: the strictest for all commands that it would run and files that it would
     touch."""
-    parsed = parse_command(access.command or "", access.cwd or ground.scope.base)
+    parsed = with_made_links(parse_command(access.command or "", access.cwd or ground.scope.base))
     rules = ground.rules.rules_for("Bash")
     facts = [collect_facts(ground, command) for command in parsed.commands]
     if ground.bypasses:
@@ -82,7 +83,7 @@ def judge_with_aliases(ground: DecisionContext, access: Access) -> Decision:
 def explain(ground: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     """Return each command and redirection of a line with its verdict, in the order of the line; the whole line comes
     last."""
-    parsed = parse_command(access.command or "", access.cwd or ground.scope.base)
+    parsed = with_made_links(parse_command(access.command or "", access.cwd or ground.scope.base))
     rules = ground.rules.rules_for("Bash")
     facts = [collect_facts(ground, command) for command in parsed.commands]
     found: list[tuple[str, Decision]] = []

@@ -183,7 +183,7 @@ async def test_a_service_that_refuses_for_ever_ends_a_run_that_can_be_gone_on_wi
             ended = await team.session.end_members(await team.run("Wait for ada."))
             told = "\n".join(item.decode() for item in team.session.lead.agent.conversation.items)
         assert asked == 2 * (MAX_TRIES + 1), "bounded: each try of its own is one series"
-        assert "write to it to make it go on" in told
+        assert "write to it to make it continue" in told
         assert (ended.stop, ended.cut_off, ended.exit_code) == ("cut_off", ("ada",), 5)
         refusing = False
         async with Team.resume("crew", cwd=tmp_path / "work", permission_mode="bypassPermissions") as team:

@@ -149,7 +149,7 @@ def background_lines(control: MemberControl) -> list[str]:
     """Move foreground work to the background, and return lines that name it."""
     moved = control.move_to_background()
     if not moved:
-        return ["  nothing that runs in the foreground can continue in the background"]
+        return ["  nothing runs in the foreground that could continue in the background"]
     return [f"  in the background: {one_line(what)}" for what in moved]
 
 

@@ -204,7 +204,7 @@ async def background_lines(session: Session, name: str = "") -> list[str]:
     """Move foreground work to the background, and return lines that name it."""
     moved = await move_to_background(session, name)
     if not moved:
-        return ["  nothing that runs in the foreground can continue in the background"]
+        return ["  nothing runs in the foreground that could continue in the background"]
     return [f"  in the background: {one_line(what)}" for what in moved]
 
 

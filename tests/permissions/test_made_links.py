@@ -1,4 +1,4 @@
-"""Links that a line itself makes, and files to which they lead."""
+"""Files that a line reaches by a link that it makes, or by a list from its input."""
 
 import pytest
 
@@ -39,3 +39,10 @@ def test_a_link_that_the_line_makes_leads_to_no_forbidden_file(own_ground, line)
 def test_a_link_that_the_line_makes_changes_no_forbidden_file(ground, line):
     assert ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run(line, Mode.BYPASS, deny=["Edit(other/**)"]).verdict is Verdict.ALLOW
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize("line", ["printf '.env' | sort --files0-from=-", "echo .env | tar c --files-from=-"])
+def test_a_list_of_files_from_the_input_may_name_a_forbidden_file(ground, line):
+    assert ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+    assert ground.run(line, Mode.BYPASS).verdict is Verdict.ALLOW

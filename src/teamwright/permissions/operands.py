@@ -93,6 +93,9 @@ _GIT_TAKES_FILES = word_set("hash-object apply am interpret-trailers mailinfo me
 """Subcommands of git whose words are files that they read."""
 
 _DIRECTORY_OPTION = re.compile(r"(-C|--directory|--chdir|--cwd|--prefix|--work-tree)(?:=(.+))?|-C(?P<joined>.+)")
+_LISTED_FILES = word_set("--files0-from=- --files0-from --files-from=- -T-")
+"""Options after which the names of files come from the input."""
+
 _SED_FILE = re.compile(r"(?=[rRwW][ \t]*([^\s;}]+))")
 _SIGNS = re.compile(r"[=:,@<>;]+")
 _CODE_SIGNS = re.compile(r"[\s'\"`()\[\]{}=:,@<>;|&+]+")
@@ -130,6 +133,7 @@ def find_operands(command: ShellCommand) -> Iterator[Operand]:
     certain_until = _first_word(command, texts) if name in _TAKES_SCRIPT else 0
     if name in _TAKES_FILES or subcommand in _GIT_TAKES_FILES:
         certain_until = len(words)
+    yield from (Operand(ANY_SHAPE, is_certain=True) for word in words if word in _LISTED_FILES)
     for at in range(1, len(words)):
         word = words[at]
         certain = at <= certain_until and not (word or "").startswith("-")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
+from teamwright.protocol.ids import session_list_name
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.roster import RosterMember
 from teamwright.session.lookup.saved_teams import find_saved_team
@@ -16,7 +17,7 @@ from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team, prune_archive
-from teamwright.teams.catalogue import NewTeam, Teams, session_list_name, team_directory_name
+from teamwright.teams.catalogue import NewTeam, Teams, team_directory_name
 from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import (

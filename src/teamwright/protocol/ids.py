@@ -239,3 +239,8 @@ def _similarity(one: str, other: str) -> int:
 
 def _ms(now_ms: int | None) -> int:
     return int(time.time() * 1000) if now_ms is None else now_ms
+
+
+def session_list_name(session: str) -> str:
+    """Return the directory of a session's own task list, which is also the name of its implicit team."""
+    return f"session-{session[:8]}"

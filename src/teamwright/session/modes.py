@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.reminders import MODE_MEANINGS
@@ -23,9 +23,10 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
-from teamwright.teams.mode_change import enter_mode, set_mode
-from teamwright.teams.mode_rank import ModeSet
 from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.teams.mode_rank import ModeSet
 
 VERSION = 1
 FILE = "mode.json"
@@ -79,6 +80,9 @@ class SessionModes:
 
         Members without a mode of their own follow at once, and no member exceeds it; `delegate` is only for the lead.
         """
+        from teamwright.teams.mode_change import enter_mode
+        from teamwright.teams.mode_rank import ModeSet
+
         require_allowed_mode(self.maker, mode)
         before = self.mode
         if mode is before:
@@ -101,6 +105,8 @@ async def set_of_member(
     maker: AgentFactory, team: SessionTeam, text: str, member: str, by: str = USER, source: str = "mode"
 ) -> ModeSet:
     """Set the mode of a member, like `SessionModes.set`."""
+    from teamwright.teams.mode_change import set_mode
+
     mode = parse_mode(_parse_mode(text), source)
     if not team.exists:
         raise unknown_member(member, [LEAD], note="nothing was changed")

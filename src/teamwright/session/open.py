@@ -47,8 +47,6 @@ from teamwright.session.factory.components import (
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
-from teamwright.session.former_sessions import FormerSessions
-from teamwright.session.lookup.saved_teams import all_teams, find_saved_team, require_adoptable
 from teamwright.session.member_process.setup import enable_member_processes
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.modes import SavedMode, load_mode, restore_mode, save_mode
@@ -65,9 +63,8 @@ from teamwright.storage.paths import make_private
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.external.team_watcher import TeamWatcher
 from teamwright.teams.lead import Lead
-from teamwright.teams.recovery import recover_teams
-from teamwright.teams.resume import ResumeResult
-from teamwright.teams.shutdown_requests import ShutdownDeadlines
+from teamwright.teams.resume_result import ResumeResult
+from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
 from teamwright.teams.subagents.run_reports import job_end_notice
@@ -231,8 +228,12 @@ async def _resume_team(session: Session, ground: SessionContext, undo: ExitStack
                 await hooking.fire_start("resume" if ground.resumed else "startup", session.lead)
             session.warnings += tuple(told)
         if ground.resumed or ground.options.adopt is not None:
+            from teamwright.teams.recovery import recover_teams
+
             session.warnings += await recover_teams(ground.home, ground.id if ground.resumed else "")
         if ground.options.adopt is not None:
+            from teamwright.session.lookup.saved_teams import find_saved_team, require_adoptable
+
             team = require_adoptable(find_saved_team(ground.home, ground.options.adopt))
             why = f'You lead the team "{team.name}" now; its former lead is gone. Its teammates continue their work.'
             await _resume_team_in(session, ground, team.directory, why)
@@ -257,6 +258,8 @@ async def _resume_team(session: Session, ground: SessionContext, undo: ExitStack
 
 def _unreadable_teams(ground: SessionContext) -> tuple[str, ...]:
     """Return warnings about teams of this session that cannot be read, which it leaves out."""
+    from teamwright.session.lookup.saved_teams import all_teams
+
     damaged = [team for team in all_teams(ground.home) if team.damaged and team.session == ground.id]
     return tuple(
         f'the team "{team.name}" of this session is left out, with its members: {team.damaged} ({team.directory_path})'
@@ -265,6 +268,8 @@ def _unreadable_teams(ground: SessionContext) -> tuple[str, ...]:
 
 
 async def _resume_team_in(session: Session, ground: SessionContext, directory: str, why: str) -> None:
+    from teamwright.session.former_sessions import FormerSessions
+
     former = FormerSessions.of_team(ground.home, directory, ground.directory)
     try:
         await former.end()

@@ -21,6 +21,7 @@ from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.ids import session_list_name
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams
@@ -33,8 +34,6 @@ from teamwright.tasks.shared_list import is_shared
 from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_store import TaskStore
 from teamwright.teams.archive import archive_entry, prune_archive
-from teamwright.teams.catalogue import session_list_name
-from teamwright.teams.status.team_views import task_views
 
 MOST = 20
 """Maximum number of sessions that one call removes; the next call removes more."""
@@ -223,6 +222,8 @@ def _has_file(home: Home, team: SavedTeam) -> bool:
 
 def _has_open(home: Home, session: str) -> bool:
     """Return True when the session's own list has an open task, or one that cannot be read."""
+    from teamwright.teams.status.team_views import task_views
+
     return any(task.open for task in task_views(home.tasks(session_list_name(session))))
 
 

@@ -21,8 +21,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
-from teamwright.teams.lifecycle import MemberState
-from teamwright.teams.shutdown import USER_CAUSE
+from teamwright.teams.lifecycle import USER_CAUSE, MemberState
 
 EARLY_MOST = 1_000
 """Maximum number of messages that are remembered as delivered before they were sent. First prompts have no sent

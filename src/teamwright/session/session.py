@@ -37,14 +37,11 @@ from teamwright.session.result import MemberResult, Result, Stop, TaskResult, ju
 from teamwright.session.run_counts import RunCounts
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import Lease
-from teamwright.teams.creation import attach_team
 from teamwright.teams.lead import NEXT_STEP_TEXT, Lead
 from teamwright.teams.lifecycle import ENDED_STATES, MemberState
-from teamwright.teams.mailbox.incoming import starts_turn
 from teamwright.teams.mailbox.ping_pong_guard import has_held_mail
-from teamwright.teams.resume import ResumeResult, resume_members
-from teamwright.teams.shutdown import end_all, suspend_all
-from teamwright.teams.shutdown_requests import ShutdownDeadlines
+from teamwright.teams.resume_result import ResumeResult
+from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 
@@ -194,6 +191,9 @@ class Session:
 
         Raises TeamRefused while another process leads it, StorageError, LockTimeout.
         """
+        from teamwright.teams.creation import attach_team
+        from teamwright.teams.resume import resume_members
+
         await attach_team(self.team, directory)
         await take_tasks(self.maker.purse, self.team)
         if not self.lead.owes_answer:
@@ -237,10 +237,18 @@ class Session:
             for mate in self.team.running_members
             if self.maker.purse.spent_cap and mate.name in self.tally.capped
         ]
-        cut = await (suspend_all if keep else end_all)(self.team, cause)
+        cut = await self._end_members(cause, keep=keep)
         cut += [name for name in capped if name not in cut]  # the run's cap ended their turns before this stop
         self.cut_off += cut
         return cut
+
+    async def _end_members(self, cause: str, *, keep: bool) -> list[str]:
+        if not self.team.has_members:
+            self.team.closing = True
+            return []
+        from teamwright.teams.shutdown import end_all, suspend_all
+
+        return await (suspend_all if keep else end_all)(self.team, cause)
 
     async def finish(self, *, keep: bool = False) -> list[str]:
         """Wait up to `shutdown_timeout_s` for running turns, then stop all members; return those that were cut off.
@@ -322,6 +330,8 @@ class Session:
 
     async def _leave_implicit(self) -> None:
         """Remove the session's own team when it has no member and no open task."""
+        from teamwright.teams.mailbox.incoming import starts_turn
+
         if self.team.external.files_removed or (await self.team.roster.read()).teammates:
             return
         shared = self.team.external.shared_list

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from teamwright.config.person_check import require_person
 from teamwright.processes.orphans import end_orphans
@@ -19,12 +20,13 @@ from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
-from teamwright.session.orphans import EndedOrphans, stop_orphan_members
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.shared_list import is_shared
 from teamwright.teams.archive import archive_team
-from teamwright.teams.status.team_views import FINISHED, WAITS, TeamView, team_view
+
+if TYPE_CHECKING:
+    from teamwright.teams.status.team_views import TeamView
 
 SHOWN = 6
 """Maximum number of open tasks that a refusal names."""
@@ -53,6 +55,8 @@ async def remove_team(home: Home, word: str, *, force: bool) -> RemovedTeam:
     Raises TeamwrightError (`unknown-team`); TeamRefused while its lead lives, for another product's team, and without
     `force` while a task is open, a message is unread or a file cannot be read; StorageError, LockTimeout.
     """
+    from teamwright.teams.status.team_views import team_view
+
     require_person(home, "removes teams", f"teams rm {word}"[:100])
     team = find_saved_team(home, word)
     _refuse_foreign(team, force=force)
@@ -85,6 +89,8 @@ async def archive_finished_teams(home: Home, before: float, share: int = 1) -> l
 
 async def _archive_if_finished(team: SavedTeam) -> RemovedTeam | None:
     """Archive a team; None when a process leads it now, or it is not finished any more."""
+    from teamwright.teams.status.team_views import team_view
+
     with suppress(TeamRefused, CannotStart), _hold_lease(team):
         if _is_finished(team):
             return await _archive(team, team_view(team.home, team.directory), ())
@@ -92,6 +98,8 @@ async def _archive_if_finished(team: SavedTeam) -> RemovedTeam | None:
 
 
 def _is_finished(team: SavedTeam) -> bool:
+    from teamwright.teams.status.team_views import FINISHED, WAITS, team_view
+
     view = team_view(team.home, team.directory)
     return view.state == FINISHED and not any(member.state == WAITS for member in view.members)
 
@@ -138,6 +146,8 @@ def _hold_lease(team: SavedTeam) -> Generator[None]:
 
 async def _end_processes(team: SavedTeam) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """End orphaned member processes, and processes of commands, before the files are archived."""
+    from teamwright.session.orphans import EndedOrphans, stop_orphan_members
+
     outlived = await stop_orphan_members(team.home, team.file) if team.file is not None else EndedOrphans()
     if team.lease is None:
         return outlived.ended, outlived.stayed

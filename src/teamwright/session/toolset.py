@@ -25,16 +25,14 @@ from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_hooks import SessionHooks
 from teamwright.skills.skill_catalog import SkillCatalog, list_for_model
 from teamwright.tasks.task_list import TaskList, TaskUpdateResult
-from teamwright.teams.mailbox.outgoing import SendCall
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.registry import Subagents
-from teamwright.teams.task_owners import notify_owners, require_owner
 from teamwright.teams.team import SessionTeam, blocked_callback
 from teamwright.tools.built_in import BuiltInTool, fork_text
 from teamwright.tools.caller import Caller
 from teamwright.tools.shell.bash_settings import BashSettings
 
 if TYPE_CHECKING:
+    from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.tools.shell.startup import ShellStartup
     from teamwright.tools.skill_tool import RunFork
     from teamwright.tools.tasks.task_port import CompletionReview
@@ -62,10 +60,15 @@ class CallerTaskList:
 
     async def require_owner(self, owner: str | None, *, id: str = "") -> None:
         """Implement `TaskPort.require_owner`."""
+        from teamwright.teams.task_owners import require_owner
+
         await require_owner(self.caller.team, owner, self.caller.name, id=id)
 
     async def notify_owners(self, change: TaskUpdateResult, call: str, *, is_rerun: bool) -> None:
         """Implement `TaskPort.notify_owners`."""
+        from teamwright.teams.mailbox.outgoing import SendCall
+        from teamwright.teams.task_owners import notify_owners
+
         await notify_owners(self.caller.team, change, self.caller.name, SendCall(call, is_rerun))
 
 

@@ -14,7 +14,7 @@ from shlex import quote
 from typing import Any, cast
 
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
-from teamwright.protocol.ids import LEAD, agent_id, directory_name, team_dir, team_name
+from teamwright.protocol.ids import LEAD, agent_id, directory_name, session_list_name, team_dir, team_name
 from teamwright.protocol.mail import is_contentless, parse_entry
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import Task, TaskStatus
@@ -96,11 +96,6 @@ class UnfinishedWork:
         )
         parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
         return ", ".join(parts) or "nothing open"
-
-
-def session_list_name(session: str) -> str:
-    """Return the directory of a session's own task list, which is also the name of its implicit team."""
-    return f"session-{session[:8]}"
 
 
 class Teams:

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
 from teamwright.agent.command_queue import CommandPriority, CommandQueue, QueuedCommand
@@ -25,16 +25,15 @@ from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.task import open_blockers
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
-from teamwright.teams.mailbox.incoming import IncomingMail
-from teamwright.teams.message_text import message_text as mail_text
-from teamwright.teams.message_text import notice_text
 from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.protocol.mail import InboxEntry
 
 RunShell: TypeAlias = Callable[[str], Awaitable[str]]
 
@@ -86,6 +85,9 @@ class Lead:
 
     def open_mailbox(self) -> None:
         """Open the lead's inbox, because a team exists now."""
+        from teamwright.teams.mailbox.incoming import IncomingMail
+        from teamwright.teams.message_text import message_text as mail_text
+
         self.team.lead_mail = IncomingMail(LEAD, self.team.inbox(LEAD), self.agent.conversation, self.agent.emit)
         self.team.lead_mail.busy = self.busy
         self.team.lead_mail.render = lambda entry: mail_text(self.team, LEAD, entry, self.agent.tags)
@@ -99,6 +101,8 @@ class Lead:
 
     def queue_unread_mail(self, entries: Sequence[InboxEntry]) -> None:
         """Queue the unread mail of a team that was removed, for delivery."""
+        from teamwright.teams.message_text import notice_text
+
         tags = self.agent.tags
         for entry in entries:
             words = notice_text(LEAD, entry, tags) or tags.entry(entry)

@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+USER_CAUSE = "stopped by the user"
+"""The start of the cause when a person wanted the end, in any terminal."""
+
 
 class MemberState(StrEnum):
     """The lifecycle state of a member. `blocked` waits for a permission; `stopping` was asked to stop and may object.

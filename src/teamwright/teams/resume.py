@@ -16,7 +16,6 @@ from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightErro
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.in_process_teammate import InProcessTeammate
@@ -24,6 +23,7 @@ from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.plan_approval import resume_plan
+from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.roster_entries import change_entry, save_mode_everywhere
 from teamwright.teams.shutdown import finish_end, is_shutdown_request, notify_lead_of_end
 from teamwright.teams.shutdown_requests import StopTarget, send_stop_request, start_deadline
@@ -31,42 +31,6 @@ from teamwright.teams.spawn import end_incarnation, restart, send_first_prompt
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import TeamFile, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
-
-_MAX_ENDED_NAMED = 5
-"""Ended members that are named when their team is resumed."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeResult:
-    """The result of a resume: members that are back, and members that have ended.
-
-    `kept` could not be resumed and keep their places. `tasks` were open and `unread` messages waited when it began;
-    `repaired` calls had been interrupted without a result.
-    """
-
-    members: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-    tasks: int = 0
-    unread: int = 0
-    repaired: int = 0
-    ended: tuple[str, ...] = ()
-    """Members that had ended before, each with the cause."""
-    kept: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """Return one line for people; empty when there was only the conversation."""
-        counts = (
-            (len(self.members), "member", ""),
-            (self.tasks, "open task", ""),
-            (self.unread, "unread message", ""),
-            (self.repaired, "call", " repaired"),
-        )
-        parts = [f"{number} {what}{'' if number == 1 else 's'}{rest}" for number, what, rest in counts if number]
-        gone = f"gone: {', '.join(self.gone)}" if self.gone else ""
-        kept = f"not resumed, conversation kept: {', '.join(self.kept)}" if self.kept else ""
-        more = f" and {len(self.ended) - _MAX_ENDED_NAMED} more" if len(self.ended) > _MAX_ENDED_NAMED else ""
-        ended = f"ended before: {', '.join(self.ended[-_MAX_ENDED_NAMED:])}{more}" if self.ended else ""
-        return "; ".join(part for part in (", ".join(parts), kept, gone, ended) if part)
 
 
 async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) -> ResumeResult:

@@ -36,9 +36,6 @@ from teamwright.teams.teammate import Teammate
 
 T = TypeVar("T")
 
-USER_CAUSE = "stopped by the user"
-"""The start of the cause when a person wanted the end, in any terminal."""
-
 
 async def kill(team: SessionTeam, teammate: Teammate, cause: str) -> None:
     """End a member at once: its model call and its tools are cancelled, its tasks go back, the lead is notified once.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
 from teamwright.agent.conversation import Conversation
@@ -67,29 +67,6 @@ async def ask_to_stop(
         raise
     start_deadline(team, whom, request_id, deadlines)
     return request_id
-
-
-@dataclass(slots=True)
-class ShutdownDeadlines:
-    """Timers of shutdown requests, owned by the session (the port of the team's tools)."""
-
-    team: SessionTeam | None = None
-    timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
-
-    def set_team(self, team: SessionTeam) -> None:
-        """Set the team whose members are asked to stop."""
-        self.team = team
-
-    async def request_stop(self, to: str, reason: str, call: str = "") -> str:
-        """Ask a member to stop, and start its deadline. `call` names the tool call that asks."""
-        if self.team is None:
-            raise TeamRefused("team-refused", "there is no team yet", note="nothing was sent")
-        return await ask_to_stop(self.team, to, reason, self.timers, call=call)
-
-    def cancel(self) -> None:
-        """Cancel all deadlines, because the session closes."""
-        for timer in self.timers:
-            timer.cancel()
 
 
 @dataclass(frozen=True, slots=True)

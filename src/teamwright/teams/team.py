@@ -10,37 +10,38 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from teamwright.agent.agent import Agent
 from teamwright.agent.spawn_limits import SpawnLimits
-from teamwright.mail.inbox import Inbox
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
-from teamwright.protocol.ids import LEAD, SessionId
+from teamwright.protocol.ids import LEAD, SessionId, session_list_name
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage.file_mark import file_mark
 from teamwright.storage.paths import Home
-from teamwright.tasks.task_check import CheckRunner
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.backend_teammate import ProcessTeammateBase, TeammateLauncher
-from teamwright.teams.catalogue import Teams
 from teamwright.teams.external.participants import ExternalParticipants
-from teamwright.teams.in_process_teammate import InProcessTeammate
-from teamwright.teams.incarnation import Incarnation
 from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES, MemberState
-from teamwright.teams.mailbox.incoming import IncomingMail
-from teamwright.teams.roster import Roster
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.status.team_status import TeamStatus
-from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team_ports import TeamLead, TeamPorts
 from teamwright.teams.team_settings import TeamSettings
 from teamwright.teams.teammate import Teammate, Teammates
+
+if TYPE_CHECKING:
+    from teamwright.agent.agent import Agent
+    from teamwright.mail.inbox import Inbox
+    from teamwright.tasks.task_check import CheckRunner
+    from teamwright.teams.backend_teammate import TeammateLauncher
+    from teamwright.teams.catalogue import Teams
+    from teamwright.teams.in_process_teammate import InProcessTeammate
+    from teamwright.teams.incarnation import Incarnation
+    from teamwright.teams.mailbox.incoming import IncomingMail
+    from teamwright.teams.roster import Roster
+    from teamwright.teams.spawn_spec import SpawnSpec
+    from teamwright.teams.subagents.registry import Subagents
 
 
 class AgentBuilder(Protocol):
@@ -115,7 +116,7 @@ class SessionTeam:
     _tasks: TaskList | None = None
     _tasks_directory: str = ""
     _roster: Roster | None = None
-    _inboxes: dict[str, Inbox] = field(default_factory=dict[str, Inbox])
+    _inboxes: dict[str, Inbox] = field(default_factory=dict[str, "Inbox"])
     _claim_timer: asyncio.TimerHandle | None = None
     """Wakes idle members when the next task becomes claimable."""
 
@@ -134,16 +135,20 @@ class SessionTeam:
     @property
     def session_list_name(self) -> str:
         """The directory of the session's own task list, and of the implicit team."""
-        return f"session-{self.session[:8]}"
+        return session_list_name(self.session)
 
     @property
     def teams(self) -> Teams:
         """All teams of this home."""
+        from teamwright.teams.catalogue import Teams
+
         return Teams(self.home)
 
     @property
     def roster(self) -> Roster:
         """The team's roster. Raises TeamRefused when there is no team."""
+        from teamwright.teams.roster import Roster
+
         self.require_team()
         if self._roster is None:
             self._roster = Roster(self.home, self.directory)
@@ -183,16 +188,24 @@ class SessionTeam:
 
     def inbox(self, name: str) -> Inbox:
         """Return the inbox of a member."""
+        from teamwright.mail.inbox import inbox_for
+
         if name not in self._inboxes:
             path = self.home.inbox(self.directory, name)
             archive = self.home.inbox_archive(self.directory, name)
-            self._inboxes[name] = self.ports.make_inbox(path, self.home.guard(path), archive)
+            make_inbox = self.ports.make_inbox or inbox_for
+            self._inboxes[name] = make_inbox(path, self.home.guard(path), archive)
         return self._inboxes[name]
 
     @property
     def running_members(self) -> list[Teammate]:
         """Members that are alive, in the order of joining."""
         return [m for m in self.members.values() if m.state not in ENDED_STATES]
+
+    @property
+    def has_members(self) -> bool:
+        """Return True when there are members, also ended ones, or some are starting."""
+        return bool(self.members or self.starting or self.exists)
 
     @property
     def starting_names(self) -> list[str]:
@@ -210,12 +223,16 @@ class SessionTeam:
 
     def find_in_process(self, name: str) -> InProcessTeammate | None:
         """Return the live member of that name, if it runs in this process."""
+        from teamwright.teams.in_process_teammate import InProcessTeammate
+
         mate = self.find(name)
         return mate if isinstance(mate, InProcessTeammate) else None
 
     @property
     def in_process_members(self) -> list[InProcessTeammate]:
         """Those of them that run in this process."""
+        from teamwright.teams.in_process_teammate import InProcessTeammate
+
         return [mate for mate in self.running_members if isinstance(mate, InProcessTeammate)]
 
     def is_quiet(self) -> bool:
@@ -328,6 +345,8 @@ class SessionTeam:
 
         The state of a member in another process arrives late: it is woken in any state, and reports when it has looked.
         """
+        from teamwright.teams.backend_teammate import ProcessTeammateBase
+
         for member in self.running_members:
             if member.state is MemberState.IDLE or isinstance(member, ProcessTeammateBase):
                 member.wake_target.wake()
@@ -346,6 +365,8 @@ class SessionTeam:
 
     def emit_task(self, task: Task, change: str, by: str) -> None:
         """Emit an event for a task that one of our members or another program changed."""
+        from teamwright.storage.file_mark import file_mark
+
         info = task_info(task, deleted=change == "deleted")
         file = file_mark(self.home, f"{self.tasks.directory}/{task.id}.json")
         self.emit(TaskChanged(member=by, task=info, change=change, file=file))

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from teamwright.mail.inbox import Inbox, inbox_for
-from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import MemberState
-from teamwright.teams.roster import KnownRoster
+
+if TYPE_CHECKING:
+    from teamwright.mail.inbox import Inbox
+    from teamwright.protocol.mail import IdleNotification, InboxEntry
+    from teamwright.teams.roster import KnownRoster
 
 ReportEnd: TypeAlias = Callable[[str, str, str | None], Awaitable[None]]
 """Receives a member's name, the cause of its end, and the request to stop to which it agreed."""
@@ -82,8 +84,8 @@ class TeamPorts:
     """Calls back when a file changes, to notice mail of other programs. Returns a function that stops this."""
     open_doorbell: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
     """Opens a member's doorbell, which our other processes ring after they wrote. Returns a function that closes it."""
-    make_inbox: Callable[[Path, Path, Path], Inbox] = inbox_for
-    """Opens an inbox by its file, guard and archive."""
+    make_inbox: Callable[[Path, Path, Path], Inbox] | None = None
+    """Opens an inbox of another program's team by its file, guard and archive; None: a team of ours."""
     report_end: ReportEnd | None = None
     """In a member's own process: reports its end to the lead's process, which handles all effects."""
     wake_remote: Callable[[str], None] | None = None

@@ -24,8 +24,9 @@ from teamwright.session.result import TaskResult
 from teamwright.session.session import Session
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.backends.backend import IN_PROCESS_BACKEND, HidingBackend, ShownLocation
+from teamwright.teams.lifecycle import USER_CAUSE
 from teamwright.teams.mailbox.outgoing import Sent, send_text
-from teamwright.teams.shutdown import USER_CAUSE, delete_team, kill, refuse_with_open_tasks
+from teamwright.teams.shutdown import delete_team, kill, refuse_with_open_tasks
 from teamwright.teams.teammate import Teammate
 
 T = TypeVar("T")

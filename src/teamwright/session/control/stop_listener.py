@@ -28,8 +28,7 @@ from teamwright.requests.stop_request import (
 from teamwright.storage.doorbell import listen
 from teamwright.storage.watcher import Watcher
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.shutdown import USER_CAUSE, kill, remove_crashed
-from teamwright.teams.spawn import START_S
+from teamwright.teams.lifecycle import USER_CAUSE
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
@@ -131,6 +130,9 @@ class StopListener:
     # ── one member ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _end_member(self, box: RequestStore, request: StopRequest) -> dict[str, Any]:
+        from teamwright.teams.shutdown import kill, remove_crashed
+        from teamwright.teams.spawn import START_S
+
         name, settings = request.target, self.team.settings
         granted = settings.cancel_grace_s + (0.0 if request.now else settings.shutdown_objection_s) + SLACK_S
         acknowledge(box, request.id, granted + (START_S if name in self.team.starting_names else 0.0))
@@ -160,6 +162,8 @@ class StopListener:
 
     async def _find_member(self, name: str) -> Teammate | None:
         """Find the member. A member that is starting is returned once it runs."""
+        from teamwright.teams.spawn import START_S
+
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_S):
                 while (mate := self.team.find(name)) is None and self._is_starting(name):

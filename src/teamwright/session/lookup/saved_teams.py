@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, nearest, team_dir
@@ -20,8 +20,10 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, session_views
 from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import TaskView, TeamView, archived_teams, task_views, team_views
 from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
+
+if TYPE_CHECKING:
+    from teamwright.teams.status.team_views import TaskView, TeamView
 
 T = TypeVar("T")
 
@@ -162,6 +164,8 @@ def find_saved_team(home: Home, word: str) -> SavedTeam:
 
 def find_team_view(home: Home, word: str, *, archived: bool = False) -> TeamView:
     """Return the view of the team, like `find_saved_team`; with `archived` else the newest deleted one."""
+    from teamwright.teams.status.team_views import archived_teams, team_views
+
     teams = team_views(home)
     if (found := _find(teams, word)) is not None:
         return found
@@ -177,6 +181,8 @@ def find_tasks(home: Home, word: str) -> tuple[TaskView, ...]:
 
     Raises TeamwrightError (`unknown-team`).
     """
+    from teamwright.teams.status.team_views import task_views
+
     shared = home.shared / "tasks" / word
     known = "/" not in word and word not in {".", ".."} and os.path.isdir(shared)  # False also for a name too long
     directory = shared if known else home.shared / "tasks" / team_dir(word)

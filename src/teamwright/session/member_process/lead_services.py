@@ -30,7 +30,8 @@ from teamwright.session.member_process.ipc_codec import (
     question_from_json,
 )
 from teamwright.session.modes import set_of_member
-from teamwright.teams.shutdown import USER_CAUSE, kill
+from teamwright.teams.lifecycle import USER_CAUSE
+from teamwright.teams.shutdown import kill
 
 _RUNS = ("running", "background")
 """States of a running sub-agent."""

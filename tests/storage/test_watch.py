@@ -38,8 +38,8 @@ def refuse_to_watch(monkeypatch):
     def refused(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("teamwright.storage.watcher.is_inotify_available", lambda: True)
-    monkeypatch.setattr("teamwright.storage.watcher.InotifyNotifier", refused)
+    monkeypatch.setattr("teamwright.storage.directory_notifier.is_inotify_available", lambda: True)
+    monkeypatch.setattr("teamwright.storage.directory_notifier.InotifyNotifier", refused)
 
 
 @pytest.fixture(params=["the system's own", "the library"])
@@ -48,7 +48,7 @@ def notifier(request, monkeypatch):
     own = request.param == "the system's own"
     if own and not is_inotify_available():
         pytest.skip("this system has no inotify")
-    monkeypatch.setattr("teamwright.storage.watcher.is_inotify_available", lambda: own)
+    monkeypatch.setattr("teamwright.storage.directory_notifier.is_inotify_available", lambda: own)
 
 
 def rename_into(path, text):

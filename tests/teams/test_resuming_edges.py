@@ -11,8 +11,8 @@ from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import InboxEntry
-from teamwright.session import session
 from teamwright.storage.paths import Home, find_home
+from teamwright.teams import resume
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.mailbox.undelivered import return_late_mail
@@ -158,14 +158,14 @@ async def test_a_member_that_is_ended_while_it_comes_back_is_told_of_once(tmp_pa
         asyncio.get_running_loop().create_task(kill(inner[0], mate, "ended by the test"))
         await live(mate)
 
-    inner, resume_members = [], session.resume_members
+    inner, resume_members = [], resume.resume_members
     monkeypatch.setattr(InProcessTeammate, "run", ended_at_once)
 
     async def resumed(team, deadlines):
         inner.append(team)
         return await resume_members(team, deadlines)
 
-    monkeypatch.setattr(session, "resume_members", resumed)
+    monkeypatch.setattr(resume, "resume_members", resumed)
     async with Team.resume("crew", model=a_model(), cwd=tmp_path) as team:
         await until(team, lambda: team.session.team.members["ada"].end_processed)
         assert team.members == []

@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import PreparedCall, Step, revise_input
 from teamwright.hooks import payload
-from teamwright.hooks.agent_starts import AgentStarts
 from teamwright.hooks.hook_index import (
     POST_TOOL,
     PRE_TOOL,
@@ -31,6 +30,9 @@ from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.messages import message_text
 from teamwright.protocol.values import dataclass
+
+if TYPE_CHECKING:
+    from teamwright.hooks.agent_starts import AgentStarts
 
 HOOK_RULE = "hook"
 """The rule that a denial by a hook names."""

@@ -14,16 +14,19 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamwright.agent.job_journal import Job, JobJournal, all_jobs, omit_command
 from teamwright.processes.orphans import Orphan, end_orphans
-from teamwright.processes.process_group import Process, ProcessCommand
-from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessRecords
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LimitExceeded, UsageError
 from teamwright.protocol.ids import job_id
 from teamwright.protocol.unknown_names import did_you_mean
+
+if TYPE_CHECKING:
+    from teamwright.processes.process_group import Process, ProcessCommand
+    from teamwright.processes.process_output import ProcessOutput
 
 _TAIL = 4_000
 """Characters of a job's output that are kept in memory; the file has all of it."""
@@ -73,6 +76,9 @@ class BackgroundJobs:
 
         Raises LimitExceeded when too many jobs run, OSError when the command cannot be started.
         """
+        from teamwright.processes.process_group import Process
+        from teamwright.processes.process_output import ProcessOutput
+
         self._check_room()
         name = self._new_id()
         file = scratch / f"{name}.output"

@@ -13,7 +13,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from teamwright.agent.tool import AnyTool, ToolResult
-from teamwright.models.arguments import describe_problem
 from teamwright.protocol.ids import nearest
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ def unread_arguments(tool: AnyTool, text: str) -> ToolResult:
 
     the position of the fault and the accepted parameters.
     """
+    from teamwright.models.arguments import describe_problem
+
     what = f"The arguments of {tool.name} are not one JSON object: {describe_problem(text)}."
     return ToolResult.error(
         what, f"Send them as one JSON object. {tool.name} takes {describe_parameters(_visible_schema(tool))}"

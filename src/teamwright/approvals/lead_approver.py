@@ -19,8 +19,6 @@ from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
 from teamwright.storage.file_mark import file_mark
-from teamwright.teams.mailbox.outgoing import default_summary, send_protocol
-from teamwright.teams.mailbox.runtime_notes import put_entry
 from teamwright.teams.team import SessionTeam
 
 CARRIED = 20_000
@@ -60,6 +58,8 @@ class LeadApprover:
         self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...], shown: Mapping[str, Any]
     ) -> None:
         """Ask the lead by mail, with the part `shown` of the input. Raises TeamwrightError."""
+        from teamwright.teams.mailbox.outgoing import default_summary, send_protocol
+
         request = PermissionRequest(
             request_id=id,
             agent_id=question.owner,
@@ -86,6 +86,8 @@ class LeadApprover:
 
         `again`: the answer may be in the inbox already.
         """
+        from teamwright.teams.mailbox.outgoing import send_protocol
+
         msg_id = keyed_id(id, "response")
         if self.team.find(member) is None or (again and await self.team.inbox(member).contains(msg_id)):
             return
@@ -104,6 +106,8 @@ class LeadApprover:
         return self.team.exists and (self.always or question.mode == Mode.DELEGATE)
 
     async def _note(self, id: str, about: str, text: str, summary: str, *, no_reply: bool = False) -> None:
+        from teamwright.teams.mailbox.runtime_notes import put_entry
+
         msg_id = keyed_id(id, about)
         extra = {"no_reply": True} if no_reply else {}
         entry = InboxEntry(

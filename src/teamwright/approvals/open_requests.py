@@ -19,7 +19,6 @@ from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
 from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home
-from teamwright.teams.team_file import read_team_file
 
 REQUESTS = "requests"
 """Name of the directory of requests, in a team's directory and in a session's."""
@@ -97,6 +96,8 @@ def _seen(place: RequestDirectory, body: dict[str, object]) -> OpenRequest | Non
 
 
 def _of_team(home: Home, box: Path) -> RequestDirectory | None:
+    from teamwright.teams.team_file import read_team_file
+
     directory = box.parent.name
     try:
         file = read_team_file(home.team_file(directory))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from teamwright.agent.plan_mode import PlanExit, PlanMode, PlanOutcome, PlanSubmission
@@ -27,10 +27,11 @@ from teamwright.protocol.events import Emit, ModeChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import PlanApprovalRequest
 from teamwright.protocol.values import dataclass
-from teamwright.teams.external.external_plans import bound_incarnation, open_external_plan
-from teamwright.teams.plan_approval import PlanAnswer, answer_plan, submit_plan
 from teamwright.teams.plan_requests import POLICY_APPROVER, USER_APPROVER, PendingPlan, newest_plan
 from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.teams.plan_approval import PlanAnswer
 
 HUMAN, AUTO = "human", "auto"
 APPROVERS = (LEAD_ALIAS, HUMAN, AUTO)
@@ -122,6 +123,8 @@ class PlanApprovals:
 
     async def submit(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
         """Implement `PlanApproval.submit`."""
+        from teamwright.teams.plan_approval import submit_plan
+
         if self.who == AUTO:
             return await self._approve_automatically(member, mode, submission)
         team = self.team
@@ -141,6 +144,8 @@ class PlanApprovals:
 
     async def _approve_automatically(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
         """Approve a plan by the setting: record a request that is answered at once, and emit a notice."""
+        from teamwright.teams.plan_approval import PlanAnswer, answer_plan, submit_plan
+
         team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
         mate = team.find_in_process(member) if team is not None and member != LEAD else None
         if team is None or mate is None:
@@ -157,6 +162,8 @@ class PlanApprovals:
 
     def submit_external(self, member: str, message: PlanApprovalRequest) -> None:
         """Handle a plan that an external member sent by mail; a repeated plan changes nothing."""
+        from teamwright.teams.external.external_plans import open_external_plan
+
         if self.team is None:
             return
         target = _TARGETS[self.who]
@@ -170,6 +177,8 @@ class PlanApprovals:
 
     def _resume_external(self, member: str) -> None:
         """Resume waiting for the plan that an external member sent before this process led the team."""
+        from teamwright.teams.external.external_plans import bound_incarnation
+
         if self.team is None or (life := bound_incarnation(self.team, member)) is None:
             return
         request = newest_plan(self.team.requests, member, life)
@@ -197,6 +206,8 @@ class PlanApprovals:
         task.add_done_callback(lambda _: (self._watched.pop(id, None), self._asks_for.pop(id, None)))
 
     async def _wait_for_answer(self, id: str, request: Mapping[str, Any]) -> None:
+        from teamwright.teams.plan_approval import answer_plan
+
         team = self.team
         name = str(request["requester"])
         mate = team.find(name) if team is not None else None
@@ -220,6 +231,8 @@ class PlanApprovals:
 
     async def _first_answer(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
         """Return the first answer: of a person, of a setting, or the denial at the deadline."""
+        from teamwright.teams.plan_approval import PlanAnswer
+
         if request.get("target") == USER_APPROVER:
             return await self._ask(id, request)
         if request.get("target") == POLICY_APPROVER:
@@ -229,6 +242,8 @@ class PlanApprovals:
 
     async def _ask(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
         """Return the person's answer; None when the question was cancelled because the session closes."""
+        from teamwright.teams.plan_approval import PlanAnswer
+
         rules = tuple(str(rule) for rule in request.get("rules") or ())
         member, use = str(request["requester"]), str(request.get("tool_use_id") or "")
         answer = await self.asker.ask(_question(member, str(request["plan"]), str(request["plan_file"]), rules, use))
@@ -251,6 +266,8 @@ class PlanApprovals:
 
 async def _late(deadline: int | None) -> PlanAnswer:
     """Return a denial, once the deadline (milliseconds since 1970) has passed."""
+    from teamwright.teams.plan_approval import PlanAnswer
+
     if deadline is None:
         await asyncio.Event().wait()
     await asyncio.sleep(max(0, (deadline or 0) - now_ms()) / 1000)

@@ -12,14 +12,17 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamwright.permissions.verdict import Mode
-from teamwright.processes.agent_command import AgentCommand, find_agent_command
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.requests.request_store import REFUSED, RequestStore
 from teamwright.storage.doorbell import ring
 from teamwright.storage.paths import Home
+
+if TYPE_CHECKING:
+    from teamwright.processes.agent_command import AgentCommand
 
 
 def require_person(home: Home, does: str, tried: str = "") -> None:
@@ -52,6 +55,8 @@ def require_person_for_mode(home: Home, mode: Mode) -> None:
 
 def agent_command(home: Home) -> AgentCommand | None:
     """Return the facts of this process as a command of an agent; None when a person started it."""
+    from teamwright.processes.agent_command import find_agent_command
+
     return find_agent_command(_directories(home))
 
 

@@ -27,7 +27,6 @@ from teamwright.permissions.verdict import Mode
 from teamwright.processes.git_entries import GitEntry, git_entries
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.values import dataclass
-from teamwright.skills.command_template import describe_effects
 from teamwright.skills.skill_definition import SkillKind
 from teamwright.skills.skill_search import MAX_FILE_BYTES, SKILL_FILE, skill_file
 from teamwright.storage.read_bounded import read_plain
@@ -285,6 +284,8 @@ def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEn
 
     One whose real path is elsewhere is neither used nor read.
     """
+    from teamwright.skills.command_template import describe_effects
+
     inside = Path(os.path.realpath(path)).is_relative_to(root)
     does = describe_effects(_texts(kind, path)) if inside else ""
     summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")

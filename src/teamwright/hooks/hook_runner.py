@@ -19,8 +19,6 @@ from typing import Any
 
 from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned, read_outcome
-from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
-from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.protocol.values import dataclass
 
@@ -158,6 +156,9 @@ class HookRunner:
         return outcome
 
     async def _run_process(self, hook: HookSpec, given: bytes, cwd: Path) -> HookOutcome:
+        from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
+        from teamwright.processes.process_output import ProcessOutput
+
         above, mark = self.environment.env.get(INSIDE_VARIABLE, ""), _hook_digest(hook)
         if mark in above.split():
             return HookOutcome(problem="it is what started this session, and is not run inside itself")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from teamwright.mcp.tool_listing import server_key
 from teamwright.protocol.values import dataclass
 
 TransportKind: TypeAlias = Literal["stdio", "http"]
@@ -145,6 +144,8 @@ def _is_disabled(entry: object) -> bool:
 
 def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfig | None:
     """Return the server of one entry; None for a disabled one. Raises _UnusableEntry."""
+    from teamwright.mcp.tool_listing import server_key
+
     key = server_key(name)
     if not key or len(key) > 40 or not name.isprintable():
         raise _UnusableEntry("its name cannot be part of a tool's name")

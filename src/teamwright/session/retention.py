@@ -146,6 +146,7 @@ def _remove_guards(home: Home, before: float) -> None:
 
 def _remove_old_guards(directory: Path, names: list[str], before: float) -> None:
     """Remove old guards, and their directory when it is empty then."""
+
     with suppress(OSError):
         for name in names:
             if name.endswith(".json") and _changed(directory / name) < before:

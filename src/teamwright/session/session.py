@@ -244,7 +244,7 @@ class Session:
 
     async def _end_members(self, cause: str, *, keep: bool) -> list[str]:
         if not self.team.has_members:
-            self.team.closing = True
+            self.team.refuse_members()
             return []
         from teamwright.teams.shutdown import end_all, suspend_all
 

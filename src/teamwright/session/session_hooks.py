@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from teamwright.agent.agent import Agent
@@ -18,7 +18,6 @@ from teamwright.agent.permission_gate import Denial
 from teamwright.agent.toolbox import PreparedCall
 from teamwright.approvals.request_queue import Answerer
 from teamwright.hooks import payload
-from teamwright.hooks.agent_starts import FILE_NAME, AgentStarts
 from teamwright.hooks.hook_index import (
     NOTIFICATION,
     PERMISSION,
@@ -42,7 +41,10 @@ from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import SessionTeam
-from teamwright.tools.tasks.task_port import CompletionReview
+
+if TYPE_CHECKING:
+    from teamwright.hooks.agent_starts import AgentStarts
+    from teamwright.tools.tasks.task_port import CompletionReview
 
 CRASHED = "crashed"
 """The ending of an agent whose process was killed, reported when its session is resumed."""
@@ -75,6 +77,8 @@ class SessionHooks:
         return self._starts_for(self.hooks)
 
     def _starts_for(self, hooks: HookRunner) -> AgentStarts | None:
+        from teamwright.hooks.agent_starts import FILE_NAME, AgentStarts
+
         if self._starts is None and hooks.wants(SUBAGENT_STOP, SESSION_END):
             self._starts = AgentStarts(self.directory / FILE_NAME)
         return self._starts
@@ -160,6 +164,8 @@ class SessionHooks:
 
     async def before_task_completed(self, name: str, task: Task, team: SessionTeam) -> CompletionReview:
         """Review the completion of a task; a hook may end the teammate that completes it."""
+        from teamwright.tools.tasks.task_port import CompletionReview
+
         said = await self._of_task(TASK_COMPLETED, name, task, team)
         if said.halted and (mate := team.find(name)) is not None:
             mate.note_end_cause(f"ended by a hook: {said.halt_reason}")
@@ -193,6 +199,8 @@ class SessionHooks:
 
     async def stop_crashed(self, *directories: Path) -> None:
         """Fire the stops of agents whose process was killed, of the sessions in these directories."""
+        from teamwright.hooks.agent_starts import FILE_NAME, AgentStarts
+
         left: list[HookAgent] = []
         for directory in directories:
             if not (directory / FILE_NAME).exists():

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Protocol
 
 from teamwright.protocol.values import dataclass
-from teamwright.storage.directory_notifier import InotifyNotifier, WatchfilesNotifier, is_inotify_available
 from teamwright.storage.json_array import FileStamp, file_stamp
 
 Names = frozenset[str] | None
@@ -234,6 +233,8 @@ class Watcher:
             asyncio.get_running_loop().call_soon(self._take_changes, None)  # report changes from before the watch began
 
     def _start(self) -> _Notifier:
+        from teamwright.storage.directory_notifier import InotifyNotifier, WatchfilesNotifier, is_inotify_available
+
         if is_inotify_available():
             return InotifyNotifier(self._take_changes, self._settings.step_ms / 1000)
         return WatchfilesNotifier(self._take_changes, self._fall_back_to_polling)

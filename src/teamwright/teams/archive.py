@@ -14,11 +14,9 @@ from pathlib import Path
 
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.storage.atomic import storage_error
-from teamwright.storage.file_lock import lock_for
 from teamwright.storage.paths import Home, make_private
 from teamwright.tasks.shared_list import is_shared
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.team_file import read_team_file
 
 RETENTION_DAYS = 30
 """Days that an archived team is kept."""
@@ -28,6 +26,8 @@ def archive_entry(home: Home, directory: str) -> Path:
     """Return a free path `archive/<team directory>-<8 hex>`; the hex digits are the first of the team's uuid, if it has
     one.
     """
+    from teamwright.teams.team_file import read_team_file
+
     mark = secrets.token_hex(4)
     with contextlib.suppress(StorageError):
         file = read_team_file(home.team_file(directory))
@@ -43,6 +43,8 @@ async def archive_team(home: Home, directory: str) -> Path:
     The team's directory is renamed in one step, so that no process sees half a team. Guards stay. Raises
     TeamwrightError (`unknown-team`), StorageError, LockTimeout.
     """
+    from teamwright.storage.file_lock import lock_for
+
     config = home.config(directory)
     if not home.team(directory).is_dir():
         raise TeamwrightError("unknown-team", f"there is no team in {home.team(directory)}")
@@ -59,6 +61,8 @@ async def find_archived(home: Home, session: str) -> Path | None:
 
     Raises StorageError, LockTimeout.
     """
+    from teamwright.teams.team_file import read_team_file
+
     entries = [path for path in home.archive.iterdir() if path.is_dir()] if home.archive.is_dir() else []
     for entry in sorted(entries, key=lambda path: path.stat().st_mtime, reverse=True):
         with contextlib.suppress(StorageError):

@@ -7,7 +7,7 @@ and sub-agents.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import BackgroundJobs
@@ -16,10 +16,11 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.task import Task, open_blockers
 from teamwright.protocol.values import dataclass
-from teamwright.teams.mailbox.incoming import IncomingMail
-from teamwright.teams.status.member_state import remote_members
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.teams.mailbox.incoming import IncomingMail
 
 MAX_TASKS = 40
 """Open tasks that are listed, the agent's own and others; the rest is counted."""
@@ -100,6 +101,8 @@ class StateReminder:
 
     async def _remote_members(self, team: SessionTeam) -> list[str]:
         """Return the members in other processes, when this is a member's own process."""
+        from teamwright.teams.status.member_state import remote_members
+
         others = await remote_members(team)
         return (["Members:"] if others else []) + [
             f"- {one.entry.name} ({escape_tags(one.entry.agent_type)}): {one.activity.state}" for one in others

@@ -207,6 +207,10 @@ class SessionTeam:
         """Return True when there are members, also ended ones, or some are starting."""
         return bool(self.members or self.starting or self.exists)
 
+    def refuse_members(self) -> None:
+        """Let no member start from now on: the session is ending."""
+        self.closing = True
+
     @property
     def starting_names(self) -> list[str]:
         """Names of starting members that have no object yet."""

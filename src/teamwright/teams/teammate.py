@@ -9,17 +9,19 @@ import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.events import Emit, MemberChanged
-from teamwright.protocol.mail import ShutdownRequest
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
-from teamwright.teams.backends.backend import Location, ShownLocation
 from teamwright.teams.lifecycle import LifecycleEvent, MemberState, advance
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
+
+if TYPE_CHECKING:
+    from teamwright.protocol.mail import ShutdownRequest
+    from teamwright.teams.backends.backend import Location, ShownLocation
 
 
 class Teammates(dict[str, "Teammate"]):
@@ -119,6 +121,8 @@ class Teammate(ABC):
     @property
     def shown_location(self) -> ShownLocation:
         """Its location as shown to people."""
+        from teamwright.teams.backends.backend import ShownLocation
+
         return ShownLocation.from_location(self.location, self.location_reason)
 
     def note_end_cause(self, cause: str) -> None:

@@ -21,14 +21,6 @@ from teamwright.agent.compaction.context_size import (
     prefix_tokens,
     total_tokens,
 )
-from teamwright.agent.compaction.summary_texts import (
-    CONDENSED,
-    cleared_blocks,
-    condense,
-    cut_results,
-    summary_blocks,
-    summary_directive,
-)
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.model_call import CallOutcome, SideAnswer, ask_aside, call_model
 from teamwright.agent.transcript import USER_MESSAGE, without_thinking
@@ -51,6 +43,8 @@ async def clear_conversation(agent: Agent) -> CompactResult:
     Delivered mail is marked as read first; queued input stays queued. The agent's record of read files is emptied. A
     cancel or kill before the line is written changes nothing.
     """
+    from teamwright.agent.compaction.summary_texts import cleared_blocks
+
     compaction, conversation = agent.compaction, agent.conversation
     async with compaction.turn_lock:
         agent.apply_deferred_changes()
@@ -225,6 +219,8 @@ async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: 
 
 async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, full: bool) -> tuple[SideAnswer, Usage]:
     """Ask the agent for a summary. A conversation that does not fit any more is condensed first."""
+    from teamwright.agent.compaction.summary_texts import CONDENSED, condense, summary_directive
+
     window, usage = max(agent.model.card.context_tokens, agent.conversation.reported_tokens[1] + 1), Usage()
     if not full and measure_context(agent.conversation, agent.compaction) < window:
         said = await ask_aside(agent, summary_directive(keep), PURPOSE)
@@ -271,6 +267,8 @@ def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: di
 
     This function does not await, so no line can come between the kept messages and the line of the compaction.
     """
+    from teamwright.agent.compaction.summary_texts import cut_results, summary_blocks
+
     compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
     prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix()
     if prefix.digest == conversation.prefix.digest:

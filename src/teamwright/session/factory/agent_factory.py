@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamwright.agent.agent import Agent, always_false
 from teamwright.agent.agent_type import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, load_prompt
@@ -30,11 +31,13 @@ from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.factory.forks import fork_definition, start_fork, starting_point
 from teamwright.session.factory.spec_resolver import required_effort
 from teamwright.session.skills.agent_skills import with_skills
-from teamwright.teams.incarnation import Incarnation
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.subagents.run import SubagentRun
 from teamwright.teams.team import SessionTeam, blocked_callback
 from teamwright.tools.caller import Caller
+
+if TYPE_CHECKING:
+    from teamwright.teams.incarnation import Incarnation
+    from teamwright.teams.spawn_spec import SpawnSpec
+    from teamwright.teams.subagents.run import SubagentRun
 
 
 @dataclass(slots=True)

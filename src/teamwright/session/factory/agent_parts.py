@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from teamwright.agent.activity import Watchdog
@@ -49,8 +49,10 @@ from teamwright.session.mcp_servers import attach_mcp_tools
 from teamwright.session.model_sources import SessionModels, require_price, require_price_beside
 from teamwright.session.toolset import Toolset
 from teamwright.storage.paths import Home
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.teams.spawn_spec import SpawnSpec
 
 
 @dataclass(slots=True)

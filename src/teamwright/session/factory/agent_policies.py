@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from teamwright.agent.agent_type import AgentType
@@ -19,8 +20,10 @@ from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.subagents.run import MarkBlocked, SubagentRun
+
+if TYPE_CHECKING:
+    from teamwright.teams.spawn_spec import SpawnSpec
+    from teamwright.teams.subagents.run import MarkBlocked, SubagentRun
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

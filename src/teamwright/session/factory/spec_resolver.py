@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from teamwright.agent.agent_type import BUILT_IN, FORK_TYPE, AgentBounds, AgentType
 from teamwright.config.agent_types.definition_fields import INHERIT
@@ -18,7 +19,9 @@ from teamwright.models.effort import Effort, describe_efforts, supported_effort,
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.values import dataclass
-from teamwright.teams.spawn_spec import SpawnSpec
+
+if TYPE_CHECKING:
+    from teamwright.teams.spawn_spec import SpawnSpec
 
 
 def _ignore(_text: str) -> None:

@@ -20,10 +20,10 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, session_views
 from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
-from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
 
 if TYPE_CHECKING:
     from teamwright.teams.status.team_views import TaskView, TeamView
+    from teamwright.teams.team_file import TeamFile
 
 T = TypeVar("T")
 
@@ -95,6 +95,8 @@ class SavedTeam:
 
     def lead_pid(self) -> int | None:
         """Return the process that leads it; 0 when its pid is unknown, None when no process leads the team."""
+        from teamwright.teams.team_file import is_lead_alive
+
         if self.file is not None and is_lead_alive(self.file.lead):
             return lease_holder(Path(self.file.lead.lease)) or self.file.lead.pid
         if self.file is None and self.lease is not None:
@@ -258,6 +260,8 @@ def require_adoptable(team: SavedTeam) -> SavedTeam:
 
 def team_in(home: Home, directory: str) -> SavedTeam:
     """Return the team in one directory under `teams/`."""
+    from teamwright.teams.team_file import read_team_file
+
     config, no_config = _read(lambda: parse_config(home.config(directory).read_bytes()), "config.json")
     file, no_file = _read(lambda: read_team_file(home.team_file(directory)), "team.json")
     return SavedTeam(home, directory, config, file, "; ".join(word for word in (no_config, no_file) if word))

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from teamwright.agent.activity import NOTIFY_AFTER_S
 from teamwright.config.settings.settings import CheckSettings
 from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
-from teamwright.processes.process_group import ProcessCommand, run_command
-from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
@@ -102,6 +100,9 @@ class TaskChecks:
         return now is Verdict.ALLOW and policy.display_mode is not Mode.BYPASS
 
     async def _one(self, command: str, cwd: Path, by: str) -> TaskCheckResult:
+        from teamwright.processes.process_group import ProcessCommand, run_command
+        from teamwright.processes.process_output import ProcessOutput
+
         output = ProcessOutput(OUTPUT_CHARS * 2)
         purpose = ProcessPurpose(by, "check")
         environment = {**self.environment(), "PWD": str(cwd)}

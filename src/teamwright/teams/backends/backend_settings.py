@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from teamwright.protocol.values import dataclass
 from teamwright.teams.backends.backend_choice import AUTO
 from teamwright.teams.backends.terminal_adapter import TerminalAdapter
-from teamwright.teams.backends.tmux_layout import Layout
+
+if TYPE_CHECKING:
+    from teamwright.teams.backends.tmux_layout import Layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ Values and protocols only.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from teamwright.agent.agent import Agent
 from teamwright.protocol.values import dataclass
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.subagents.run import SubagentRun
+
+if TYPE_CHECKING:
+    from teamwright.teams.spawn_spec import SpawnSpec
+    from teamwright.teams.subagents.run import SubagentRun
 
 
 @dataclass(frozen=True, slots=True)

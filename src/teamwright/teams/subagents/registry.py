@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import BackgroundJobs
@@ -26,21 +27,12 @@ from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import run_id
 from teamwright.protocol.messages import text_block
 from teamwright.storage.started_task import start_task
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.ports import CallRef, OwnerNotifier, SubagentBuilder, SubagentSettings
 from teamwright.teams.subagents.run import SubagentRun
 from teamwright.teams.subagents.run_journal import (
     has_prompt,
     restore_spec,
     stored_spec,
-)
-from teamwright.teams.subagents.run_loop import (
-    QueueSteering,
-    RunningKind,
-    queue_lost_notices,
-    record_events,
-    release_agent,
-    run_subagent,
 )
 from teamwright.teams.subagents.run_reports import (
     OutputFile,
@@ -50,6 +42,10 @@ from teamwright.teams.subagents.run_reports import (
     subagent_event,
 )
 from teamwright.teams.subagents.subagent_runs import SubagentRuns
+
+if TYPE_CHECKING:
+    from teamwright.teams.spawn_spec import SpawnSpec
+    from teamwright.teams.subagents.run_loop import RunningKind
 
 SESSION_ENDED = "the session was left"
 """The cause of a stop at the end of the session."""
@@ -138,6 +134,8 @@ class Subagents(SubagentRuns):
     async def _resume(
         self, run: SubagentRun, prompt: str, owner: str, call: CallRef, *, background: bool, id: str
     ) -> SubagentRun:
+        from teamwright.teams.subagents.run_loop import queue_lost_notices
+
         if run.is_running and run.task is not None:
             raise is_running_error(run)
         if run.task is not None:
@@ -164,6 +162,8 @@ class Subagents(SubagentRuns):
 
     def _start_run(self, run: SubagentRun, agent: Agent) -> SubagentRun:
         """Start the run's task. The text is in the transcript already, so that no kill loses it."""
+        from teamwright.teams.subagents.run_loop import QueueSteering, record_events
+
         for id, blocks in agent.conversation.queued.items():
             run.queue.put("lead", blocks, id)
         commands = run.queue.texts_in_order()
@@ -211,6 +211,8 @@ class Subagents(SubagentRuns):
     # ── one run ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _run(self, run: SubagentRun, agent: Agent, opening: UserMessage | None, file: OutputFile) -> None:
+        from teamwright.teams.subagents.run_loop import run_subagent
+
         started, begun = time.monotonic(), agent.conversation.message_count
         outcome = "cancelled"
         try:
@@ -239,6 +241,8 @@ class Subagents(SubagentRuns):
 
     async def _end_run(self, run: SubagentRun, agent: Agent, outcome: str, file: OutputFile) -> None:
         """End a run: write the end to disk, then release the waiting caller, then stop what the run left."""
+        from teamwright.teams.subagents.run_loop import release_agent
+
         run.unread_messages = len(run.queue)
         run.queue.remove(run.queue.texts_in_order())
         agent.conversation.close()

@@ -18,8 +18,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
-from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessRecords
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.values import dataclass
@@ -266,6 +264,9 @@ class ShellStartup:
 
     async def _run(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, timeout_s: float) -> int | None:
         """Run a program and end all processes that it started. Return its exit code, or None after the timeout."""
+        from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
+        from teamwright.processes.process_output import ProcessOutput
+
         output = ProcessOutput(0)
         process = Process.start(ProcessCommand(argv, cwd, env, self._records, UNKNOWN_PURPOSE), output)
         try:

@@ -14,7 +14,6 @@ import click
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.flags import LOCATION_KEY
-from teamwright.ui.cli.output import note
 
 if TYPE_CHECKING:
     from teamwright.teams.status.team_views import Home
@@ -61,6 +60,7 @@ def open_home(where: RunLocation, word: str | None = None) -> Home:
     Raises CannotStart (`read-only-home`) for a home that cannot be read.
     """
     from teamwright.session.recovery import open_recovered_home
+    from teamwright.ui.cli.output import note
 
     home, rebuilt = open_recovered_home(where.home, word or "")
     for sentence in rebuilt:

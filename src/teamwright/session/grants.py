@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from teamwright.approvals.permanent_grants import SettingsFiles, save_grant
+from teamwright.approvals.permanent_grants import save_grant
+from teamwright.config.settings.writable_files import SettingsFiles
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.grant_bounds import check_mode
 from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question

@@ -67,7 +67,6 @@ class Session:
     outside: StopListener
     warnings: tuple[str, ...] = ()
     processes: MemberProcesses | None = None
-    """The member processes of the session."""
     pruning: asyncio.Task[None] | None = None
     """The task that removes old sessions."""
     tally: RunCounts = field(default_factory=RunCounts)
@@ -237,18 +236,15 @@ class Session:
             for mate in self.team.running_members
             if self.maker.purse.spent_cap and mate.name in self.tally.capped
         ]
-        cut = await self._end_members(cause, keep=keep)
+        cut = list[str]()
+        self.team.refuse_members()
+        if self.team.has_members:
+            from teamwright.teams.shutdown import end_all, suspend_all
+
+            cut = await (suspend_all if keep else end_all)(self.team, cause)
         cut += [name for name in capped if name not in cut]  # the run's cap ended their turns before this stop
         self.cut_off += cut
         return cut
-
-    async def _end_members(self, cause: str, *, keep: bool) -> list[str]:
-        if not self.team.has_members:
-            self.team.refuse_members()
-            return []
-        from teamwright.teams.shutdown import end_all, suspend_all
-
-        return await (suspend_all if keep else end_all)(self.team, cause)
 
     async def finish(self, *, keep: bool = False) -> list[str]:
         """Wait up to `shutdown_timeout_s` for running turns, then stop all members; return those that were cut off.
@@ -276,8 +272,7 @@ class Session:
     @property
     def modes(self) -> SessionModes:
         """The modes of the lead and of its members."""
-        maker = self.maker
-        return SessionModes(maker, self.team, self.lead.agent, maker.home.session(maker.cwd, self.id))
+        return SessionModes(self.maker, self.team, self.lead.agent, self.maker.home.session(self.maker.cwd, self.id))
 
     async def close(self) -> None:
         """End everything that this session started; remaining members keep their places for a resume.
@@ -318,15 +313,13 @@ class Session:
 
     async def find_archivable_teams(self, name: str) -> list[str]:
         """Return the directories of the teams of that name without a lead."""
-        teams = self.team.teams
-        named = [team.directory for team in await teams.list() if team.config.name == name]
-        return [directory for directory in named if not teams.is_lead_alive(directory)]
+        named = [team.directory for team in await self.team.teams.list() if team.config.name == name]
+        return [directory for directory in named if not self.team.teams.is_lead_alive(directory)]
 
     def remove_files(self) -> None:
         """Remove the files of a session whose purpose could not begin. Only after `close`."""
-        home, cwd = self.maker.home, self.maker.cwd
-        shutil.rmtree(home.session(cwd, self.id), ignore_errors=True)
-        home.transcript(cwd, self.id).unlink(missing_ok=True)
+        shutil.rmtree(self.maker.home.session(self.maker.cwd, self.id), ignore_errors=True)
+        self.maker.home.transcript(self.maker.cwd, self.id).unlink(missing_ok=True)
 
     async def _leave_implicit(self) -> None:
         """Remove the session's own team when it has no member and no open task."""

@@ -21,6 +21,7 @@ from teamwright.protocol.ids import LEAD, SessionId, session_list_name
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
+from teamwright.storage.file_mark import file_mark
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.external.participants import ExternalParticipants
@@ -204,7 +205,7 @@ class SessionTeam:
 
     @property
     def has_members(self) -> bool:
-        """Return True when there are members, also ended ones, or some are starting."""
+        """True when there are members, also ended ones, or a team that may get some."""
         return bool(self.members or self.starting or self.exists)
 
     def refuse_members(self) -> None:
@@ -369,8 +370,6 @@ class SessionTeam:
 
     def emit_task(self, task: Task, change: str, by: str) -> None:
         """Emit an event for a task that one of our members or another program changed."""
-        from teamwright.storage.file_mark import file_mark
-
         info = task_info(task, deleted=change == "deleted")
         file = file_mark(self.home, f"{self.tasks.directory}/{task.id}.json")
         self.emit(TaskChanged(member=by, task=info, change=change, file=file))
@@ -391,27 +390,11 @@ class SessionTeam:
 
 def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
     """Return a task in the form of events."""
-    status = "deleted" if deleted else str(task.status)
     return TaskInfo(
         id=task.id,
         subject=task.subject,
-        status=status,
+        status="deleted" if deleted else str(task.status),
         owner=task.owner,
         blocked_by=task.blocked_by,
         budget=task.budget,
     )
-
-
-def blocked_callback(team: SessionTeam, member: str) -> Callable[[str | None], None]:
-    """Return the callback that marks a member as blocked on an answer."""
-
-    def waiting(on: str | None) -> None:
-        mate = team.find_in_process(member)
-        if mate is None:
-            return
-        if on is None:
-            mate.note_answered()
-        else:
-            mate.note_waiting(on)
-
-    return waiting

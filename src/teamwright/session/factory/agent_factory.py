@@ -31,7 +31,8 @@ from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.factory.forks import fork_definition, start_fork, starting_point
 from teamwright.session.factory.spec_resolver import required_effort
 from teamwright.session.skills.agent_skills import with_skills
-from teamwright.teams.team import SessionTeam, blocked_callback
+from teamwright.teams.blocked_callback import blocked_callback
+from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from teamwright.approvals.permanent_grants import SettingsFiles
 from teamwright.approvals.request_files import RequestFiles
 from teamwright.approvals.request_queue import RequestQueue
+from teamwright.config.settings.writable_files import SettingsFiles
 from teamwright.session.context import SessionContext, waits_for_answers
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.grants import Grants

@@ -43,7 +43,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     log.emit(used("ada", 40))
     log.close()
     # A snapshot has the time of its writer's clock: here that of the event before it.
-    aged = re.sub(rb'("n":(\d+),"v":1,"type":"snapshot","at":)[0-9.]+', rb"\g<1>\g<2>.5", log.path.read_bytes())
+    aged = re.sub(rb'("n":(\d+),"v":\d+,"type":"snapshot","at":)[0-9.]+', rb"\g<1>\g<2>.5", log.path.read_bytes())
     log.path.write_bytes(aged)
     return log.path
 

@@ -37,7 +37,7 @@ from teamwright.views.status import status_views
 from tests.crash import mutations
 from tests.crash.aims import Aim, take_aim
 from tests.crash.players import PROMPT, TEAM, Plan, Player
-from tests.strangers import newer, older
+from tests.simulated_product_checks import newer, older
 
 REFUSED = 3
 ENOUGH = "enough"

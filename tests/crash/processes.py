@@ -32,8 +32,8 @@ from tests.crash.players import DONE, PROMPT, STAFF, TEAM, Plan, Talk
 from tests.crash.strikes import ENDINGS, OFTEN, ROOT, Acts
 from tests.crash.verdict import is_done, problems_of, talks_of
 from tests.support.waits import WAIT_S
-from tests.teams.places.rig import Rig, private_server
-from tests.teams.processes.lodge import Marked
+from tests.teams.backends.rig import Rig, private_server
+from tests.teams.member_processes.started_members import Marked
 from tests.ui.program import Program
 
 FREE = ("--dangerously-skip-permissions", "--max-tokens", "1000000000", "--max-budget-usd", "10000")

@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.crash.aims import Aim, words_of
 from tests.crash.lives import Ground
 from tests.crash.players import STAFF, TEAM
-from tests.strangers.newer import under_lock
+from tests.simulated_product_checks.newer import under_lock
 from tests.support import preloaded
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Program

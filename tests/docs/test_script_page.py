@@ -9,8 +9,8 @@ from teamwright.agent.agent_type import LEAD_ONLY
 from teamwright.agent.tool_schema import tool_schema
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.team import SessionTeam
-from tests.app.test_prefix_size import Nobody, tools_of
 from tests.docs.pages import ROOT
+from tests.session.test_prefix_size import Nobody, tools_of
 from tests.ui.program import Program
 
 PAGE = (ROOT / "docs" / "script-format.md").read_text()

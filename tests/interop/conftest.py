@@ -6,7 +6,7 @@ import os
 import pytest
 
 from teamwright import Team
-from tests.stranger.conftest import newer, older, strangers
+from tests.simulated_product.conftest import newer, older, strangers
 from tests.support.waits import WAIT_S
 
 __all__ = ["newer", "older", "shared_root", "strangers"]

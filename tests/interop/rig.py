@@ -8,7 +8,7 @@ from pathlib import Path
 from teamwright import MessageSent, Team
 from teamwright.storage.watcher import Watcher
 from teamwright.testing import ScriptedModel
-from tests.stranger.running import MEMBER, command
+from tests.simulated_product.running import MEMBER, command
 from tests.support.waits import WAIT_S
 from tests.teams.watched import Told
 

@@ -16,10 +16,10 @@ from teamwright.testing.replies import Answer
 from tests.crash.aims import Aim, words_of
 from tests.crash.errands import SERVER
 from tests.crash.strikes import ROOT
-from tests.interop.guest import Gate, call, letters, ours
+from tests.interop.our_member import Gate, call, letters, ours
 from tests.interop.rig import a_crew, pid_of, rested, told_lead
-from tests.interop.test_started import started
-from tests.interop.test_under_a_strangers_lead import IDLE, STOP, until
+from tests.interop.test_external_lead import IDLE, STOP, until
+from tests.interop.test_started_external_member import started
 from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import told_results
 

@@ -23,8 +23,8 @@ from teamwright.teams.backends.terminal_adapter import DETACHED
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
-from tests.ui.agents.play import first_words
 from tests.ui.program import COMMAND, KEY, told_results
+from tests.ui.subagents.play import first_words
 
 IN_PROCESS, PROCESS = "in-process", "process"
 BACKENDS = (IN_PROCESS, PROCESS)

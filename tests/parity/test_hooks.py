@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from tests.app.hook_log import HookLog, unbalanced
 from tests.parity.house import PROCESS, Hold, call, house, write
+from tests.session.hook_log import HookLog, unbalanced
 
 pytestmark = [pytest.mark.promise("G7", "F69"), pytest.mark.slow_after(1)]
 

@@ -25,8 +25,8 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.notices import notices
 from tests.support.waits import WAIT_S
-from tests.teams.places.rig import private_server
-from tests.teams.processes.lodge import Marked
+from tests.teams.backends.rig import private_server
+from tests.teams.member_processes.started_members import Marked
 from tests.ui.program import Program
 
 TEAMS = {"in-process": ("ada", "bob"), "detached": ("cyd", "dee", "eve"), "tmux": ("fay", "gus", "hal")}

@@ -13,7 +13,7 @@ import pytest
 from teamwright.processes.process_records import RECORDS_DIRECTORY
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
-from tests.app.hook_log import HookLog, unbalanced
+from tests.session.hook_log import HookLog, unbalanced
 from tests.support.waits import WAIT_S
 from tests.ui.conftest import GIT
 from tests.ui.program import Mark, Program, error_of, told_results

@@ -6,10 +6,10 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
-from tests.teams.processes.lodge import nobody_left
-from tests.ui.agents.play import Held, agent, call
-from tests.ui.members.house import BYPASS, house, kill
+from tests.teams.member_processes.started_members import nobody_left
+from tests.ui.member_processes.house import BYPASS, house, kill
 from tests.ui.program import Program, error_of, told_results
+from tests.ui.subagents.play import Held, agent, call
 
 
 @pytest.mark.promise("B9")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.app.compat.folder import fill, put
+from tests.session.compatibility.folder import fill, put
 from tests.ui.program import Program, error_of
 
 

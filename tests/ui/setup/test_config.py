@@ -5,7 +5,7 @@ import json
 import jsonschema
 import pytest
 
-from tests.app.compat.folder import put
+from tests.session.compatibility.folder import put
 from tests.ui.program import Program, error_of
 
 

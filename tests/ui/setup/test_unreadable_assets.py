@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.app.compat.folder import put
+from tests.session.compatibility.folder import put
 from tests.support.waits import WAIT_S
 
 _DROP, _OVERRIDE, _SEARCH = 24, 1, 2

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from teamwright.protocol.errors import LockLost, TeamwrightError
 from teamwright.protocol.messages import text_block
-from teamwright.session.control.send import send
+from teamwright.session.control.send_from_outside import send
 from teamwright.session.control.stop import stop_member
 from teamwright.session.lookup.saved_sessions import session_views
 from teamwright.session.lookup.saved_teams import find_team_view

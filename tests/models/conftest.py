@@ -3,11 +3,11 @@
 import pytest
 
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import ModelCard, Prefix, Request
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.pool import format_for
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.models.service_model import ServiceModel
 from teamwright.protocol.messages import encode, text_block
 
 KEY = "sk-test-0123456789-SECRET-wxyz"
@@ -46,7 +46,7 @@ class Client:
             "settings": self.settings,
             "api_format": format_for(self.card, self.endpoint),
         }
-        self.model = MessagesApi(self.card, self.endpoint, **kit)
+        self.model = ServiceModel(self.card, self.endpoint, **kit)
 
     def request(self, *items, betas=(), asker="ada", **fields):
         prefix = Prefix.build({"model": self.card.wire, "max_tokens": 100, **fields}, betas)

@@ -175,7 +175,7 @@ LAZY = """
 import asyncio, sys
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
-from teamwright.models.messages_api import MessagesApi
+from teamwright.models.service_model import ServiceModel
 from teamwright.models.model import ModelCard, Prefix, Reply, Request
 from teamwright.models.pool import ModelPool
 from teamwright.models.model_settings import ModelSettings
@@ -183,7 +183,7 @@ from teamwright.protocol.messages import encode, text_block
 
 def model(url):
     card = ModelCard("custom/test", "test", "custom")
-    return MessagesApi(card, Endpoint("custom", url, "key"), rate_limiter=RateLimiter(), settings=ModelSettings())
+    return ServiceModel(card, Endpoint("custom", url, "key"), rate_limiter=RateLimiter(), settings=ModelSettings())
 
 model("https://api.example")
 assert not {"httpx2", "httpcore2", "anthropic"} & set(sys.modules), "loaded at import"

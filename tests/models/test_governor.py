@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.models import messages_api
+from teamwright.models import service_model
 from teamwright.models.model import AlivePart, Failure, Reply, Retrying
 from teamwright.models.rate_limit.rate_limiter import RateLimiter, rate_limiter_for
 from teamwright.testing.model_server import LoopbackModel
@@ -216,7 +216,7 @@ async def test_who_waits_for_a_rate_limit_says_so_and_when_it_goes_on(client):
 
 
 async def test_an_answer_that_grows_where_nothing_can_be_shown_gives_signs_of_life(client, monkeypatch):
-    monkeypatch.setattr(messages_api, "ALIVE_EVERY_S", 0.0)
+    monkeypatch.setattr(service_model, "ALIVE_EVERY_S", 0.0)
     call = Answer(tools=[("Write", {"path": "x", "content": "y" * 500})])
     async with asyncio.timeout(WAIT_S), LoopbackModel([call]) as server, client(server.url) as one:
         asked = await one.ask()

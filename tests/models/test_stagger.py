@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from teamwright.models.messages_api import WARMUP_WAIT
 from teamwright.models.model import AlivePart, Reply
+from teamwright.models.service_model import WARMUP_WAIT
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status

@@ -12,9 +12,9 @@ from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.ui.terminal.editor import NO_DRAFT, LineDraft, ReadCancelled
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave
-from teamwright.ui.terminal.line_input import SETTLE_S, PendingPrompts
+from teamwright.ui.terminal.line_input import SETTLE_S, PendingRequests
 from teamwright.ui.terminal.narrator import Narrator
-from teamwright.ui.terminal.request_prompt import (
+from teamwright.ui.terminal.request_lines import (
     ReplyMeaning,
     RequestReply,
     parse_reply,
@@ -96,7 +96,7 @@ class Typist:
 
 async def asked(requests, *lines):
     """Ask all of them; gives the questions and what was shown."""
-    questions, shown, typist = PendingPrompts(), [], Typist(*lines)
+    questions, shown, typist = PendingRequests(), [], Typist(*lines)
     for one in requests:
         questions.add(one)
     while questions.waiting:
@@ -199,7 +199,7 @@ async def test_always_is_handed_on():
 
 
 async def test_what_is_no_answer_asks_again_and_is_given_back():
-    answers, questions, shown = [], PendingPrompts(), []
+    answers, questions, shown = [], PendingRequests(), []
     questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
         stray = await questions.ask_first(Typist("the milk", "", "y"), Narrator(), shown.extend)
@@ -209,7 +209,7 @@ async def test_what_is_no_answer_asks_again_and_is_given_back():
 
 
 async def test_silence_is_no_answer():
-    answers, questions = [], PendingPrompts()
+    answers, questions = [], PendingRequests()
     questions.add(a_request(answers))
     task = asyncio.create_task(questions.ask_first(Typist(), Narrator(), lambda _lines: None))
     done, _ = await asyncio.wait({task}, timeout=0.05)
@@ -219,7 +219,7 @@ async def test_silence_is_no_answer():
 
 
 async def test_a_question_that_somebody_else_answered_goes_away():
-    answers, questions, typist = [], PendingPrompts(), Typist()
+    answers, questions, typist = [], PendingRequests(), Typist()
     questions.add(a_request(answers))
     task = asyncio.create_task(questions.ask_first(typist, Narrator(), lambda _lines: None))
     await asyncio.sleep(0)
@@ -234,7 +234,7 @@ async def test_a_question_that_somebody_else_answered_goes_away():
 async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_other():
     answers, shown, typist = [], [], Typist()
     now = [100.0]
-    questions = PendingPrompts(clock=lambda: now[0])
+    questions = PendingRequests(clock=lambda: now[0])
     questions.add(a_request(answers, 1))
     questions.add(a_request(answers, 2, what="rm -rf build"))
     first = asyncio.create_task(questions.ask_first(typist, Narrator(), shown.extend))
@@ -257,7 +257,7 @@ async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_oth
 
 
 async def test_what_is_put_off_waits_and_is_asked_again():
-    answers, shown, questions = [], [], PendingPrompts()
+    answers, shown, questions = [], [], PendingRequests()
     questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("l"), Narrator(), shown.extend)
@@ -301,7 +301,7 @@ async def test_an_edited_line_that_is_empty_goes_back_and_one_that_is_the_same_i
 
 
 async def test_a_request_that_is_answered_elsewhere_while_its_command_is_edited_goes_away():
-    answers, questions, typist = [], PendingPrompts(), Typist("e")
+    answers, questions, typist = [], PendingRequests(), Typist("e")
     questions.add(a_request(answers, input={"command": "git push origin main"}))
     task = asyncio.create_task(questions.ask_first(typist, Narrator(), lambda _lines: None))
     async with asyncio.timeout(WAIT_S):
@@ -429,7 +429,7 @@ def test_who_answered_elsewhere_is_said(by, said):
 
 
 async def test_leaving_at_a_question_leaves_it_open():
-    answers, questions = [], PendingPrompts()
+    answers, questions = [], PendingRequests()
     questions.add(a_request(answers))
     with pytest.raises(EOFError):
         await questions.ask_first(Typist(EOFError()), Narrator(), lambda _lines: None)
@@ -439,7 +439,7 @@ async def test_leaving_at_a_question_leaves_it_open():
 
 
 async def test_an_answer_that_comes_too_late_is_said():
-    shown, questions = [], PendingPrompts()
+    shown, questions = [], PendingRequests()
     questions.add(a_request(None))
     await questions.ask_first(Typist("y"), Narrator(), shown.extend)
     assert shown[-1] == "  it was answered already, or is no longer open"

@@ -49,7 +49,7 @@ class SpawnLimits:
     def admit(self, *, depth: int, live_members: int | None = None) -> None:
         """Count one start. Raises LimitExceeded with the cap and the setting that changes it.
 
-        `live_members` is given for teammates only: the number that run now.
+        `person_actions` is given for teammates only: the number that run now.
         """
         now = time.monotonic()
         while self._recent_starts and now - self._recent_starts[0] > 60:

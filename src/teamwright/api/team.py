@@ -46,7 +46,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
 from teamwright.session.change_model import ModelChange
 from teamwright.session.control.agent_actions import clear_lead, compact_agent, context_view, reload_session, set_model
-from teamwright.session.control.live_members import delete_led_team, stop_task
+from teamwright.session.control.person_actions import delete_led_team, stop_task
 from teamwright.session.control.remote_actions import ALLOW
 from teamwright.session.open import open_session
 from teamwright.session.reload_config import ReloadResult

@@ -3,8 +3,8 @@
 Depends on the request files of `requests`. The user interfaces show the requests.
 """
 
-from teamwright.approvals.answer_request import AnswerOutcome, answer_request
-from teamwright.approvals.open_requests import match_requests, open_requests
+from teamwright.approvals.answer_from_outside import AnswerOutcome, answer_request
 from teamwright.approvals.request_record import OpenRequest
+from teamwright.approvals.requests_on_disk import match_requests, open_requests
 
 __all__ = ["AnswerOutcome", "OpenRequest", "answer_request", "match_requests", "open_requests"]

@@ -12,9 +12,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from teamwright.approvals.answer_request import doorbell_of
-from teamwright.approvals.open_requests import REQUESTS
+from teamwright.approvals.answer_from_outside import doorbell_of
 from teamwright.approvals.request_record import OpenRequest, answer_body, parse_answer, parse_request, request_body
+from teamwright.approvals.requests_on_disk import REQUESTS
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError

@@ -1,6 +1,6 @@
 """The interface of a model: a request as bytes in, a stream of parts out, with a failure as the last part.
 
-Adapters (`messages_api`, `scripted`) hide HTTP and vendors. History is passed encoded, so that a request costs one join
+Adapters (`service_model`, `scripted`) hide HTTP and vendors. History is passed encoded: a request costs one join,
 and only the number of bytes grows with the conversation.
 """
 

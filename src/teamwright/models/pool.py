@@ -21,8 +21,8 @@ from teamwright.protocol.unknown_names import did_you_mean
 
 if TYPE_CHECKING:
     from teamwright.models.endpoint import Endpoint
-    from teamwright.models.messages_api import MessagesApi
     from teamwright.models.providers.api_format import ApiFormat
+    from teamwright.models.service_model import ServiceModel
 
 
 def format_for(card: ModelCard, endpoint: Endpoint) -> ApiFormat | None:
@@ -58,7 +58,7 @@ class ModelPool:
     def __init__(self, rate_limits: Path | None = None) -> None:
         """Create the pool. `rate_limits` is the directory in which processes share the limits of a credential."""
         self._rate_limits = rate_limits
-        self._open: dict[tuple[str, str, str], MessagesApi] = {}
+        self._open: dict[tuple[str, str, str], ServiceModel] = {}
 
     async def __aenter__(self) -> ModelPool:
         return self
@@ -71,20 +71,20 @@ class ModelPool:
 
         A server of the user is asked once for the facts that the settings do not give.
         """
-        from teamwright.models.messages_api import MessagesApi
         from teamwright.models.rate_limit.rate_limit_store import rate_limit_file
         from teamwright.models.rate_limit.rate_limiter import rate_limiter_for
-        from teamwright.models.served_model import ServedModel
+        from teamwright.models.server_model_facts import ServerModelFacts
+        from teamwright.models.service_model import ServiceModel
 
         card, endpoint = resolve_model(name, env, settings)
         key = (card.provider, card.wire, endpoint.fingerprint)
         if key not in self._open:
-            served = ServedModel(endpoint)
+            served = ServerModelFacts(endpoint)
             card = await served.card_when_opened(card)
             most = known_providers(settings)[card.provider].requests
             limiter = rate_limiter_for(endpoint.fingerprint, rate_limit_file(self._rate_limits, endpoint), most)
             api_format = format_for(card, endpoint)
-            model = MessagesApi(
+            model = ServiceModel(
                 card, endpoint, rate_limiter=limiter, settings=settings, api_format=api_format, served=served
             )
             self._open.setdefault(key, model)  # another agent may have opened it during the await

@@ -9,6 +9,7 @@ import re
 import shlex
 from pathlib import Path
 
+from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.paths import guard_name
 from teamwright.permissions.prefix_rules import INTERPRETERS, uncovered_word
@@ -18,7 +19,6 @@ from teamwright.permissions.rule_index import DecisionContext, PermissionScope
 from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule, url_host
 from teamwright.permissions.shell.parser import parse_command
 from teamwright.permissions.verdict import Access, Verdict
-from teamwright.permissions.word_lists import base_name, word_set
 
 _NARROW_PREFIXES = (
     "pytest",

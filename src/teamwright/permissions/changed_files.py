@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from teamwright.permissions.command_words import Words, word_set
 from teamwright.permissions.file_changes import files_below, find_changes
-from teamwright.permissions.operands import Operand, glob_matches
+from teamwright.permissions.possible_files import Operand, glob_matches
 from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.word_lists import Words, word_set
 from teamwright.protocol.values import dataclass
 
 _CHANGERS = word_set(

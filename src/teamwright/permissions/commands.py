@@ -12,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from teamwright.permissions.command_facts import CommandFacts, collect_facts, find_denials, find_questions
+from teamwright.permissions.command_words import join_words
 from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
 from teamwright.permissions.git_access import explain_git_doubt, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
 from teamwright.permissions.made_links import with_made_links
-from teamwright.permissions.operands import glob_shape
 from teamwright.permissions.paths import containing_directory, judge_path, judge_unknown_path
+from teamwright.permissions.possible_files import glob_shape
 from teamwright.permissions.prefix_rules import uncovered_word
 from teamwright.permissions.read_only_commands import CommandReads, prove_read_only
 from teamwright.permissions.real_paths import real_path
@@ -36,7 +37,6 @@ from teamwright.permissions.shell.parser import parse_command
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
 from teamwright.permissions.variable_assignments import changing_variable, prints_secret
 from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
-from teamwright.permissions.word_lists import join_words
 
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _WEAK_RULES = ("mode ", "unreadable command")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from teamwright.permissions.call_verdict import NOTHING_TO_DECIDE, complete_decision, judge_call
+from teamwright.permissions.command_words import word_set
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments
 from teamwright.permissions.paths import denied_below, judge_own_file, judge_path
 from teamwright.permissions.real_paths import real_path
@@ -25,7 +26,6 @@ from teamwright.permissions.rule_index import (
 )
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict, stricter
-from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.unknown_names import did_you_mean
 

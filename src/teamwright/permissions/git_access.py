@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from teamwright.permissions.git_policy import split_git_command
-from teamwright.permissions.operands import Operand
+from teamwright.permissions.possible_files import Operand
 from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.real_paths import real_path

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.paths import guard_name
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
 from teamwright.permissions.verdict import Mode, PermissionUpdate, Verdict
-from teamwright.permissions.word_lists import base_name, word_set
 from teamwright.protocol.errors import UsageError
 
 GRANTED_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK)

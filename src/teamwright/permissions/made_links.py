@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from teamwright.permissions.command_words import base_name
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.word_lists import base_name
 
 _COPIES_LINKS = re.compile(r"-[A-Za-z]*[ls]|--(link|sym)")
 _SYMBOLIC = re.compile(r"-[A-Za-z]*s|--sym")

@@ -13,12 +13,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from teamwright.permissions.command_words import word_set
 from teamwright.permissions.excluded_paths import Segments, compile_patterns
 from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rule_index import DecisionContext, ToolRules, decide_by_mode, decide_by_plan, decide_by_rule
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Verdict
-from teamwright.permissions.word_lists import word_set
 
 if TYPE_CHECKING:
     from teamwright.permissions.shell.word_expansion import Shape

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from teamwright.permissions.changed_files import find_changed_files
+from teamwright.permissions.command_words import Words, base_name, word_set
 from teamwright.permissions.file_changes import find_changes
-from teamwright.permissions.operands import (
+from teamwright.permissions.paths import GUARDED, judge_path
+from teamwright.permissions.possible_files import (
     PRINTING_PROGRAMS,
     base_directories,
     file_candidates,
@@ -20,7 +22,6 @@ from teamwright.permissions.operands import (
     may_be_file,
     text_words,
 )
-from teamwright.permissions.paths import GUARDED, judge_path
 from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.programs.sed_script import only_prints
 from teamwright.permissions.programs.side_effects import find_side_effect
@@ -32,7 +33,6 @@ from teamwright.permissions.shell.evaluated_text import SHELLS
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.wrappers import unwrap
 from teamwright.permissions.verdict import Verdict
-from teamwright.permissions.word_lists import Words, base_name, word_set
 
 INTERPRETERS = SHELLS | word_set(
     "python python2 python3 pypy pypy3 ipython node nodejs deno bun ruby irb perl php lua luajit Rscript R julia java"

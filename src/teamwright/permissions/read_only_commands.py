@@ -14,12 +14,12 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from teamwright.permissions.command_words import word_set
 from teamwright.permissions.programs.file_reads import MATCH_PLACEHOLDER, FilesRead, find_files_read
 from teamwright.permissions.programs.git_commands import find_git_reads
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.variable_assignments import COUNTS
-from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
 MAX_MATCHES = 1_000

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from teamwright.permissions.command_words import join_words
 from teamwright.permissions.excluded_paths import Segments, patterns_below, segment_expression
 from teamwright.permissions.name_patterns import NamePattern
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.verdict import Verdict
-from teamwright.permissions.word_lists import join_words
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from teamwright.permissions.command_words import Words, word_set
 from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
-from teamwright.permissions.word_lists import Words, word_set
 
 HARMLESS_VARIABLES = word_set(
     "LANG TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CARGO_TERM_COLOR PY_COLORS CI DEBUG"

@@ -47,7 +47,7 @@ from teamwright.session.factory.components import (
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
-from teamwright.session.member_process.setup import enable_member_processes
+from teamwright.session.member_process.lead_side_setup import enable_member_processes
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.modes import SavedMode, load_mode, restore_mode, save_mode
 from teamwright.session.options import Options

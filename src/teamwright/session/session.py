@@ -25,7 +25,7 @@ from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.messages import Block
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
-from teamwright.session.command_text import command_with_home
+from teamwright.session.command_with_home import command_with_home
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import take_tasks
@@ -46,7 +46,7 @@ from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
-    from teamwright.session.member_process.setup import MemberProcesses
+    from teamwright.session.member_process.lead_side_setup import MemberProcesses
 
 
 @dataclass(slots=True)

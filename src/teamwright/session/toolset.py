@@ -140,7 +140,7 @@ class Toolset:
 
     def _fork(self, caller: str) -> RunFork:
         async def fork(spec: SpawnSpec, ctx: ToolContext) -> ToolResult:
-            from teamwright.tools.subagent.start_subagent import run_spec
+            from teamwright.tools.subagent.agent_without_team import run_spec
 
             return await run_spec(self.agents, spec, caller, ctx)
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from teamwright.tools.files.write import Write
     from teamwright.tools.shell.bash import Bash
     from teamwright.tools.skill_tool import SkillTool
+    from teamwright.tools.subagent.agent_without_team import ForkingSubagentTool, SubagentTool
     from teamwright.tools.subagent.message_subagent import MessageSubagent
-    from teamwright.tools.subagent.start_subagent import ForkingSubagentTool, SubagentTool
     from teamwright.tools.subagent.task_output import TaskOutput
     from teamwright.tools.subagent.task_stop import TaskStop
     from teamwright.tools.tasks.task_create import TaskCreate
@@ -74,7 +74,7 @@ MODULES = {
     "EnterPlanMode": "enter_plan_mode",
     "ExitPlanMode": "exit_plan_mode",
     "ForkingAgentTool": "team.agent",
-    "ForkingSubagentTool": "subagent.start_subagent",
+    "ForkingSubagentTool": "subagent.agent_without_team",
     "Glob": "files.glob",
     "Grep": "files.grep",
     "ListAgents": "team.list_agents",
@@ -83,7 +83,7 @@ MODULES = {
     "Read": "files.read",
     "SendMessage": "team.send_message",
     "SkillTool": "skill_tool",
-    "SubagentTool": "subagent.start_subagent",
+    "SubagentTool": "subagent.agent_without_team",
     "TaskCreate": "tasks.task_create",
     "TaskGet": "tasks.task_get",
     "TaskListTool": "tasks.task_list",

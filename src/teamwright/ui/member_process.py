@@ -105,13 +105,13 @@ async def _show_plain(member: RunningMember, feed: EventBuffer) -> MemberEnd:
 
 async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     """Run the screen until the member ends. Its modules load only here."""
-    from teamwright.session.member_process.member_control import MemberControl
+    from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
     from teamwright.ui.member_terminal import MemberTerminal
     from teamwright.ui.terminal.editor_choice import make_editor
     from teamwright.ui.terminal.narrator import Narrator
     from teamwright.ui.terminal.paint import make_paint
 
-    control = MemberControl(
+    control = OwnTerminalControl(
         member, lambda request: terminal.on_request(request), lambda event: terminal.on_answer(event)
     )
     narrator = Narrator(make_paint(os.environ, is_tty=True), usual_model=control.model)

@@ -24,7 +24,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.protocol.values import dataclass
-from teamwright.session.member_process.member_control import MemberControl
+from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.ui.display_text import LineStream, clean, cut, fold_lines, one_line, window_size
@@ -85,7 +85,7 @@ KEY_LINES = (
     "closing the terminal ends it like /stop; while its lead is gone it keeps its place",
 )
 
-CommandHandler: TypeAlias = Callable[[MemberControl, str], Awaitable[list[str]]]
+CommandHandler: TypeAlias = Callable[[OwnTerminalControl, str], Awaitable[list[str]]]
 
 
 def parse_command(line: str) -> tuple[str, str] | None:
@@ -110,30 +110,30 @@ def unknown_command_lines(name: str) -> list[str]:
     ]
 
 
-async def _help(_control: MemberControl, _rest: str) -> list[str]:
+async def _help(_control: OwnTerminalControl, _rest: str) -> list[str]:
     return [
         *(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()),
         *(f"  {line}" for line in KEY_LINES),
     ]
 
 
-async def _tasks(control: MemberControl, _rest: str) -> list[str]:
+async def _tasks(control: OwnTerminalControl, _rest: str) -> list[str]:
     return [*task_lines(await control.tasks()), *(f"  └ {one_line(line)}" for line in control.running())]
 
 
-async def _context(control: MemberControl, _rest: str) -> list[str]:
+async def _context(control: OwnTerminalControl, _rest: str) -> list[str]:
     return context_lines(control.context())
 
 
-async def _compact(control: MemberControl, rest: str) -> list[str]:
+async def _compact(control: OwnTerminalControl, rest: str) -> list[str]:
     return [f"  {clean(control.name)} does it before its next model call"] if control.compact(rest) else []
 
 
-async def _cost(control: MemberControl, _rest: str) -> list[str]:
+async def _cost(control: OwnTerminalControl, _rest: str) -> list[str]:
     return cost_lines(await member_cost(control))
 
 
-async def _mode(control: MemberControl, rest: str) -> list[str]:
+async def _mode(control: OwnTerminalControl, rest: str) -> list[str]:
     if not rest:
         return [f"  {clean(control.name)} is in mode {control.mode}", "", *mode_meaning_lines()]
     if len(rest.split()) > 1:
@@ -141,11 +141,11 @@ async def _mode(control: MemberControl, rest: str) -> list[str]:
     return [f"  {clean(await control.set_mode(rest))}"]
 
 
-async def _background(control: MemberControl, _rest: str) -> list[str]:
+async def _background(control: OwnTerminalControl, _rest: str) -> list[str]:
     return background_lines(control)
 
 
-def background_lines(control: MemberControl) -> list[str]:
+def background_lines(control: OwnTerminalControl) -> list[str]:
     """Move foreground work to the background, and return lines that name it."""
     moved = control.move_to_background()
     if not moved:
@@ -169,7 +169,7 @@ HANDLERS: dict[str, CommandHandler] = {
 class MemberTerminal:
     """The terminal of a member, until the member ends. `editor` is set before the first output."""
 
-    control: MemberControl
+    control: OwnTerminalControl
     narrator: Narrator
     team: str
     grace_s: float | None

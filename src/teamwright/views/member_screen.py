@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from teamwright.protocol.values import dataclass
-from teamwright.session.member_process.member_control import MemberControl
+from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
 from teamwright.teams.status.member_state import WAITING_STATES, member_facts, shown_state
 from teamwright.teams.status.team_status import MemberActivity
 from teamwright.views.cost import CostView, cost_of_totals
@@ -20,7 +20,7 @@ from teamwright.views.log import LogView
 class MemberScreen:
     """The status of one member at its own terminal, a `StatusSource`."""
 
-    seat: MemberControl
+    seat: OwnTerminalControl
 
     def members(self, board: TaskBoard, /) -> list[MemberRow]:
         """Implement `StatusSource.members` with the member alone."""
@@ -60,7 +60,7 @@ class MemberScreen:
         return self.seat.member.team.status.members.get(mate.name) or MemberActivity(mate.name, str(mate.state))
 
 
-async def member_cost(control: MemberControl) -> CostView:
+async def member_cost(control: OwnTerminalControl) -> CostView:
     """Return the cost of the member and its sub-agents in this process. Raises StorageError."""
     member = control.member
     books = member.maker.purse.books

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from teamwright.models.endpoint import Endpoint, Signing
-from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import Failure, ModelCard, Prefix, Request, Retrying
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.pool import format_for
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.models.service_model import ServiceModel
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, encode, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, ScriptedReply, Stall, Status
@@ -142,7 +142,7 @@ async def run(fault: str, reply: ScriptedReply, name: str) -> str:
         stall = {"stall_s": 0.3} if fault.startswith(STALLED) else {}
         settings = ModelSettings(retries=1, backoff_s=0.001, backoff_most_s=0.01, **stall)
         rate_limiter = RateLimiter(backoff_s=0.001, max_backoff_s=0.01)
-        model = MessagesApi(
+        model = ServiceModel(
             card, endpoint, rate_limiter=rate_limiter, settings=settings, api_format=format_for(card, endpoint)
         )
         prefix = Prefix.build({"model": "test", "max_tokens": 100})

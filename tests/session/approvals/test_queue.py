@@ -17,7 +17,7 @@ from teamwright.permissions.verdict import PermissionAnswer
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
-from teamwright.session.control.live_members import stop_member
+from teamwright.session.control.person_actions import stop_member
 from teamwright.session.open import open_session
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel

@@ -21,7 +21,7 @@ from teamwright.protocol.events import (
     ToolStarted,
     TurnEnded,
 )
-from teamwright.session.control.live_members import list_jobs, move_to_background, stop_task
+from teamwright.session.control.person_actions import list_jobs, move_to_background, stop_task
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import RequestOpened
-from teamwright.session.control.live_members import move_to_background
+from teamwright.session.control.person_actions import move_to_background
 from teamwright.testing import Call
 from tests.support.waits import WAIT_S
 from tests.teams.crew import within

@@ -1,6 +1,6 @@
 """The interface of an API format: a request for this API, and its stream as events of the Messages API.
 
-The adapter (`models.messages_api`) does the rest for every format: connection, timeouts, retries, rate limits,
+The adapter (`models.service_model`) does the rest for every format: connection, timeouts, retries, rate limits,
 assembly. Formats report blocks, counts and the end of an answer to an `AnswerEvents`; one assembly turns its events
 into blocks. Also the ids of calls: weak servers omit them, repeat them, or count from 0 in every answer.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from teamwright.permissions.word_lists import word_set
+from teamwright.permissions.command_words import word_set
 
 _NEVER = re.compile(
     r"system|getline|close|fflush|environ|symtab|functab|procinfo|argv|argc|[^\x00-\x7f][\\|\[\]{}^~@`_]", re.IGNORECASE

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from teamwright.permissions.command_words import word_set
 from teamwright.permissions.programs.awk_program import only_computes
 from teamwright.permissions.programs.find_expression import parse_find
 from teamwright.permissions.programs.option_grammar import OptionGrammar, parse_arguments, parse_grammar
 from teamwright.permissions.programs.program_grammars import program_grammar
 from teamwright.permissions.programs.sed_script import only_prints
-from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
 

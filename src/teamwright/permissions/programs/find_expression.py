@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from teamwright.permissions.word_lists import word_set
+from teamwright.permissions.command_words import word_set
 from teamwright.protocol.values import dataclass
 
 _OPTIONS = re.compile(r"-[PHE]|-O[0-3]")

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from teamwright.permissions.command_words import parse_rows, word_set
 from teamwright.permissions.programs.option_grammar import (
     OptionGrammar,
     ParsedArguments,
     parse_arguments,
     parse_grammar,
 )
-from teamwright.permissions.word_lists import parse_rows, word_set
 from teamwright.protocol.values import dataclass
 
 _GROUPS = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from teamwright.permissions.command_words import parse_rows
 from teamwright.permissions.programs.option_grammar import OptionGrammar, parse_grammar
-from teamwright.permissions.word_lists import parse_rows
 
 PROGRAMS = parse_rows("""
 arch        NONE

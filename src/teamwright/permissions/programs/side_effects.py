@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from teamwright.permissions.word_lists import Words, base_name, word_set
+from teamwright.permissions.command_words import Words, base_name, word_set
 from teamwright.protocol.values import dataclass
 
 _TABLE = """

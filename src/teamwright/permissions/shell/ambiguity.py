@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.scanner import SyntaxMarks
-from teamwright.permissions.word_lists import word_set
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Query

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 
+from teamwright.permissions.command_words import Words, base_name, word_set
 from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
 from teamwright.permissions.shell.wrapped_commands import ANYTHING, WrappedCommands
-from teamwright.permissions.word_lists import Words, base_name, word_set
 from teamwright.protocol.values import dataclass
 
 SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash", "fish", "rbash"})

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import ClassVar
 
+from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.here_documents import HereDocumentReader
 from teamwright.permissions.shell.scanner import NOT_BASH, Scanner, SyntaxMarks, UnreadableLine
 from teamwright.permissions.shell.simple_commands import SimpleCommandReader
@@ -31,7 +32,6 @@ from teamwright.permissions.shell.syntax_tree import (
     Word,
 )
 from teamwright.permissions.shell.word_reader import WordReader
-from teamwright.permissions.word_lists import word_set
 
 _RESERVED = re.compile(
     r"(?:if|then|elif|else|fi|while|until|for|do|done|case|esac|select|function|time|in|\{|\}|!|\[\[|\]\])"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
+from teamwright.permissions.command_words import Words
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
-from teamwright.permissions.word_lists import Words
 from teamwright.protocol.values import dataclass
 
 Directories = frozenset[Path | None]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from teamwright.permissions.command_words import Words, base_name, parse_rows
 from teamwright.permissions.shell.wrapped_commands import ANYTHING, WrappedCommands
-from teamwright.permissions.word_lists import Words, base_name, parse_rows
 
 _TABLE = """
 split --filter

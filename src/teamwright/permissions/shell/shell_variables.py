@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.syntax_tree import (
     AndOr,
     BranchCommand,
@@ -31,7 +32,6 @@ from teamwright.permissions.shell.syntax_tree import (
     Word,
     WordPart,
 )
-from teamwright.permissions.word_lists import word_set
 
 _SETS_ANY = word_set("read mapfile readarray getopts printf unset wait let")
 """Builtins that may set any variable. Later assignments are certain again."""

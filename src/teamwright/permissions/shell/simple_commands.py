@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
+from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.here_documents import HereDocumentReader
 from teamwright.permissions.shell.scanner import NOT_BASH, RARE_QUOTES, Scanner, UnreadableLine
 from teamwright.permissions.shell.syntax_tree import Assignment, FixedText, Redirection, SimpleCommand, Word
 from teamwright.permissions.shell.word_reader import WordReader
-from teamwright.permissions.word_lists import word_set
 
 DECLARING_BUILTINS = word_set("declare typeset export readonly local")
 """Builtins whose words may be assignments."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import groupby, pairwise
 
+from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.shell_variables import ShellVariables
 from teamwright.permissions.shell.syntax_tree import (
     Calculation,
@@ -22,7 +23,6 @@ from teamwright.permissions.shell.syntax_tree import (
     Word,
     WordPart,
 )
-from teamwright.permissions.word_lists import word_set
 from teamwright.protocol.values import dataclass
 
 MAX_WORDS = 200

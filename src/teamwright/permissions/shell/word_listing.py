@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from teamwright.permissions.command_words import Words
 from teamwright.permissions.shell.ambiguity import is_code
 from teamwright.permissions.shell.command_listing import CommandListing, ListingState
 from teamwright.permissions.shell.parsed_line import Directories, FileRedirect, ShellCommand
@@ -35,7 +36,6 @@ from teamwright.permissions.shell.word_expansion import (
     expand_word,
     has_braces,
 )
-from teamwright.permissions.word_lists import Words
 
 _READS = frozenset({"<", "<&", "<<<"})
 _FILES = frozenset({"<", ">", ">>", "&>", "&>>", ">|", ">&", "<&"})

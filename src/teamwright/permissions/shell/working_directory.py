@@ -7,9 +7,9 @@ import itertools
 import os
 from pathlib import Path
 
+from teamwright.permissions.command_words import Words, word_set
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.shell_variables import ShellVariables
-from teamwright.permissions.word_lists import Words, word_set
 
 DIRECTORY_COMMANDS = word_set("cd pushd popd")
 """Builtins that change the directory."""

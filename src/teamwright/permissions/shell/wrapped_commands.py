@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from teamwright.permissions.word_lists import Words
+from teamwright.permissions.command_words import Words
 from teamwright.protocol.values import dataclass
 
 

@@ -35,9 +35,14 @@ from teamwright.session.factory.components import (
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout
-from teamwright.session.member_process.lead_commands import LedMember, remote_state
+from teamwright.session.member_process.commands_from_lead import LedMember, remote_state
 from teamwright.session.member_process.lead_connection import LeadConnection
-from teamwright.session.member_process.lead_proxies import LeadApproval, MemberBudget, RemoteSpawnLimit, ShutdownRefusal
+from teamwright.session.member_process.lead_proxies import (
+    MemberBudget,
+    RemoteApprover,
+    RemoteSpawnLimit,
+    ShutdownRefusal,
+)
 from teamwright.session.member_process.spawn_file import SpawnFile, options_of
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.reload_config import ConfigReloader
@@ -136,7 +141,7 @@ async def _join(
 async def _maker(
     ground: SessionContext, log: EventLog, line: LeadConnection, stack: AsyncExitStack
 ) -> tuple[AgentFactory, SessionModels, list[str]]:
-    asks = LeadApproval(line, log.emit)
+    asks = RemoteApprover(line, log.emit)
     numbers = open_call_counter(ground, log)
     models = make_models(ground, numbers)
     stack.push_async_callback(models.aclose)

@@ -28,7 +28,7 @@ from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadCon
 
 
 @dataclass(slots=True)
-class LeadApproval:
+class RemoteApprover:
     """The approver of this process, which asks the lead's process (see `permissions.verdict.Approver`).
 
     `answerers`, the hooks of agents in this process, are tried in order first.

@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.permissions.word_lists import word_set
+from teamwright.permissions.command_words import word_set
 from teamwright.protocol.values import dataclass
 
 VERSION = 1

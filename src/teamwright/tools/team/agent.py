@@ -20,7 +20,7 @@ from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.tools.caller import Caller
-from teamwright.tools.subagent.start_subagent import TYPE_OR_FORK, SubagentInput, run_subagent
+from teamwright.tools.subagent.agent_without_team import TYPE_OR_FORK, SubagentInput, run_subagent
 
 
 class AgentInput(SubagentInput):

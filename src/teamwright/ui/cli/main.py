@@ -100,7 +100,7 @@ def _add_home(error: TeamwrightError, home: str | None) -> None:
     """Add the home of the command line to the commands that the error suggests."""
     if home is None:
         return
-    from teamwright.session.command_text import command_with_home
+    from teamwright.session.command_with_home import command_with_home
 
     error.do = tuple(command_with_home(line, home) for line in error.do)
 

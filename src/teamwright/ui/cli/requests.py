@@ -27,7 +27,7 @@ from teamwright.ui.cli.run_location import RunLocation, run_location
 from teamwright.ui.display_text import one_line
 from teamwright.ui.event_text import answer_command, answer_text, deny_command, display_name, request_subject
 from teamwright.ui.terminal.narrator import Narrator
-from teamwright.ui.terminal.request_prompt import (
+from teamwright.ui.terminal.request_lines import (
     RULE_DESTINATIONS,
     choose_options,
     request_lines,

@@ -10,7 +10,7 @@ import click
 
 from teamwright.config.person_check import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.session.control.send import EVERYONE, Delivery, follow_answer, send, send_to_all
+from teamwright.session.control.send_from_outside import EVERYONE, Delivery, follow_answer, send, send_to_all
 from teamwright.session.lookup.team_address import TeamAddress, find_address
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span

@@ -33,7 +33,7 @@ from teamwright.ui.display_text import cut
 from teamwright.ui.event_text import answer_text, short_id
 from teamwright.ui.garbage_collector import freeze_loaded
 from teamwright.ui.terminal.narrator import Narrator
-from teamwright.ui.terminal.request_prompt import request_lines
+from teamwright.ui.terminal.request_lines import request_lines
 from teamwright.views.run_report import CallCollector
 
 ANSWER_TIMEOUT_S = 60.0

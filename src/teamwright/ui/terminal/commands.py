@@ -22,7 +22,7 @@ from teamwright.session.control.agent_actions import (
     request_compaction,
     set_model,
 )
-from teamwright.session.control.live_members import (
+from teamwright.session.control.person_actions import (
     interrupt_member,
     list_jobs,
     live_members,

@@ -28,7 +28,7 @@ from teamwright.protocol.mail import (
 from teamwright.protocol.message_xml import MESSAGE_PATTERN, REMINDER_PATTERN, parse_sender, unescape_tags
 from teamwright.protocol.messages import Block
 from teamwright.protocol.values import dataclass
-from teamwright.session.control.live_members import interrupt_member, live_members, members_at_work
+from teamwright.session.control.person_actions import interrupt_member, live_members, members_at_work
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session
 from teamwright.ui.display_text import LineStream, cell_width, clean, cut, one_line, pad

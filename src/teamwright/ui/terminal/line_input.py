@@ -15,7 +15,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.editor import NO_DRAFT, Editor, LineDraft, ReadCancelled
 from teamwright.ui.terminal.narrator import Narrator
-from teamwright.ui.terminal.request_prompt import (
+from teamwright.ui.terminal.request_lines import (
     EDITABLE_KEY,
     ReplyMeaning,
     RequestReply,
@@ -49,7 +49,7 @@ class AfterReply(StrEnum):
 
 
 @dataclass(slots=True)
-class PendingPrompts:
+class PendingRequests:
     """The queue of requests. `current` is on the screen; `postponed` are those that the person answers later."""
 
     waiting: list[RequestOpened] = field(default_factory=list[RequestOpened])
@@ -195,7 +195,7 @@ class LineInput:
     narrator: Narrator
     show: Callable[[Sequence[str]], None]
     editor: Editor = field(init=False)
-    requests: PendingPrompts = field(default_factory=PendingPrompts)
+    requests: PendingRequests = field(default_factory=PendingRequests)
     _is_reading: bool = False
     _draft: LineDraft = NO_DRAFT
     _was_interrupted: bool = False

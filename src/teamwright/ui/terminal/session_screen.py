@@ -16,7 +16,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
-from teamwright.session.control.live_members import (
+from teamwright.session.control.person_actions import (
     member_names,
     members_at_work,
     prompt_lead,

@@ -39,7 +39,7 @@ from teamwright.models.providers.api_format import ApiFormat
 from teamwright.models.providers.messages import MessagesFormat
 from teamwright.models.rate_limit.cache_warmup import CacheWarmup
 from teamwright.models.rate_limit.rate_limiter import CallPermit, RateLimiter
-from teamwright.models.served_model import ServedModel
+from teamwright.models.server_model_facts import ServerModelFacts
 from teamwright.models.service_error import ServiceAnswer, ServiceError, is_throttled, is_worth_retrying
 from teamwright.models.think_tags import ThinkTags
 from teamwright.protocol.messages import Block, encode
@@ -67,7 +67,7 @@ PROVIDERS_THAT_REFUSE = frozenset({"anthropic", "openai", "google", "bedrock"})
 """Providers that refuse a prompt that does not fit; others may cut it silently, and are checked."""
 
 
-class MessagesApi:
+class ServiceModel:
     """A model that is reached through the Messages API, or another API with a format.
 
     Satisfies `models.model.Model`; safe to share between agents.
@@ -81,7 +81,7 @@ class MessagesApi:
         rate_limiter: RateLimiter,
         settings: ModelSettings,
         api_format: ApiFormat | None = None,
-        served: ServedModel | None = None,
+        served: ServerModelFacts | None = None,
     ) -> None:
         self._card = card
         self._endpoint = endpoint
@@ -93,11 +93,11 @@ class MessagesApi:
         self._answered = False
         self._cache_warmup = CacheWarmup(settings.cache_warmup_s if card.caching else 0.0)
         self._prompt_check = None if endpoint.provider in PROVIDERS_THAT_REFUSE else PromptCheck()
-        self._served = served or ServedModel(endpoint)
+        self._served = served or ServerModelFacts(endpoint)
         self._format = api_format or MessagesFormat(endpoint, caching=card.caching)
 
     def __repr__(self) -> str:
-        return f"MessagesApi({self._card.name} at {self._endpoint.display_address})"
+        return f"ServiceModel({self._card.name} at {self._endpoint.display_address})"
 
     @property
     def card(self) -> ModelCard:

@@ -62,14 +62,14 @@ class MemberProcesses:
     def _connect(self) -> CombinedLauncher:
         from teamwright.session.external_programs import ExternalPrograms
         from teamwright.session.member_process.launcher import MemberLauncher
-        from teamwright.session.member_process.lead_services import LeadServices
+        from teamwright.session.member_process.services_for_members import MemberServices
         from teamwright.session.member_process.spawn_file import VARIABLE
         from teamwright.teams.backends.process_hub import ProcessHub
         from teamwright.teams.backends.process_launcher import ProcessLauncher
         from teamwright.teams.external.external_launcher import CombinedLauncher, ExternalLauncher
 
         ground, team, maker, log, policy = self.ground, self.team, self.maker, self.log, self.maker.policy
-        services = LeadServices(maker, maker.asker, log.has_listeners, self.grant, self.settings_rules)
+        services = MemberServices(maker, maker.asker, log.has_listeners, self.grant, self.settings_rules)
         watched, path = log.has_listeners, ground.directory / WIRE
         hub = self._hub = ProcessHub(team, path, services, is_watched=watched, translate=services.translate)
         maker.limits.running_elsewhere = services.agents_beside

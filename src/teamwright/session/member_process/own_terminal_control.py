@@ -15,8 +15,8 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compact import compact_now
 from teamwright.agent.context_window import ContextView, agent_context
 from teamwright.approvals import OpenRequest
-from teamwright.approvals.answer_request import answer_in_process
-from teamwright.approvals.open_requests import RequestDirectory, open_requests_in
+from teamwright.approvals.answer_from_outside import answer_in_process
+from teamwright.approvals.requests_on_disk import RequestDirectory, open_requests_in
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
@@ -32,7 +32,7 @@ USER = "user"
 
 
 @dataclass(slots=True)
-class MemberControl:
+class OwnTerminalControl:
     """The control of one member. `opened` and `closed` are called for its requests, which `follow` watches.
 
     `tasks_changed` is called when the team's task list changed.

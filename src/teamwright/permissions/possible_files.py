@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
-from teamwright.permissions.word_lists import base_name, word_set
 from teamwright.protocol.values import dataclass
 
 HARMLESS_FILES = word_set("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")

@@ -17,7 +17,7 @@ MAX_QUERIES = 3
 """The number of queries for a window that a server does not report."""
 
 
-class ServedModel:
+class ServerModelFacts:
     """One model of a user's server, as the server reports it. `window` is in tokens, None until it is reported."""
 
     def __init__(self, endpoint: Endpoint) -> None:

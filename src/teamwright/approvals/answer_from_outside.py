@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from teamwright.approvals.open_requests import match_requests, matches_id, open_requests, request_directories
 from teamwright.approvals.request_record import ELSEWHERE, OpenRequest, answer_body, parse_answer, parse_request
+from teamwright.approvals.requests_on_disk import match_requests, matches_id, open_requests, request_directories
 from teamwright.config.person_check import require_person
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, inbox_stem, nearest
@@ -60,7 +60,7 @@ def answer_request(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
 
 
 def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
-    """Answer a request like `answer_request`, for a person at the terminal of a teamwright process."""
+    """Answer a request like `answer_from_outside`, for a person at the terminal of a teamwright process."""
     found = match_requests(home, id)
     if not found:
         return _not_open(home, id, answer)

@@ -38,7 +38,7 @@ _RUNS = ("running", "background")
 
 
 @dataclass(slots=True)
-class LeadServices:
+class MemberServices:
     """The services of one session (see `teams.backends.process_hub.HubRequests`)."""
 
     maker: AgentFactory

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-OWN_BOUNDS = {"crash", "fuzz", "live", "stranger", "strangers", "child.py", "governor_child.py", "terminal.py"}
+OWN_BOUNDS = {
+    "crash",
+    "fuzz",
+    "live",
+    "simulated_product",
+    "simulated_product_checks",
+    "child.py",
+    "governor_child.py",
+    "terminal.py",
+}
 """Programs that run without the tests' modules, and tests against a service that is not on this machine."""
 
 WAITS = {"timeout", "wait", "wait_for", "communicate", "run", "join", "spawn", "gone"}

@@ -37,6 +37,9 @@ class Nobody:
     async def ask(self, *_: object) -> None:
         raise AssertionError("nobody is asked")
 
+    def transcript_path(self, agent_id: str) -> Path:
+        return Path("/nowhere", agent_id)
+
 
 def kit(teams: bool = True) -> Toolset:
     nobody, jobs = Nobody(), BackgroundJobs()

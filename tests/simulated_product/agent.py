@@ -10,11 +10,11 @@ import os
 import sys
 from typing import Any
 
-from stranger.disk import Disk, Log, wait_for
-from stranger.inbox import NOT_SENT, Mail
-from stranger.roster import Roster
-from stranger.tasks import Held, Tasks
-from stranger.words import LEAD, assignment
+from simulated_product.disk import Disk, Log, wait_for
+from simulated_product.inbox import NOT_SENT, Mail
+from simulated_product.mail_texts import LEAD, assignment
+from simulated_product.roster import Roster
+from simulated_product.tasks import Held, Tasks
 
 
 def script(name: str) -> dict[str, Any]:

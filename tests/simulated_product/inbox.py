@@ -11,8 +11,8 @@ import os
 import uuid
 from typing import Any
 
-from stranger.disk import Disk, as_file, now_ms, stamp
-from stranger.words import LEAD
+from simulated_product.disk import Disk, as_file, now_ms, stamp
+from simulated_product.mail_texts import LEAD
 
 NOT_SENT = "Failed to write to {}'s inbox — nothing was sent. Try again, or message the lead."
 

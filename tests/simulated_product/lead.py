@@ -20,10 +20,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from stranger.agent import Agent, log_of, script
-from stranger.disk import BOUND_S, FORMATS, Disk, Log, as_file, now_ms, wait_for
-from stranger.inbox import body_of
-from stranger.words import (
+from simulated_product.agent import Agent, log_of, script
+from simulated_product.disk import BOUND_S, FORMATS, Disk, Log, as_file, now_ms, wait_for
+from simulated_product.inbox import body_of
+from simulated_product.mail_texts import (
     LEAD,
     permission_allowed,
     permission_denied,

@@ -5,7 +5,7 @@ import string
 from typing import Any
 from xml.sax.saxutils import escape
 
-from stranger.disk import compact, now_ms, stamp
+from simulated_product.disk import compact, now_ms, stamp
 
 LEAD = "team-lead"
 

@@ -20,10 +20,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from stranger.agent import Agent, log_of, script
-from stranger.disk import FORMATS, Disk, Log, now_ms, stamp, wait_for
-from stranger.inbox import body_of, from_lead
-from stranger.words import (
+from simulated_product.agent import Agent, log_of, script
+from simulated_product.disk import FORMATS, Disk, Log, now_ms, stamp, wait_for
+from simulated_product.inbox import body_of, from_lead
+from simulated_product.mail_texts import (
     LEAD,
     idle,
     permission_id,

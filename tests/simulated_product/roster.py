@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from stranger.disk import Disk, as_file
+from simulated_product.disk import Disk, as_file
 
 _OLDER = "agentId name agentType model prompt color planModeRequired joinedAt tmuxPaneId cwd subscriptions backendType"
 _NEWER = "agentId name color joinedAt tmuxPaneId subscriptions agentType model prompt planModeRequired cwd backendType"

@@ -7,7 +7,7 @@ import os
 from contextlib import nullcontext
 from typing import Any
 
-from stranger.disk import Disk, as_file
+from simulated_product.disk import Disk, as_file
 
 KEYS = ("id", "subject", "description", "activeForm", "owner", "status", "blocks", "blockedBy", "metadata")
 STATUSES = ("pending", "in_progress", "completed")

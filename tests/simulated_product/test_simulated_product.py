@@ -12,7 +12,7 @@ import pytest
 from tests.simulated_product.running import LEAD_PROGRAM, MEMBER, command
 
 HERE = Path(__file__).parent
-PROGRAM = ["disk", "words", "inbox", "roster", "tasks", "agent", "member", "lead"]
+PROGRAM = ["disk", "mail_texts", "inbox", "roster", "tasks", "agent", "member", "lead"]
 
 
 def entries(strangers, team, name):
@@ -59,7 +59,7 @@ def test_the_stand_in_imports_nothing_of_ours_and_runs_by_itself():
                 reached.add((node.module or ".").split(".")[0])
             if isinstance(node, ast.Import):
                 reached |= {alias.name.split(".")[0] for alias in node.names}
-    assert reached - set(sys.stdlib_module_names) == {"stranger"}
+    assert reached - set(sys.stdlib_module_names) == {"simulated_product"}
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────

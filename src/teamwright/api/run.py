@@ -1,4 +1,4 @@
-"""Runs: one prompt until its result, to await, watch or cancel. `Team.run` creates one; `run` has a session of its own.
+"""Runs: one prompt until its result, to await, watch or cancel. `Team.run` creates one; `run` opens a separate session.
 
 Cancelling the task that awaits a run ends the run; ending an event iterator does not. Depends on a session.
 """

@@ -21,7 +21,7 @@ from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, wher
 NOTHING_TO_DECIDE = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
 
 _READ_TOOLS = READ_TOOLS | {"WebFetch", "WebSearch"}
-"""Tools that change nothing, whatever they are called with."""
+"""Tools that change nothing with any input."""
 
 
 def judge_call(ground: DecisionContext, tool: str, access: Access) -> Decision:
@@ -59,7 +59,7 @@ def _decide_by_name(ground: DecisionContext, tool: str, access: Access) -> Decis
 
 
 def complete_decision(ground: DecisionContext, tool: str, access: Access, decision: Decision) -> Decision:
-    """Return the decision with the rule that "always" would store; where nobody is asked a question is a denial."""
+    """Return the decision with the rule that "always" stores. Where no person can answer, a question is a denial."""
     if decision.verdict is not Verdict.ASK:
         return decision
     if ground.mode is Mode.DONT_ASK:

@@ -1,4 +1,4 @@
-"""Files that a command would change, according to its words: for rules that forbid, whatever the program is.
+"""Files that a command would change, according to its words: for deny rules on any program.
 
 Depends on tables of programs and on the names that patterns match. Verdicts are in `command_facts`; the changes that
 modes accept are in `file_changes`.
@@ -26,7 +26,7 @@ _CHANGERS = word_set(
     " vim nvim"
     " nano emacs"
 )
-"""Programs that change their operands, whatever their options."""
+"""Programs that change their operands with any options."""
 
 _MOVERS = word_set("cp mv")
 """Programs that change their last operand, in forms that the table of edits does not cover."""

@@ -96,7 +96,7 @@ def _guarded_file(ground: DecisionContext, command: ShellCommand, named: Sequenc
 
 
 def _run_by_find(ground: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:
-    """Return `-exec` when the command that find runs is not judged by itself and may read a file outside."""
+    """Return `-exec` when the command that find runs has no verdict and may read a file outside."""
     wrapped = unwrap(words) if "-exec" in words and "-exec" not in named else None
     if wrapped is None or not wrapped.forbids:
         return ""

@@ -10,7 +10,7 @@ import os
 _MAX_LINKS = 40
 _OF_PROCESS = frozenset({"self", "thread-self"})
 _LINKS = frozenset({"cwd", "root", "task", "map_files", ".."})
-"""Entries of a process through which a path goes on to files that are not its own."""
+"""Entries of a process through which a path continues to files outside `/proc`."""
 
 
 def real_path(path: str | os.PathLike[str]) -> str:

@@ -109,7 +109,7 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     return out
 
 
-_OPTIONAL_FIELDS = (*("caller", "task", "aside", "counted", "seconds", "first_part_s", "end", "request_id", "error"),)
+_OPTIONAL_FIELDS = ("caller", "task", "aside", "counted", "seconds", "first_part_s", "end", "request_id", "error")
 """Fields of a model call that are left out when they are empty or 0."""
 
 _TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))

@@ -1,7 +1,7 @@
 """Reloading a session's configuration while it runs: instructions, skills, agent types, MCP servers and rules.
 
 Everything is read before anything is changed. An agent gets a new prefix only when its initial instructions would
-differ. The changes are told to people in lines. Depends on the session's context and agent factory.
+differ. The changes are shown to people as lines. Depends on the session's context and agent factory.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Teams:
         return max(led, key=lambda team: team.config.created_at, default=None)
 
     async def _roster_of(self, directory: str, file: TeamFile) -> TeamConfig:
-        """Return the roster of a team of ours; rebuilt from its other files, and not written, while it is damaged.
+        """Return the roster of a team led here. A damaged one is rebuilt from its other files, and not written.
 
         Raises StorageError.
         """

@@ -85,7 +85,7 @@ class TeamPorts:
     open_doorbell: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
     """Opens a member's doorbell, which our other processes ring after they wrote. Returns a function that closes it."""
     make_inbox: Callable[[Path, Path, Path], Inbox] | None = None
-    """Opens an inbox of another program's team by its file, guard and archive; None: a team of ours."""
+    """Opens an inbox of another program's team by its file, guard and archive; None: a team led by this program."""
     report_end: ReportEnd | None = None
     """In a member's own process: reports its end to the lead's process, which handles all effects."""
     wake_remote: Callable[[str], None] | None = None

@@ -186,7 +186,7 @@ _RUN_BY_MAKE = word_set(
 )
 _ROW_FLAGS = word_set("WORDS EXACT NOPT")
 _NOPT = re.compile(r"^--+(?:no-)?")
-"""What npm takes for the two dashes of a long option."""
+"""Characters that npm accepts as the two dashes of a long option."""
 
 _PLAIN_VALUE = re.compile(r"[\w.,:/@%+=-]*")
 _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace --config-env")

@@ -73,7 +73,7 @@ class _ShellOptions:
 def _shell_options(words: Words) -> _ShellOptions | None:
     """Return the options before the text or the script; None when they are not certain.
 
-    Shells go on with options after `-c`, and each `o` and `O` of a word takes one more word.
+    Shells read further options after `-c`, and each `o` and `O` of a word takes one more word.
     """
     letters, at, changes = "", 1, False
     while at < len(words):

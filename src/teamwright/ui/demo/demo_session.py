@@ -1,7 +1,7 @@
 """The session of the demo: its options and permission rules, which allow only reading.
 
-Git commands of this form run no program of the repository, fetch nothing and take no lock, whatever its configuration
-contains. So they are safe before the repository is trusted. A test compares the rules with demo.toml.
+Git commands of this form run no program of the repository, fetch nothing and take no lock, with any
+configuration. So they are safe before the repository is trusted. A test compares the rules with demo.toml.
 """
 
 from __future__ import annotations

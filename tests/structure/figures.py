@@ -26,6 +26,7 @@ def exceptions() -> dict[str, list[str]]:
         "catch-all modules": rules.catch_all_modules(),
         "names that only tests use": rules.unused_public_names(),
         "modules over 400 lines": rules.long_modules(),
+        "stores named by path": rules.stores_named_by_path(),
         "assignments to objects of another package": rules.foreign_assignments(),
         "callbacks that are filled later": rules.late_callbacks(),
     }

@@ -33,6 +33,26 @@ DIALECT = re.compile(
 )
 """Words that plain technical English does without."""
 
+STORES = {
+    "roster": frozenset(["config"]),
+    "team state": frozenset(["team_file"]),
+    "mailbox": frozenset(["inbox", "inbox_archive"]),
+    "requests": frozenset(["requests"]),
+    "tasks": frozenset(["tasks"]),
+    "doorbell": frozenset(["doorbell"]),
+    "lease": frozenset(["LEASE"]),
+    "event log": frozenset(["events.jsonl"]),
+    "rate limits": frozenset(["rate_limits"]),
+    "locks": frozenset(["guard"]),
+}
+"""Stores of state that processes share, with the names of their paths: attributes of a home, and constants."""
+
+STORE_MODULES = (
+    *("teamwright.storage.", "teamwright.tasks.", "teamwright.mail.", "teamwright.requests."),
+    *("teamwright.teams.roster", "teamwright.teams.team_file", "teamwright.session.factory.file_stores"),
+)
+"""The modules that implement stores on files, and the one that makes them for a session."""
+
 EXPORTED = frozenset([*teamwright.__all__, *testing.__all__])
 """Names of the Python API."""
 
@@ -110,6 +130,33 @@ def _question_headings(prose: str) -> list[str]:
 def long_modules() -> list[str]:
     """Return each module with more than 400 lines."""
     return sorted(module.name for module in modules() if module.lines > 400)
+
+
+def stores_named_by_path() -> list[str]:
+    """Return each module outside the stores that names one by its path, with the store."""
+    return sorted(
+        f"{module.name.removeprefix('teamwright.')} -> {store}"
+        for module in modules()
+        if not module.name.startswith(STORE_MODULES)
+        for store, names in STORES.items()
+        if names & _path_names(module.tree)
+    )
+
+
+def _path_names(tree: ast.Module) -> set[str]:
+    """Return the attributes of homes, the constants and the names of files in a module."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name) if "home" in owner:
+                found.add(name)
+            case ast.Name(id=name) if name.isupper():
+                found.add(name)
+            case ast.Constant(value="events.jsonl"):
+                found.add("events.jsonl")
+            case _:
+                pass
+    return found
 
 
 def foreign_assignments() -> list[str]:

@@ -20,6 +20,10 @@ def test_a_public_class_name_is_unique():
     require_no_more("repeated class names", rules.repeated_class_names())
 
 
+def test_a_module_outside_a_store_does_not_name_it_by_path():
+    require_no_more("stores named by path", rules.stores_named_by_path())
+
+
 def test_no_code_assigns_to_an_attribute_of_an_object_of_another_package():
     require_no_more("assignments to objects of another package", rules.foreign_assignments())
 

@@ -29,6 +29,7 @@ def test_what_is_encoded_is_json_whatever_it_holds(value):
 
 @pytest.mark.finding("B3")
 @given(ANYTHING)
+@example({"id": "f81d4fae-7d1e-4cd0-a765-1e-5a0c91e-6bf6", "cost": [-2e-7, {"a": 3e30}]})
 @example([1e-05, 0.0001, 1e16, 1e15, -0.0, 2**70, '\x7f\x00\u2028/"\\', {"": ()}])
 def test_the_bytes_are_the_same_before_and_after_the_fast_serializer_is_loaded(value):
     decode(b"null")  # loads it
@@ -44,3 +45,10 @@ def test_the_bytes_are_the_same_before_and_after_the_fast_serializer_is_loaded(v
 @pytest.mark.promise("F57")
 def test_numbers_that_json_does_not_have_are_null_and_half_a_letter_is_a_question_mark():
     assert encode({"a": math.nan, "b": [-math.inf], "c": "\ud800"}) == b'{"a":null,"b":[null],"c":"?"}'
+
+
+@pytest.mark.finding("B3")
+def test_an_id_that_looks_like_an_exponent_does_not_load_the_fast_serializer(monkeypatch):
+    monkeypatch.delitem(sys.modules, "pydantic_core", raising=False)
+    assert encode({"id": "0d1e-4cd0"}) == b'{"id":"0d1e-4cd0"}'
+    assert "pydantic_core" not in sys.modules

@@ -122,8 +122,8 @@ def _serializer() -> Callable[[Any], bytes]:
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _strict = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_EXPONENT = re.compile(rb"\de[+-]\d")
-"""A number that the two serializers may write in different ways."""
+_EXPONENT = re.compile(rb"(?:^|[:\[,])-?\d[\d.]*e[+-]\d")
+"""A number that the two serializers may write in different ways. An id inside a string is none."""
 
 
 def _encode_plainly(value: Any) -> bytes | None:

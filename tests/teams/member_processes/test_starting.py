@@ -183,7 +183,8 @@ async def test_of_sixteen_at_once_of_which_some_fail_the_others_are_there(tmp_pa
     settings = {"limits": {"members": 16, "spawns_per_minute": 32}}
     async with house(tmp_path, PROCESS, {name: [] for name in names}, settings=settings) as here:
         team = here.team.session.team
-        team.launcher.prepare().processes.host = Tampered(team.launcher.processes.host, bad)
+        ours = team.launcher.prepare().processes
+        ours.host = Tampered(ours.host, bad)
         done = await asyncio.gather(*(here.spawn(name) for name in names), return_exceptions=True)
         failed = {name for name, one in zip(names, done, strict=True) if isinstance(one, TeamwrightError)}
         assert failed == set(bad)

@@ -296,6 +296,6 @@ def test_a_kill_of_the_command_leaves_whole_files_and_the_next_one_completes_it(
         killed.communicate(timeout=WAIT_S)
         left = {file.name: file.read_text() for file in repo.glob("f*.txt")}
         assert left == {name: whole[name] for name in left}
-        if killed.returncode == -signal.SIGKILL:
-            assert undo(program)["completed"] is bool(left)
+        if left:  # otherwise the kill met a command that had nothing more to do than to record its end
+            assert undo(program)["completed"]
         assert not list(repo.glob("f*.txt"))

@@ -130,7 +130,7 @@ def test_with_somebody_at_work_it_is_asked_what_becomes_of_them_and_they_are_the
             person.says("l")
             person.sees("continues; it has 2 messages", "\n>")
             person.says(f"/resume {session}")
-            person.sees("holds 2 messages", "resumed: 1 member")
+            person.sees("continues; it has", "resumed: 1 member")
             gate()
             person.sees("Ada reported.")
 
@@ -178,7 +178,7 @@ def test_one_that_cannot_be_opened_brings_the_person_back(repo, own_home):
             person.says("second words")
             person.sees("Heard 1.")
             person.says(f"/resume {other}")
-            person.sees("[damaged-file]", "back to the session that you were in", "holds 2 messages", "\n>")
+            person.sees("[damaged-file]", "back to the session that you were in", "continues; it has 2 messages", "\n>")
             person.says("more words")
             person.sees("Heard 2.")
             person.types(CTRL_C + CTRL_C)

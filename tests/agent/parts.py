@@ -8,10 +8,11 @@ from pathlib import Path
 from pydantic import Field
 
 from teamwright.agent.agent import Agent
+from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolResult, Workplace
 from teamwright.agent.tool_input import ToolInput
-from teamwright.agent.toolbox import CallNumbers, PreparedCall, Toolbox
+from teamwright.agent.toolbox import PreparedCall, Toolbox
 from teamwright.models.model import BudgetRefusal, Failure, ModelCard, Part, Prefix, Reply, Request, TextPart
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.events import TeamEvent

@@ -1,16 +1,21 @@
 import asyncio
 import json
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from pydantic import model_validator
 
 from teamwright.agent.agent import SteeringInput
 from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.agent.tool import ToolResult
+from teamwright.agent.tool import ToolContext, ToolResult
+from teamwright.agent.toolbox import PreparedCall
 from teamwright.models.model import Failure
+from teamwright.permissions.verdict import Access
 from teamwright.protocol.events import AssistantText, ModelCallEnded, TextDelta, ToolCalled
 from teamwright.protocol.messages import text_block
-from tests.agent.parts import Echo, Listed, an_agent, call, says
+from tests.agent.parts import Echo, EchoInput, Listed, an_agent, call, says
 from tests.support.waits import WAIT_S
 
 HELLO = UserMessage((text_block("hello"),), ("prompt:1",))
@@ -52,6 +57,58 @@ async def test_writes_to_different_paths_run_together_and_to_one_path_in_turn(tm
         agent, _ = an_agent(tmp_path / f"n{most}", Listed(says(*calls), says("ok")), [tool])
         await run_turn(agent, HELLO)
         assert tool.most == most
+
+
+class CountedInput(EchoInput):
+    """An input that counts how often it is validated."""
+
+    validated: ClassVar[list[str]] = []
+
+    @model_validator(mode="after")
+    def _count(self) -> "CountedInput":
+        self.validated.append(self.text)
+        return self
+
+
+async def test_each_call_of_an_answer_is_validated_once(tmp_path):
+    for reads in (True, False):
+        tool = Echo(reads=reads)
+        tool.input_type = CountedInput
+        CountedInput.validated.clear()
+        calls = [call("Echo", f"t{n}", text=str(n)) for n in range(3)]
+        agent, _ = an_agent(tmp_path / str(reads), Listed(says(*calls), says("ok")), [tool])
+        await run_turn(agent, HELLO)
+        assert CountedInput.validated == ["0", "1", "2"]
+
+
+class Linked(Echo):
+    """Its access is what a link leads to, and running it moves the link."""
+
+    def __init__(self, link: Path) -> None:
+        super().__init__(reads=False)
+        self.link = link
+
+    def access(self, call: EchoInput, ctx: ToolContext) -> Access:
+        return Access(writes=(self.link.resolve(),))
+
+    async def run(self, call: EchoInput, ctx: ToolContext) -> ToolResult:
+        self.link.unlink()
+        self.link.symlink_to(call.text)
+        return ToolResult(call.text)
+
+
+async def test_the_verdict_on_a_call_is_of_the_files_as_the_calls_before_it_left_them(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "first")
+    judged: list[str] = []
+
+    async def gate(call: PreparedCall) -> None:
+        judged.extend(path.name for path in call.access.writes)
+
+    calls = [call("Echo", f"t{n}", text=str(tmp_path / name)) for n, name in enumerate(("second", "third"))]
+    agent, _ = an_agent(tmp_path, Listed(says(*calls), says("ok")), [Linked(link)], gate=gate)
+    await run_turn(agent, HELLO)
+    assert judged == ["first", "second"]
 
 
 @pytest.mark.promise("F39")

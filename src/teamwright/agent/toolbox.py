@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from teamwright.agent.activity import AgentActivity
 from teamwright.agent.agent_type import LEAD_ONLY, OTHER_PRODUCTS_TOOLS
+from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.tool import AnyTool, ToolContext, ToolResult, Workplace
 from teamwright.agent.tool_schema import tool_schema, unread_arguments, validate
 from teamwright.permissions.verdict import Access
@@ -24,7 +25,6 @@ from teamwright.protocol.ids import nearest
 from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block, ToolCall, message_text, tool_result_block
 from teamwright.protocol.values import dataclass
-from teamwright.storage.counter import Counter
 
 if TYPE_CHECKING:
     from teamwright.agent.tool_input import ToolInput
@@ -34,51 +34,6 @@ OUTPUT_IN_LOG = 4_000
 
 END_IN_EVENT = 600
 """Characters of the end of a longer output, which an event has besides its beginning."""
-
-MAX_KNOWN_NUMBERS = 1_000
-"""The number of calls whose numbers are kept in memory."""
-
-
-@dataclass(slots=True)
-class CallNumbers:
-    """The numbers `cN` of the tool calls of a run, by the model's ids; shared by all agents of a run.
-
-    The newest are kept in memory. `find_earlier` returns the number of an older call, also of an earlier run of the
-    session, and an empty text when there is none.
-    """
-
-    count: int = 0
-    by_tool_use_id: dict[str, str] = field(default_factory=dict[str, str])
-    find_earlier: Callable[[str], str] | None = None
-    counter: Counter | None = None
-    """The counter that several processes of a run share; None when only this process counts."""
-
-    def share(self, path: Path) -> None:
-        """Share the counter with other processes of the run from now on. Raises StorageError."""
-        if self.counter is None:
-            self.counter = Counter(path, self.count)
-
-    def number_for(self, tool_use_id: str) -> str:
-        """Return the number of a call; empty when it has none."""
-        found = self.by_tool_use_id.get(tool_use_id, "")
-        if not found and self.find_earlier is not None:
-            found = self._remember(tool_use_id, self.find_earlier(tool_use_id))
-        return found
-
-    def next_number(self, tool_use_id: str) -> str:
-        """Return the next number and keep it for this call."""
-        self.count = self.count + 1 if self.counter is None else self.counter.next()
-        return self._remember(tool_use_id, f"c{self.count}")
-
-    def record(self, tool_use_id: str, number: str) -> None:
-        """Record the number that another process of the run gave to this call."""
-        self._remember(tool_use_id, number)
-
-    def _remember(self, tool_use_id: str, number: str) -> str:
-        self.by_tool_use_id[tool_use_id] = number
-        if len(self.by_tool_use_id) > MAX_KNOWN_NUMBERS:
-            del self.by_tool_use_id[next(iter(self.by_tool_use_id))]
-        return number
 
 
 @dataclass(slots=True)
@@ -231,18 +186,16 @@ class Toolbox:
         if len(calls) == 1:
             await self._run_into(calls[0], done)
             return
-        for group in self._groups(calls):
+        checked = {call.id: self._prepare(call, "") for call in calls}
+        for number, group in enumerate(_groups(calls, checked)):
+            # Calls of an earlier group may have changed what a path leads to, or which tools there are.
+            ready = {call.id: self._prepare_again(call, checked[call.id]) for call in group} if number else checked
             if len(group) == 1:
-                await self._run_into(group[0], done)
+                await self._run_into(group[0], done, ready[group[0].id])
                 continue
             async with asyncio.TaskGroup() as together:
                 for call in group:
-                    together.create_task(self._run_into(call, done))
-
-    def can_rerun(self, call: ToolCall) -> bool:
-        """Return True when an interrupted call may run again (see Tool.can_rerun)."""
-        prepared = self._prepare(call, "")
-        return not isinstance(prepared, ToolResult) and prepared.tool.can_rerun(prepared.input)
+                    together.create_task(self._run_into(call, done, ready[call.id]))
 
     def is_wait(self, call: ToolCall) -> bool:
         """Return True for a call that waits for an outside event (see Tool.is_wait)."""
@@ -252,20 +205,30 @@ class Toolbox:
     async def rerun(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
         """Run the interrupted calls that may run again, one after another in their order."""
         for call in calls:
-            if self.can_rerun(call):
-                await self._run_into(call, done, again=True)
+            prepared = self._prepare(call, "", again=True)
+            if not isinstance(prepared, ToolResult) and prepared.tool.can_rerun(prepared.input):
+                await self._run_into(call, done, prepared)
 
     async def _run_into(
-        self, call: ToolCall, done: dict[str, tuple[Block, ToolResult]], *, again: bool = False
+        self,
+        call: ToolCall,
+        done: dict[str, tuple[Block, ToolResult]],
+        prepared: PreparedCall | ToolResult | None = None,
     ) -> None:
-        result = await self.run_call(call, again=again)
+        result = await self.run_call(call, prepared)
         content = _with_notes(self.tags, result)
         done[call.id] = (tool_result_block(call.id, content, is_error=result.is_error), result)
 
-    async def run_call(self, call: ToolCall, *, again: bool = False) -> ToolResult:
-        """Find, validate, decide and run one call. Raises only `CancelledError`."""
+    async def run_call(self, call: ToolCall, prepared: PreparedCall | ToolResult | None = None) -> ToolResult:
+        """Find, validate, decide and run one call. Raises only `CancelledError`.
+
+        `prepared` is the call when it was found and validated already, or its refusal.
+        """
         number = self._numbers.next_number(call.id)
-        prepared = self._prepare(call, number, again=again)
+        if prepared is None:
+            prepared = self._prepare(call, number)
+        elif isinstance(prepared, PreparedCall):
+            prepared.ctx.call = number
         if isinstance(prepared, ToolResult):
             self._emit_called(number, call, call.name, prepared, "failed", 0.0)
             return prepared
@@ -309,39 +272,13 @@ class Toolbox:
         if isinstance(checked, ToolResult):
             return replace(checked, invalid="input")
         ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.make_key, self._may_call)
-        try:
-            return PreparedCall(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
-        except TeamwrightError as problem:
-            return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
-        except Exception as problem:
-            # The input cannot be examined: a path with a NUL, or a fault in a user's tool.
-            return _crash_result(call, problem)
+        return _with_access(call, tool, checked, ctx)
 
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """Return groups of consecutive calls that may run together: all read only, or they write different files."""
-        groups: list[list[ToolCall]] = []
-        taken: set[str] = set()
-        reading = False
-        for call in calls:
-            reads, writes = self._footprint(call)
-            joins = bool(groups) and ((reading and reads) or (writes is not None and taken and not writes & taken))
-            if joins:
-                groups[-1].append(call)
-                reading = reading and reads
-                taken |= writes or set()
-            else:
-                groups.append([call])
-                reading, taken = reads, set(writes or ())
-        return groups
-
-    def _footprint(self, call: ToolCall) -> tuple[bool, set[str] | None]:
-        """Return whether the call is read-only, and the paths it writes (None: unknown, so it runs alone)."""
-        prepared = self._prepare(call, "")
-        if isinstance(prepared, ToolResult):
-            return True, None
-        if prepared.tool.is_read_only(prepared.input):
-            return True, None
-        return False, {str(path) for path in prepared.access.writes} or None
+    def _prepare_again(self, call: ToolCall, checked: PreparedCall | ToolResult) -> PreparedCall | ToolResult:
+        """Return a call that other calls ran before, with its access as it is now; a refused one is checked again."""
+        if isinstance(checked, ToolResult):
+            return self._prepare(call, "")
+        return _with_access(call, checked.tool, checked.input, checked.ctx)
 
     def _emit_called(
         self, number: str, call: ToolCall, summary: str, result: ToolResult, outcome: str, seconds: float
@@ -362,6 +299,41 @@ class Toolbox:
                 facts={**result.facts, **ended},
             )
         )
+
+
+def _with_access(call: ToolCall, tool: AnyTool, input: ToolInput, ctx: ToolContext) -> PreparedCall | ToolResult:
+    try:
+        return PreparedCall(tool, input, tool.access(input, ctx), ctx, tool.summary(input))
+    except TeamwrightError as problem:
+        return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
+    except Exception as problem:
+        # The input cannot be examined: a path with a NUL, or a fault in a user's tool.
+        return _crash_result(call, problem)
+
+
+def _groups(calls: Sequence[ToolCall], checked: Mapping[str, PreparedCall | ToolResult]) -> list[list[ToolCall]]:
+    """Return groups of consecutive calls that may run together: all read only, or they write different files."""
+    groups: list[list[ToolCall]] = []
+    taken: set[str] = set()
+    reading = False
+    for call in calls:
+        reads, writes = _footprint(checked[call.id])
+        joins = bool(groups) and ((reading and reads) or (writes is not None and taken and not writes & taken))
+        if joins:
+            groups[-1].append(call)
+            reading = reading and reads
+            taken |= writes or set()
+        else:
+            groups.append([call])
+            reading, taken = reads, set(writes or ())
+    return groups
+
+
+def _footprint(prepared: PreparedCall | ToolResult) -> tuple[bool, set[str] | None]:
+    """Return whether the call is read-only, and the paths it writes (None: unknown, so it runs alone)."""
+    if isinstance(prepared, ToolResult) or prepared.tool.is_read_only(prepared.input):
+        return True, None
+    return False, {str(path) for path in prepared.access.writes} or None
 
 
 async def _refuse(call: PreparedCall) -> ToolResult:

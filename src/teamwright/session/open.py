@@ -15,9 +15,9 @@ from functools import partial
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.prefix import load_conversation
-from teamwright.agent.toolbox import CallNumbers
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.person_check import require_person_for_mode
 from teamwright.config.skill_sources import shelf_warnings

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.agent import Agent
 from teamwright.agent.agent_type import AgentType
+from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.compaction.compaction_state import CompactSettings
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.instructions import Instruction
@@ -24,7 +25,7 @@ from teamwright.agent.reminders import ModeReminder, ReminderRole
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.system_prompt import PromptEnvironment, SessionPart
 from teamwright.agent.tool import AnyTool, LastWriters, Workplace
-from teamwright.agent.toolbox import CallNumbers, Toolbox
+from teamwright.agent.toolbox import Toolbox
 from teamwright.agent.transcript import TAG_KEY, header_tag_key
 from teamwright.approvals.plan_approvals import PlanApprovals
 from teamwright.budgets.budget_tracker import BudgetTracker

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.tool import AnyTool
-from teamwright.agent.toolbox import CallNumbers
 from teamwright.agent.transcript import header_tag_key, read_header
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.model_settings import model_settings

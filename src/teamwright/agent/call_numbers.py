@@ -1,0 +1,55 @@
+"""The numbers of tool calls in a run, by which people and other processes name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from pathlib import Path
+
+from teamwright.protocol.values import dataclass
+from teamwright.storage.counter import Counter
+
+MAX_KNOWN_NUMBERS = 1_000
+"""The number of calls whose numbers are kept in memory."""
+
+
+@dataclass(slots=True)
+class CallNumbers:
+    """The numbers `cN` of the tool calls of a run, by the model's ids; shared by all agents of a run.
+
+    The newest are kept in memory. `find_earlier` returns the number of an older call, also of an earlier run of the
+    session, and an empty text when there is none.
+    """
+
+    count: int = 0
+    by_tool_use_id: dict[str, str] = field(default_factory=dict[str, str])
+    find_earlier: Callable[[str], str] | None = None
+    counter: Counter | None = None
+    """The counter that several processes of a run share; None when only this process counts."""
+
+    def share(self, path: Path) -> None:
+        """Share the counter with other processes of the run from now on. Raises StorageError."""
+        if self.counter is None:
+            self.counter = Counter(path, self.count)
+
+    def number_for(self, tool_use_id: str) -> str:
+        """Return the number of a call; empty when it has none."""
+        found = self.by_tool_use_id.get(tool_use_id, "")
+        if not found and self.find_earlier is not None:
+            found = self._remember(tool_use_id, self.find_earlier(tool_use_id))
+        return found
+
+    def next_number(self, tool_use_id: str) -> str:
+        """Return the next number and keep it for this call."""
+        self.count = self.count + 1 if self.counter is None else self.counter.next()
+        return self._remember(tool_use_id, f"c{self.count}")
+
+    def record(self, tool_use_id: str, number: str) -> None:
+        """Record the number that another process of the run gave to this call."""
+        self._remember(tool_use_id, number)
+
+    def _remember(self, tool_use_id: str, number: str) -> str:
+        self.by_tool_use_id[tool_use_id] = number
+        if len(self.by_tool_use_id) > MAX_KNOWN_NUMBERS:
+            del self.by_tool_use_id[next(iter(self.by_tool_use_id))]
+        return number

@@ -6,8 +6,8 @@ Text is shown as it arrives, and usage is added to the meter. Depends on the age
 from __future__ import annotations
 
 import re
+import secrets
 import time
-import uuid
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import field, replace
@@ -302,7 +302,7 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                     _emit_text(agent, held)
                     reply = replace(
                         with_price(agent.model.card, part),
-                        id=part.id or f"msg_{uuid.uuid4().hex}",
+                        id=part.id or f"msg_{secrets.token_hex(16)}",
                         seconds=so_far.seconds,
                         first_part_s=so_far.first_part_s,
                     )

@@ -18,15 +18,7 @@ from teamwright.budgets.usage_totals import UsageTotals
 from teamwright.models.model import BudgetRefusal
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.events import (
-    FAILED_ATTEMPTS,
-    Compacted,
-    ModelCallEnded,
-    TaskChanged,
-    TaskInfo,
-    TeamChanged,
-    TeamEvent,
-)
+from teamwright.protocol.events import Compacted, TaskChanged, TaskInfo, TeamChanged, TeamEvent
 from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.protocol.values import dataclass
 
@@ -209,11 +201,10 @@ class BudgetTracker:
         self, agent: str, usage: Usage, model: str, *, caller: str = "", task: str = "", failed: bool = False
     ) -> None:
         """Add an agent's usage. With `failed` it is the usage of failed attempts of the call."""
-        made = ModelCallEnded(member=agent, usage=usage, model=model, tools=0, caller=caller, task=task)
-        self.books.add_call(replace(made, aside=FAILED_ATTEMPTS) if failed else made)
+        self.books.add_call(agent, usage, model, caller=caller, task=task, failed=failed)
         if failed:
             return
-        self.context[agent] = max(usage.prompt_tokens + usage.output_tokens, 0)
+        self.context[agent] = max(usage.tokens, 0)
 
     def count_tool_calls(self, agent: str, count: int) -> None:
         """Count tool calls that another process has admitted."""

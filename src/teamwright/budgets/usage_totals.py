@@ -72,7 +72,11 @@ class UsageTotals:
         """Add an event. Events without usage or change of team, owner or task are ignored."""
         match event:
             case ModelCallEnded():
-                self.add_call(event)
+                failed = event.aside == FAILED_ATTEMPTS
+                who, used = event.member, event.usage
+                self.add_call(who, used, event.model, caller=event.caller, task=event.task, failed=failed)
+                if event.tools:
+                    self._add_tool_calls(self.account(who), event.tools)
             case TeamChanged(change=change, directory=directory):
                 self.list = "" if change == "deleted" else directory
             case MemberChanged(member=member, incarnation=number) if number:
@@ -86,33 +90,47 @@ class UsageTotals:
             self.agents[agent] = Account(caller=caller)
         return self.agents[agent]
 
-    def add_call(self, spent: ModelCallEnded) -> None:
-        """Add one model call and the tool calls of its answer."""
-        usage = spent.usage
-        if spent.aside == FAILED_ATTEMPTS and not usage.requests:
+    def add_call(
+        self,
+        agent: str,
+        usage: Usage,
+        model: str,
+        *,
+        caller: str = "",
+        task: str = "",
+        failed: bool = False,
+    ) -> None:
+        """Add one model call and the tool calls of its answer. With `failed` it is the usage of failed attempts."""
+        if failed and not usage.requests:
             return  # a call that failed without any usage
-        account = self.account(spent.member, spent.caller)
+        account = self.account(agent, caller)
         account.usage += usage
         account.incarnation_usage += usage
-        if spent.aside == FAILED_ATTEMPTS:
+        if failed:
             account.failed += usage
             self.failed += usage
         else:
             account.model_calls += 1
-        account.tool_calls += spent.tools
-        account.incarnation_calls += spent.tools
-        above = account
-        while above.caller and (caller := self.agents.get(above.caller)) is not None:
-            caller.incarnation_usage += usage
-            caller.incarnation_calls += spent.tools
-            above = caller
+        for above in self._callers(account):
+            above.incarnation_usage += usage
         self.total += usage
-        self.models[spent.model] = self.models.get(spent.model, NO_USAGE) + usage
-        if spent.task:
-            key = (self.list, spent.task)
+        self.models[model] = self.models.get(model, NO_USAGE) + usage
+        if task:
+            key = (self.list, task)
             self.tasks[key] = self.tasks.get(key, NO_USAGE) + usage
         else:
             self.untasked += usage
+
+    def _add_tool_calls(self, account: Account, count: int) -> None:
+        account.tool_calls += count
+        for one in (account, *self._callers(account)):
+            one.incarnation_calls += count
+
+    def _callers(self, account: Account) -> Iterator[Account]:
+        """Yield the accounts of the agents above a sub-agent, its caller first."""
+        while account.caller and (above := self.agents.get(account.caller)) is not None:
+            yield above
+            account = above
 
     def _begin_incarnation(self, account: Account, number: int) -> None:
         if number > account.incarnation:

@@ -37,9 +37,9 @@ _MAX_JOB_CHARS = 80
 
 @dataclass(slots=True)
 class KnownRoster:
-    """The roster as one teammate knows it: `names` are in lower case, None before the first note."""
+    """The roster as one teammate knows it: the `names` of its members, None before the first note."""
 
-    names: frozenset[str] | None = None
+    names: tuple[str, ...] | None = None
     mark: object = field(default=None)
 
     async def describe_changes(self, roster: Roster, reader: str) -> str:
@@ -49,11 +49,12 @@ class KnownRoster:
             return ""
         config = await roster.read()
         self.mark = mark
-        before, self.names = self.names, frozenset(member.name.lower() for member in config.members)
-        if before is None:
+        known, self.names = self.names, tuple([member.name for member in config.members])
+        if known is None:
             return _describe_roster(config, reader)
+        before, now = {name.lower() for name in known}, {name.lower() for name in self.names}
         joined = [member for member in config.members if member.name.lower() not in before]
-        left = sorted(before - self.names)
+        left = sorted(before - now)
         lines = _list_members("Joined the team:", joined)
         return "\n".join([*lines, f"Left the team: {', '.join(left)}."] if left else lines)
 

@@ -25,6 +25,7 @@ from teamwright.mail.inbox import Inbox
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
@@ -32,7 +33,6 @@ from teamwright.session.session import Session
 from teamwright.storage.doorbell import Doorbell, ring
 from teamwright.storage.paths import find_home
 from teamwright.teams.creation import create_team
-from teamwright.teams.lifecycle import MemberState
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         ToolStarted,
         TurnEnded,
     )
+    from teamwright.protocol.states import MemberState
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
     from teamwright.session.change_model import ModelChange
@@ -99,6 +100,7 @@ __all__ = [
     "Member",
     "MemberChanged",
     "MemberResult",
+    "MemberState",
     "MessageDelivered",
     "MessageSent",
     "ModeChanged",
@@ -233,6 +235,7 @@ _PUBLIC_NAMES = {
         "ToolStarted",
         "TurnEnded",
     ),
+    "teamwright.protocol.states": ("MemberState",),
     "teamwright.protocol.task": ("Task",),
     "teamwright.protocol.usage": ("Usage",),
     "teamwright.teams.mode_rank": ("ModeSet",),

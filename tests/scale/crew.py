@@ -20,9 +20,9 @@ from typing import Any
 from teamwright import Team
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
 from teamwright.protocol.messages import Block, message_text, text_block
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.session.session import Session
-from teamwright.teams.lifecycle import MemberState
 from tests.support.waits import WAIT_S
 
 ROOT = Path(__file__).parents[2]

@@ -7,13 +7,13 @@ import pytest
 
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MessageDelivered
+from teamwright.protocol.states import MemberState
 from teamwright.requests.stop_request import LeadProcess, StopRequest, open_stops
 from teamwright.session.control.send_from_outside import send
 from teamwright.session.control.stop import stop_member, stop_team
 from teamwright.session.lookup.team_address import find_address
 from teamwright.storage.doorbell import ring
 from teamwright.storage.watcher import Watcher
-from teamwright.teams.lifecycle import MemberState
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, until, within

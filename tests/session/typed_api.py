@@ -14,6 +14,7 @@ from teamwright import (
     LimitReached,
     Member,
     MemberChanged,
+    MemberState,
     MessageDelivered,
     MessageSent,
     ModeChanged,
@@ -104,7 +105,7 @@ async def holds_a_team() -> Result:
         assert_type(await team.tasks.get("1"), Task | None)
         ada = await team.spawn("ada", "Go.", agent_type="Explore", model=Own(), effort="high", mode="default")
         assert_type(ada, Member)
-        assert_type(ada.state, str)
+        assert_type(ada.state, MemberState)
         assert_type(await ada.send("hello"), Sent)
         assert_type(team.members, list[Member])
         run = team.run("Go.")

@@ -11,8 +11,8 @@ from teamwright.models.model import Failure
 from teamwright.protocol.errors import CannotStart, LimitExceeded, StorageError, TeamRefused
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.states import MemberState
 from teamwright.teams.creation import create_team
-from teamwright.teams.lifecycle import MemberState
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.shutdown import delete_team, end_all, kill
 from teamwright.teams.shutdown_requests import ask_to_stop

@@ -13,6 +13,7 @@ from teamwright.api.argument_checks import check_option_types, refuse_coroutine,
 from teamwright.api.options import PermissionMode
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.live_agents import find_member
@@ -41,10 +42,10 @@ class Member:
     _modes: SessionModes = field(repr=False, compare=False)
 
     @property
-    def state(self) -> str:
+    def state(self) -> MemberState:
         """The state: one of `pending idle working blocked awaiting stopping`, or `gone` after the teammate ended."""
         mate = self._team.find(self.name)
-        return str(mate.state) if mate is not None else "gone"
+        return mate.state if mate is not None else MemberState.GONE
 
     @property
     def waiting_on(self) -> str:

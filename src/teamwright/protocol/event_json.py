@@ -38,6 +38,7 @@ from teamwright.protocol.events import (
     ToolCalled,
     TurnEnded,
 )
+from teamwright.protocol.states import parse_state
 from teamwright.protocol.usage import Usage
 
 SCHEMA = 2
@@ -157,6 +158,8 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
     values = {key: value for key, value in data.items() if key in known}
     if isinstance(values.get("usage"), dict):
         values["usage"] = usage_from_json(values["usage"])
+    if cls is MemberChanged and "state" in values:
+        values["state"] = parse_state(values["state"])
     if "file" in values:
         values["file"] = _parse_file_mark(values["file"])
     try:

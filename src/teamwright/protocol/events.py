@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from teamwright.protocol.live_events import AssistantText, BaseEvent, TextDelta, ToolStarted
 from teamwright.protocol.request_events import RequestClosed, RequestOpened
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
@@ -156,7 +157,7 @@ class MemberChanged(BaseEvent):
     """
 
     KIND = "member_changed"
-    state: str
+    state: MemberState
     detail: str = ""
     color: str | None = None
     model: str = ""

@@ -6,6 +6,7 @@ from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
@@ -60,7 +61,7 @@ class MemberResult:
     """
 
     name: str
-    state: str
+    state: MemberState
     model: str
     usage: Usage
     turns: int = 0

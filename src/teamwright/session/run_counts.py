@@ -19,18 +19,15 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
-from teamwright.teams.lifecycle import USER_CAUSE, MemberState
+from teamwright.teams.lifecycle import FAILED_STATES, USER_CAUSE
 
 EARLY_MOST = 1_000
 """Maximum number of messages that are remembered as delivered before they were sent. First prompts have no sent
 event.
 """
-
-
-BROKEN = frozenset({"failed", "crashed"})
-"""States of members that ended by an error or a crash."""
 
 
 @dataclass(slots=True)
@@ -43,7 +40,7 @@ class RunCounts:
     sent: int = 0
     seen: int = 0
     calls: int = 0
-    states: dict[str, str] = field(default_factory=dict[str, str])
+    states: dict[str, MemberState] = field(default_factory=dict[str, MemberState])
     models: dict[str, str] = field(default_factory=dict[str, str])
     waiting: set[str] = field(default_factory=set[str])
     early: dict[str, None] = field(default_factory=dict[str, None])
@@ -90,6 +87,10 @@ class RunCounts:
             case _:
                 pass
 
+    def end_cause(self, name: str, *, cut_off: bool) -> str:
+        """Return why a member failed, crashed or was stopped; empty for a member that ended otherwise."""
+        return self.ended.get(name, "") if name in self.stopped_at_work or not cut_off else ""
+
     def _ended(self, member: str, turn: TurnEnded) -> None:
         (self.capped.add if turn.stop == "limit" else self.capped.discard)(member)
         if turn.stop == "failed":
@@ -99,14 +100,14 @@ class RunCounts:
 
     def _changed(self, event: MemberChanged) -> None:
         name, before, self.states[event.member] = event.member, self.states.get(event.member), event.state
-        if event.state in BROKEN:
+        if event.state in FAILED_STATES:
             self.failed[name] = event.detail or event.state
-        if event.state not in {*BROKEN, MemberState.KILLED}:
+        if event.state not in {*FAILED_STATES, MemberState.KILLED}:
             self.ended.pop(name, None)
             self.stopped_at_work.discard(name)
             return
         self.ended[name] = event.detail or event.state
-        unplanned = event.state in BROKEN or event.detail.startswith(USER_CAUSE)
+        unplanned = event.state in FAILED_STATES or event.detail.startswith(USER_CAUSE)
         if unplanned and before != MemberState.IDLE:
             self.stopped_at_work.add(name)
 

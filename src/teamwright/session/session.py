@@ -23,6 +23,7 @@ from teamwright.protocol.errors import ModelFailed, TeamRefused, TeamwrightError
 from teamwright.protocol.events import LimitReached, Notice, RunEnded
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.messages import Block
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.session.command_with_home import command_with_home
@@ -38,7 +39,7 @@ from teamwright.session.run_counts import RunCounts
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import Lease
 from teamwright.teams.lead import NEXT_STEP_TEXT, Lead
-from teamwright.teams.lifecycle import ENDED_STATES, MemberState
+from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mailbox.ping_pong_guard import has_held_mail
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
@@ -366,16 +367,11 @@ class Session:
             for d in self.maker.denials
         ]
 
-    def _ended(self, name: str) -> str:
-        """Return why a member failed, crashed or was stopped; empty for a member that ended otherwise."""
-        tally = self.tally
-        return tally.ended.get(name, "") if name in tally.stopped_at_work or name not in self.cut_off else ""
-
     def _member_lines(self) -> tuple[MemberResult, ...]:
         purse, failed, used = self.maker.purse, self.tally.failed, self.maker.purse.with_subagents
         lead = MemberResult(
             LEAD,
-            "lead",
+            MemberState.LEADING,
             self.lead.agent.model.card.name,
             used.get(LEAD, Usage()),
             self.lead.turns,
@@ -384,12 +380,12 @@ class Session:
         others = [
             MemberResult(
                 name,
-                "failed" if state == "completed" and name in failed else state,
+                MemberState.FAILED if state is MemberState.COMPLETED and name in failed else state,
                 self.tally.models.get(name, ""),
                 used.get(name, Usage()),
                 context=purse.context.get(name, 0),
                 error=failed.get(name, ""),
-                ended=self._ended(name),
+                ended=self.tally.end_cause(name, cut_off=name in self.cut_off),
             )
             for name, state in self.tally.states.items()
         ]

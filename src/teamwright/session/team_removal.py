@@ -18,6 +18,7 @@ from teamwright.config.person_check import require_person
 from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.lease import Lease
@@ -98,10 +99,10 @@ async def _archive_if_finished(team: SavedTeam) -> RemovedTeam | None:
 
 
 def _is_finished(team: SavedTeam) -> bool:
-    from teamwright.teams.status.team_views import FINISHED, WAITS, team_view
+    from teamwright.teams.status.team_views import FINISHED, team_view
 
     view = team_view(team.home, team.directory)
-    return view.state == FINISHED and not any(member.state == WAITS for member in view.members)
+    return view.state == FINISHED and not any(member.state is MemberState.WAITING_FOR_LEAD for member in view.members)
 
 
 def _changed(team: SavedTeam) -> float:

@@ -23,9 +23,10 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownRequest, parse_protocol
 from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block, message_text, text_block
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
-from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent, MemberState
+from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.teams.mailbox.delivered_ids import has_written_to_lead, known_task_ids
 from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.plan_requests import PendingPlan

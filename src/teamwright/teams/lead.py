@@ -27,6 +27,7 @@ from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.messages import Block, message_text, text_block
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import open_blockers
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
@@ -374,7 +375,7 @@ class Lead:
         self.busy = busy
         if self.team.lead_mail is not None:
             self.team.lead_mail.busy = busy
-        state = "working" if busy else "idle"
+        state = MemberState.WORKING if busy else MemberState.IDLE
         model, effort = self.agent.model.card.name, self.agent.effort_text
         self.agent.emit(MemberChanged(member=LEAD, state=state, model=model, effort=effort, turn=self.turns))
 

@@ -15,29 +15,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from teamwright.protocol.states import MemberState
+
 USER_CAUSE = "stopped by the user"
 """The start of the cause when a person wanted the end, in any terminal."""
-
-
-class MemberState(StrEnum):
-    """The lifecycle state of a member. `blocked` waits for a permission; `stopping` was asked to stop and may object.
-
-    `awaiting` submitted a plan and rests until it is answered: a permission delays one call, a plan the whole member.
-    `suspended` left with its session and keeps its place: resuming the team resumes it. `crashed`: its process ended
-    without a stop. `failed`: an error ended it. Both keep their place.
-    """
-
-    PENDING = "pending"
-    IDLE = "idle"
-    WORKING = "working"
-    BLOCKED = "blocked"
-    AWAITING = "awaiting"
-    STOPPING = "stopping"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CRASHED = "crashed"
-    KILLED = "killed"
-    SUSPENDED = "suspended"
 
 
 class LifecycleEvent(StrEnum):
@@ -62,6 +43,9 @@ ENDED_STATES = frozenset(
     {MemberState.COMPLETED, MemberState.FAILED, MemberState.CRASHED, MemberState.KILLED, MemberState.SUSPENDED}
 )
 """Final states: the object is not used again."""
+
+INCARNATION_ENDS = ENDED_STATES - {MemberState.SUSPENDED}
+"""Ends of an incarnation. A suspended one resumes with its session."""
 
 FAILED_STATES = frozenset({MemberState.FAILED, MemberState.CRASHED})
 """Ends without a request: the member keeps its place on the roster and its conversation."""

@@ -20,12 +20,13 @@ from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry, ShutdownApproved, TeammateTerminated
 from teamwright.protocol.roster import parse_config
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import find_archived
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.catalogue import remove_team_locks
 from teamwright.teams.incarnation import Incarnation, PendingEnd
-from teamwright.teams.lifecycle import ENDED_STATES, FAILED_STATES, LifecycleEvent, MemberState
+from teamwright.teams.lifecycle import ENDED_STATES, FAILED_STATES, LifecycleEvent
 from teamwright.teams.mailbox.incoming import starts_turn
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mailbox.undelivered import return_late_mail, return_mail
@@ -324,7 +325,7 @@ async def delete_team(team: SessionTeam, *, force: bool = False) -> None:
         team.forget()
         if team.lead is not None:
             team.lead.queue_unread_mail(unseen)
-    team.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" deleted'))
+    team.emit(MemberChanged(member=LEAD, state=MemberState.WORKING, detail=f'team "{name}" deleted'))
 
 
 async def finish_delete(team: SessionTeam) -> str:

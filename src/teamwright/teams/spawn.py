@@ -22,11 +22,12 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
 from teamwright.protocol.mail import InboxEntry, parse_protocol
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.states import MemberState
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.creation import ensure_team
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, stored_entry
-from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent, MemberState
+from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.mailbox.ping_pong_guard import is_held

@@ -18,6 +18,7 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.ids import LEAD, SessionId, session_list_name
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
@@ -25,7 +26,7 @@ from teamwright.storage.file_mark import file_mark
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.external.participants import ExternalParticipants
-from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES, MemberState
+from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team_ports import TeamLead, TeamPorts
 from teamwright.teams.team_settings import TeamSettings
@@ -278,8 +279,8 @@ class SessionTeam:
         if self.lead is not None:
             self.lead.open_mailbox()
         self.emit(TeamChanged(member=LEAD, team=name, directory=directory, change=change))
-        detail, effort = f'team "{name}" {change}', self.lead_effort
-        self.emit(MemberChanged(member=LEAD, state="working", detail=detail, model=self.lead_model, effort=effort))
+        detail, effort, state = f'team "{name}" {change}', self.lead_effort, MemberState.WORKING
+        self.emit(MemberChanged(member=LEAD, state=state, detail=detail, model=self.lead_model, effort=effort))
 
     def forget(self) -> None:
         """Forget the removed team: the session continues without one."""
@@ -304,11 +305,8 @@ class SessionTeam:
 
     def wake(self, name: str) -> None:
         """Wake the named member, or the lead: something may be new for it."""
-        if name == LEAD:
-            if self.lead_mail is not None:
-                self.lead_mail.wake()
-            elif self.ports.wake_remote is not None:
-                self.ports.wake_remote(name)
+        if name == LEAD and self.lead_mail is not None:
+            self.lead_mail.wake()
         elif (member := self.find(name)) is not None:
             member.wake_target.wake()
         elif self.ports.wake_remote is not None:

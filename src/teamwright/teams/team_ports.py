@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
-from teamwright.teams.lifecycle import MemberState
 
 if TYPE_CHECKING:
     from teamwright.mail.inbox import Inbox

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.events import Emit, MemberChanged
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
-from teamwright.teams.lifecycle import LifecycleEvent, MemberState, advance
+from teamwright.teams.lifecycle import LifecycleEvent, advance
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ class Teammate(ABC):
         self.emit(
             MemberChanged(
                 member=self.name,
-                state=str(self.state),
+                state=self.state,
                 detail=detail,
                 color=self.color,
                 model=self.model,

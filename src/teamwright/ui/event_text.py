@@ -19,6 +19,7 @@ from teamwright.protocol.events import (
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.states import MemberState
 from teamwright.ui.display_text import one_line
 
 
@@ -91,7 +92,7 @@ _CHANGES = {"created": "+", "claimed": "▸", "completed": "✓", "released": "�
 _HIDDEN_PROTOCOL = frozenset({"mode_changed", "permission_request", "permission_response"})
 """Protocol messages that another line reports already."""
 
-_QUIET_STATES = frozenset({"working", "pending", "stopping"})
+_QUIET_STATES = frozenset({MemberState.WORKING, MemberState.PENDING, MemberState.STOPPING})
 
 
 def display_name(name: str) -> str:

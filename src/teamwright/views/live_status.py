@@ -13,15 +13,12 @@ from typing import Protocol
 
 from teamwright.protocol.events import TaskChanged, TaskInfo, TeamEvent
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.session import Session
-from teamwright.teams.lifecycle import MemberState
 from teamwright.teams.status.member_state import WAITING_STATES, OpenTask, member_facts, shown_state
 from teamwright.teams.status.team_status import MemberActivity
 from teamwright.teams.team import SessionTeam, task_info
-
-STARTING = "starting"
-"""The state of a member that is not ready; all other states come from the status of the team."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class MemberRow:
     """
 
     name: str
-    state: str
+    state: MemberState
     on: str = ""
     waits: bool = False
     since: float = 0.0
@@ -103,14 +100,14 @@ def member_rows(session: Session, board: TaskBoard) -> list[MemberRow]:
     team, tasks = session.team, board.open_tasks_by_id()
     found = [_lead(session, board)]
     for mate in team.running_members:
-        known = team.status.members.get(mate.name) or MemberActivity(mate.name, str(mate.state))
+        known = team.status.members.get(mate.name) or MemberActivity(mate.name, mate.state)
         state, on = shown_state(member_facts(known, team.status, tasks))
         if mate.state is MemberState.PENDING:
-            state, on = STARTING, ""
+            state, on = MemberState.STARTING, ""
         task = board.task_of(mate.name)
         used = known.usage.tokens
         found.append(MemberRow(mate.name, state, on, state in WAITING_STATES, known.since, used, mate.color, task))
-    return [*found, *(MemberRow(name, STARTING) for name in team.starting_names)]
+    return [*found, *(MemberRow(name, MemberState.STARTING) for name in team.starting_names)]
 
 
 def _lead(session: Session, board: TaskBoard) -> MemberRow:
@@ -120,11 +117,11 @@ def _lead(session: Session, board: TaskBoard) -> MemberRow:
     used = known.usage.tokens if known is not None else 0
     task = board.task_of(LEAD)
     if not session.lead.busy or known is None:
-        state = "working" if session.lead.busy else "idle"
+        state = MemberState.WORKING if session.lead.busy else MemberState.IDLE
         return MemberRow(LEAD, state, since=known.since if known is not None else 0.0, tokens=used, task=task)
     state, on = shown_state(member_facts(known, standing, {}))
-    if state == "idle":  # the event about its work has not arrived yet
-        state, on = "working", ""
+    if state is MemberState.IDLE:  # the event about its work has not arrived yet
+        state, on = MemberState.WORKING, ""
     return MemberRow(LEAD, state, on, state in WAITING_STATES, known.since, used, None, task)
 
 

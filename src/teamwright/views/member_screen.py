@@ -57,7 +57,7 @@ class MemberScreen:
 
     def _known(self) -> MemberActivity:
         mate = self.seat.member.mate
-        return self.seat.member.team.status.members.get(mate.name) or MemberActivity(mate.name, str(mate.state))
+        return self.seat.member.team.status.members.get(mate.name) or MemberActivity(mate.name, mate.state)
 
 
 async def member_cost(control: OwnTerminalControl) -> CostView:

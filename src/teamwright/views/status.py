@@ -20,6 +20,7 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import find_team_view
@@ -33,7 +34,6 @@ from teamwright.teams.status.team_status import MemberActivity, TeamStatus
 from teamwright.teams.status.team_views import (
     FOREIGN,
     LIVE,
-    WAITS,
     MemberView,
     TaskView,
     TeamView,
@@ -56,7 +56,7 @@ class MemberStatus:
     """
 
     name: str
-    state: str
+    state: MemberState
     on: str = ""
     since: float = 0.0
     active: float = 0.0
@@ -270,21 +270,24 @@ class _MemberReader:
 
     def _health(self, name: str, known: MemberActivity | None, entry: MemberView | None) -> ShownState:
         if self.team.state == FOREIGN:
-            said = entry.state if entry is not None and entry.state.endswith("it says") else ""
-            return ShownState("unknown", said or "another product's: its state is not known")
+            if entry is not None and entry.state in {MemberState.REPORTS_WORKING, MemberState.REPORTS_IDLE}:
+                return ShownState(MemberState.UNKNOWN, entry.state)
+            return ShownState(MemberState.UNKNOWN, "another product's: its state is not known")
         if name == LEAD and not self.live and self.closed:
             ended = self.standing.ended
-            return ShownState("completed", f"its run ended: {ended}" if ended else "its session was left")
+            return ShownState(MemberState.COMPLETED, f"its run ended: {ended}" if ended else "its session was left")
         why = "" if self.live else "the lead's process is gone"
-        if entry is not None and entry.state == WAITS:
-            return ShownState("waiting", f"its lead: {why}")
+        if entry is not None and entry.state is MemberState.WAITING_FOR_LEAD:
+            return ShownState(MemberState.WAITING, f"its lead: {why}")
         if known is not None:
             return shown_state(member_facts(known, self.standing, self.tasks, alive=self.live, why=why))
         if not self.live:
-            return ShownState("suspended" if self.closed else "dead", "its session was left" if self.closed else why)
+            if self.closed:
+                return ShownState(MemberState.SUSPENDED, "its session was left")
+            return ShownState(MemberState.DEAD, why)
         if entry is not None and LEAD in self.standing.members and now_ms() - entry.joined_at < _STARTING_MOST_MS:
-            return ShownState("working", "starts")
-        return ShownState("unknown", "the log does not mention it" if self.team.log else "there is no log")
+            return ShownState(MemberState.WORKING, "starts")
+        return ShownState(MemberState.UNKNOWN, "the log does not mention it" if self.team.log else "there is no log")
 
 
 def _notes(home: Home, team: TeamView) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.session.control.remote_actions import BACKGROUND, RUNNING, STOP
@@ -46,7 +47,7 @@ class LiveMember:
     """
 
     name: str
-    state: str
+    state: MemberState
     model: str
     agent_type: str
     waiting_on: str = ""
@@ -68,7 +69,7 @@ def live_members(session: Session) -> list[LiveMember]:
     purse, lead = session.maker.purse, session.lead
     first = LiveMember(
         LEAD,
-        "working" if lead.busy else "idle",
+        MemberState.WORKING if lead.busy else MemberState.IDLE,
         lead.agent.model.card.name,
         "lead",
         turns=lead.turns,
@@ -79,7 +80,7 @@ def live_members(session: Session) -> list[LiveMember]:
     others = [
         LiveMember(
             mate.name,
-            str(mate.state),
+            mate.state,
             mate.model,
             mate.agent_type,
             mate.waiting_on,

@@ -27,6 +27,7 @@ from teamwright.protocol.events import MemberChanged, MessageDelivered, TeamEven
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, message_id
 from teamwright.protocol.mail import InboxEntry, fence_protocol
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.unknown_names import ended_member
 from teamwright.protocol.values import dataclass
 from teamwright.requests.stop_request import USER
@@ -34,12 +35,11 @@ from teamwright.session.lookup.team_address import TeamAddress, runs_with_lead
 from teamwright.storage.doorbell import ring
 from teamwright.storage.event_log_reader import LogTail, last_number
 from teamwright.storage.watcher import Watcher
-from teamwright.teams.lifecycle import ENDED_STATES
+from teamwright.teams.lifecycle import INCARNATION_ENDS
 from teamwright.teams.mailbox.outgoing import default_summary
 
 EVERYONE = "*"
 
-_GONE = frozenset(str(state) for state in ENDED_STATES) - {"suspended"}
 """States of ended members. A suspended member keeps its place and continues when the team is resumed."""
 
 
@@ -68,7 +68,7 @@ async def send(target: TeamAddress, name: str, text: str) -> Delivery:
         raise UsageError("usage", "the message is empty", do=["say it in words"], note="nothing was sent")
     member = target.member(name)
     led = target.is_led()
-    if led and member.name != LEAD and runs_with_lead(target, member) and target.state(member.name) in _GONE:
+    if led and member.name != LEAD and runs_with_lead(target, member) and target.state(member.name) in INCARNATION_ENDS:
         raise ended_member(member.name, target.member_names, note="nothing was sent")
     path = target.home.inbox(target.directory, member.name)
     inbox = inbox_for(path, target.home.guard(path), target.home.inbox_archive(target.directory, member.name))
@@ -123,7 +123,7 @@ def _outcome(target: TeamAddress, member: RosterMember, *, led: bool) -> str:
         return "accepted"
     if not led:
         return "no_consumer"
-    return "woke" if target.state(member.name) in {"idle", ""} else "queued_next_round"
+    return "woke" if target.state(member.name) in {MemberState.IDLE, ""} else "queued_next_round"
 
 
 # ── waiting for what comes of it ─────────────────────────────────────────────────────────────────────────────
@@ -189,7 +189,7 @@ def _answered(event: TeamEvent, delivery: Delivery, *, seen: bool) -> str | None
             return event.text
         kind, slug = (LimitExceeded, "limit") if event.stop == "limit" else (ModelFailed, "model-failed")
         raise kind(slug, f"the turn of {delivery.to} failed: {event.detail or event.stop}")
-    if isinstance(event, MemberChanged) and event.state in _GONE:
+    if isinstance(event, MemberChanged) and event.state in INCARNATION_ENDS:
         why = f": {event.detail}" if event.detail else ""
         raise TeamwrightError("failed", f"{delivery.to} ended before it answered{why}", note="the message is stored")
     return None

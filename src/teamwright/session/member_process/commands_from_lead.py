@@ -17,6 +17,7 @@ from teamwright.processes.ipc import IpcBody
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskChanged, TeamEvent, ToolCalled
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.control.remote_actions import ActionContext, perform
 from teamwright.session.factory.agent_factory import AgentFactory
@@ -25,7 +26,7 @@ from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.member_end import MemberLifetime
 from teamwright.tasks.external_changes import ExternalChanges
 from teamwright.teams.in_process_teammate import InProcessTeammate
-from teamwright.teams.lifecycle import ENDED_STATES, MemberState
+from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mode_change import set_mode
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.status.team_status import TeamStatus

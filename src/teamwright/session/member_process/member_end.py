@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import field
 
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.teams.in_process_teammate import InProcessTeammate
-from teamwright.teams.lifecycle import ENDED_STATES, MemberState
+from teamwright.teams.lifecycle import ENDED_STATES
 
 _FAILED = "failed: "
 
@@ -50,7 +51,7 @@ class MemberLifetime:
         mate, ended = self.mate, self.ended
         if mate is None or ended is None or mate.state in ENDED_STATES:
             return
-        state = MemberState.SUSPENDED if ended.how == "suspended" else MemberState.KILLED
+        state = MemberState.SUSPENDED if ended.how == MemberState.SUSPENDED else MemberState.KILLED
         mate.cut_off(state, ended.cause or ended.how)
 
     async def departed(self, _name: str, cause: str, agreed_to: str | None) -> None:

@@ -23,6 +23,7 @@ from teamwright.protocol.events import MemberChanged, ModelChanged, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.messages import Block, message_text
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.model_sources import require_price
 from teamwright.session.prompt_input import parse_slash_command
@@ -258,7 +259,7 @@ class TurnGrants:
     def _happened(self, event: TeamEvent) -> None:
         if isinstance(event, ModelChanged) and event.member == LEAD:
             self._before = None  # another model was chosen since
-        if isinstance(event, MemberChanged) and event.member == LEAD and event.state == "idle":
+        if isinstance(event, MemberChanged) and event.member == LEAD and event.state is MemberState.IDLE:
             self._turns -= 1
         if self._turns == 0 or self.session.lead.refusal_reason:
             self.end()

@@ -19,31 +19,30 @@ from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.storage.doorbell import remove_unused
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.incarnation import process_directory
-from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent, MemberState
+from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
-
-SUSPENDED = "suspended"
-"""The end of a process that leaves and keeps its place."""
-
-FAILED = "failed"
-
-CRASHED = "crashed"
-"""The end of a process without a last message."""
 
 LEAD_END_S = 3.0
 """Seconds in which a lead ends that is ended together with a member's process."""
 
-_END_EVENTS = {SUSPENDED: LifecycleEvent.CRASHED, FAILED: LifecycleEvent.FAILED, CRASHED: LifecycleEvent.CRASHED}
+_END_EVENTS = {
+    str(MemberState.SUSPENDED): LifecycleEvent.CRASHED,
+    str(MemberState.FAILED): LifecycleEvent.FAILED,
+    str(MemberState.CRASHED): LifecycleEvent.CRASHED,
+}
 """The lifecycle event of a process's end while its lead continues, by the reported kind; any other kind is leaving."""
+
+_END_PREFIXES = {LifecycleEvent.FAILED: "failed: ", LifecycleEvent.CRASHED: "crashed: "}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """The last message of a process that ends in order. `kind` is left, failed or suspended."""
+    """The end of a process. `kind` is left, failed, suspended, or crashed for an end without a last message."""
 
     kind: str
     cause: str
@@ -217,19 +216,21 @@ class ProcessTeammate(ProcessTeammateBase):
             return  # the caller that starts it handles that
         bye = self.end
         if bye is None:
-            bye = ProcessEnd(CRASHED, f"its process {self.pid} ended without a message{await self._last_line()}")
-        if bye.kind == SUSPENDED:
+            bye = ProcessEnd(
+                MemberState.CRASHED, f"its process {self.pid} ended without a message{await self._last_line()}"
+            )
+        if bye.kind == MemberState.SUSPENDED:
             await self._wait_for_lead_end()
         if self.end_cause or self.state in ENDED_STATES:
             return  # the caller that ends it handles that
         self.end_cause = bye.cause
-        self.transition(_END_EVENTS.get(bye.kind, LifecycleEvent.LEFT), bye.cause)
+        event = _END_EVENTS.get(bye.kind, LifecycleEvent.LEFT)
+        self.transition(event, bye.cause)
         if trouble := await self.terminate(
             0
         ):  # before other members learn of it: a lead that then ends leaves nothing behind
             self.emit(Notice(member=self.name, text=trouble, level="warning"))
-        words = {FAILED: "failed: ", CRASHED: "crashed: ", SUSPENDED: "crashed: "}.get(bye.kind, "")
-        cause = f"{words}{bye.cause}"
+        cause = _END_PREFIXES.get(event, "") + bye.cause
         await self.report_end(self.name, cause, bye.agreed_to or None)
         self.team_changed.set()
 

@@ -21,11 +21,12 @@ from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.secret_texts import mask_tokens
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.storage.json_array import FileStamp, file_stamp
 from teamwright.teams.backend_teammate import BackendTeammate
 from teamwright.teams.backends.detached import DETACHED
-from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent, MemberState
+from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.plan_requests import PendingPlan
 
 

@@ -17,7 +17,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
-from teamwright.teams.lifecycle import MemberState
+from teamwright.protocol.states import MemberState
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mode_rank import MODE_RANK
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PLAN_KIND, PendingPlan, answer_message_id

@@ -21,6 +21,7 @@ from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry, ShutdownApproved
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_member
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import TaskStatus
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
@@ -31,7 +32,7 @@ from teamwright.teams.mailbox.outgoing import default_summary
 from teamwright.teams.plan_requests import close_plans
 from teamwright.teams.team import SessionTeam
 
-RESUMABLE_ENDS = frozenset({"suspended"})
+RESUMABLE_ENDS = frozenset({str(MemberState.SUSPENDED)})
 """Ends after which a new start with the same flags resumes the incarnation; its tasks stay with it."""
 
 

@@ -17,8 +17,8 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.states import MemberState
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM, restored_roster_notice
-from teamwright.teams.lifecycle import MemberState
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_entries import update_entries
@@ -140,7 +140,7 @@ class RosterWatcher:
         for member in before.teammates if strangers else ():
             if member.name.lower() in strangers and after.find(member.name) is None and not self._is_ours(member):
                 self._team.external.remove_member(member.name)
-                self._emit_member(member, "completed", "taken off the roster by another program")
+                self._emit_member(member, MemberState.COMPLETED, "taken off the roster by another program")
 
     def _note_external_members(self, config: TeamConfig) -> None:
         """Record the external members that were on the roster before us; they are not reported."""
@@ -177,10 +177,10 @@ class RosterWatcher:
             return
         team.external.remove_member(name)
         self._known = known.without_member(member.name)
-        self._emit_member(member, "completed", why)
+        self._emit_member(member, MemberState.COMPLETED, why)
         await process_end(team, member.name, why if why.startswith("it ") else f"it {why}", None)
 
-    def _emit_member(self, member: RosterMember, state: str, detail: str) -> None:
+    def _emit_member(self, member: RosterMember, state: MemberState, detail: str) -> None:
         team = self._team
         team.emit(
             MemberChanged(
@@ -376,8 +376,8 @@ def _with_entry(config: TeamConfig, entry: RosterMember) -> TeamConfig:
     return config.with_member(entry)
 
 
-def _state(member: RosterMember) -> str:
+def _state(member: RosterMember) -> MemberState:
     """Return the state in an external member's entry; often empty."""
     if member.is_active is None:
-        return "unknown"
-    return "working" if member.is_active else "idle"
+        return MemberState.UNKNOWN
+    return MemberState.WORKING if member.is_active else MemberState.IDLE

@@ -17,10 +17,10 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, keyed_id, mess
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PermissionResponse, ProtocolMessage, fence_protocol
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.secret_texts import mask_keys, mask_values
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.unknown_names import did_you_mean, ended_member, unknown_member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.file_mark import file_mark
-from teamwright.teams.lifecycle import MemberState
 from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
 from teamwright.teams.mailbox.runtime_notes import put_entry
 from teamwright.teams.team import SessionTeam

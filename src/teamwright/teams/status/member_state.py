@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
-from teamwright.teams.lifecycle import RATE_LIMITED, MemberState
-from teamwright.teams.status.team_status import SUSPENDED_STATE, MemberActivity, RequestSummary, TeamStatus
+from teamwright.teams.lifecycle import RATE_LIMITED
+from teamwright.teams.status.team_status import MemberActivity, RequestSummary, TeamStatus
 from teamwright.teams.team import SessionTeam
 
 
@@ -35,7 +36,9 @@ async def remote_members(team: SessionTeam) -> list[RemoteMember]:
         if entry.name.lower() in here or team.ports.remote_state(entry.name) is None:
             continue
         found.append(
-            RemoteMember(entry, team.status.members.get(entry.name) or MemberActivity(entry.name, state="idle"))
+            RemoteMember(
+                entry, team.status.members.get(entry.name) or MemberActivity(entry.name, state=MemberState.IDLE)
+            )
         )
     return found
 
@@ -49,7 +52,7 @@ class MemberFacts:
     messages that have not answered.
     """
 
-    state: str
+    state: MemberState
     alive: bool = True
     detail: str = ""
     doing: str = ""
@@ -64,7 +67,7 @@ class MemberFacts:
 class ShownState(NamedTuple):
     """The state in one word, and the reason: what it waits for or does; empty without one."""
 
-    state: str
+    state: MemberState
     reason: str = ""
 
 
@@ -72,44 +75,48 @@ class ShownState(NamedTuple):
 class StateRow:
     """One row of the table: the state, its condition and its reason."""
 
-    state: str
+    state: MemberState
     applies: Callable[[MemberFacts], object]
     reason: Callable[[MemberFacts], str]
 
 
-_WORKING_STATES = frozenset({str(MemberState.PENDING), str(MemberState.WORKING)})
+_WORKING_STATES = frozenset({MemberState.PENDING, MemberState.WORKING})
 
 STATE_TABLE: tuple[StateRow, ...] = (
-    StateRow("crashed", lambda s: s.state == MemberState.CRASHED, lambda s: s.detail),
-    StateRow("failed", lambda s: s.state == MemberState.FAILED, lambda s: s.detail),
-    StateRow("killed", lambda s: s.state == MemberState.KILLED, lambda s: s.detail),
-    StateRow("failed", lambda s: s.state == MemberState.COMPLETED and s.failed, lambda s: s.failed),
-    StateRow("completed", lambda s: s.state == MemberState.COMPLETED, lambda s: s.detail),
-    StateRow(SUSPENDED_STATE, lambda s: s.state == SUSPENDED_STATE, lambda s: s.failed or s.detail),
-    StateRow("dead", lambda s: not s.alive, lambda s: s.detail or "its process is gone"),
-    StateRow("stopping", lambda s: s.state == MemberState.STOPPING, lambda s: "was asked to stop, and may object"),
-    StateRow("awaiting", lambda s: s.state == MemberState.AWAITING, lambda s: s.detail),
+    StateRow(MemberState.CRASHED, lambda s: s.state == MemberState.CRASHED, lambda s: s.detail),
+    StateRow(MemberState.FAILED, lambda s: s.state == MemberState.FAILED, lambda s: s.detail),
+    StateRow(MemberState.KILLED, lambda s: s.state == MemberState.KILLED, lambda s: s.detail),
+    StateRow(MemberState.FAILED, lambda s: s.state == MemberState.COMPLETED and s.failed, lambda s: s.failed),
+    StateRow(MemberState.COMPLETED, lambda s: s.state == MemberState.COMPLETED, lambda s: s.detail),
+    StateRow(MemberState.SUSPENDED, lambda s: s.state == MemberState.SUSPENDED, lambda s: s.failed or s.detail),
+    StateRow(MemberState.DEAD, lambda s: not s.alive, lambda s: s.detail or "its process is gone"),
     StateRow(
-        "blocked",
+        MemberState.STOPPING, lambda s: s.state == MemberState.STOPPING, lambda s: "was asked to stop, and may object"
+    ),
+    StateRow(MemberState.AWAITING, lambda s: s.state == MemberState.AWAITING, lambda s: s.detail),
+    StateRow(
+        MemberState.BLOCKED,
         lambda s: s.state == MemberState.BLOCKED or s.pending_request,
         lambda s: s.pending_request or s.detail,
     ),
-    StateRow("waiting", lambda s: s.state in _WORKING_STATES and s.doing == "pause", lambda s: s.what),
-    StateRow("stalled", lambda s: s.state in _WORKING_STATES and s.stalled, lambda s: _describe_stall(s)),
-    StateRow("working", lambda s: s.state in _WORKING_STATES, lambda s: _describe_work(s)),
-    StateRow("waiting", lambda s: s.state == MemberState.IDLE and s.detail == RATE_LIMITED, lambda s: s.detail),
-    StateRow("failed", lambda s: s.state == MemberState.IDLE and s.failed, lambda s: s.failed),
-    StateRow("waiting", lambda s: s.blockers, lambda s: s.blockers),
-    StateRow("waiting", lambda s: s.awaited_answer, lambda s: f"an answer of {s.awaited_answer}"),
-    StateRow("idle", lambda s: s.state == MemberState.IDLE, lambda s: ""),
-    StateRow("unknown", lambda s: True, lambda s: s.detail),
+    StateRow(MemberState.WAITING, lambda s: s.state in _WORKING_STATES and s.doing == "pause", lambda s: s.what),
+    StateRow(MemberState.STALLED, lambda s: s.state in _WORKING_STATES and s.stalled, lambda s: _describe_stall(s)),
+    StateRow(MemberState.WORKING, lambda s: s.state in _WORKING_STATES, lambda s: _describe_work(s)),
+    StateRow(
+        MemberState.WAITING, lambda s: s.state == MemberState.IDLE and s.detail == RATE_LIMITED, lambda s: s.detail
+    ),
+    StateRow(MemberState.FAILED, lambda s: s.state == MemberState.IDLE and s.failed, lambda s: s.failed),
+    StateRow(MemberState.WAITING, lambda s: s.blockers, lambda s: s.blockers),
+    StateRow(MemberState.WAITING, lambda s: s.awaited_answer, lambda s: f"an answer of {s.awaited_answer}"),
+    StateRow(MemberState.IDLE, lambda s: s.state == MemberState.IDLE, lambda s: ""),
+    StateRow(MemberState.UNKNOWN, lambda s: True, lambda s: s.detail),
 )
 """The state table: the first matching row is the member's state."""
 
 SHOWN_STATES = tuple(dict.fromkeys(row.state for row in STATE_TABLE))
 """Every possible state."""
 
-WAITING_STATES = frozenset({"waiting", "awaiting", "blocked", "stopping"})
+WAITING_STATES = frozenset({MemberState.WAITING, MemberState.AWAITING, MemberState.BLOCKED, MemberState.STOPPING})
 """States whose reason is what the member waits for."""
 
 
@@ -148,7 +155,7 @@ def member_facts(
     return MemberFacts(
         state=member.state,
         alive=alive and not member.lost,
-        detail=member.detail if member.has_ended or member.state == SUSPENDED_STATE else why or member.detail,
+        detail=member.detail if member.has_ended or member.state == MemberState.SUSPENDED else why or member.detail,
         doing=member.doing,
         what=member.what,
         stalled=member.stalled,

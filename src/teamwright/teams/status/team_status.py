@@ -33,10 +33,11 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState, parse_state
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.storage.event_log_reader import RecentEvents
-from teamwright.teams.lifecycle import ENDED_STATES, MemberState
+from teamwright.teams.lifecycle import INCARNATION_ENDS
 
 VERSION = 2
 """The version of the state in a snapshot; a newer version is not read."""
@@ -46,11 +47,6 @@ MAX_OPEN_TASKS = 1_000
 
 MAX_ENDED_MEMBERS = 64
 """Ended members that are still remembered."""
-
-SUSPENDED_STATE = "suspended"
-"""The state of a member whose session ended in order: its incarnation resumes with the session."""
-
-_ENDED_STATES = frozenset(str(state) for state in ENDED_STATES) - {SUSPENDED_STATE}
 
 
 @dataclass(slots=True)
@@ -63,7 +59,7 @@ class MemberActivity:
     """
 
     name: str
-    state: str = str(MemberState.PENDING)
+    state: MemberState = MemberState.PENDING
     detail: str = ""
     incarnation: int = 0
     turn: int = 0
@@ -87,7 +83,7 @@ class MemberActivity:
     @property
     def has_ended(self) -> bool:
         """Return True when this incarnation has ended."""
-        return self.state in _ENDED_STATES
+        return self.state in INCARNATION_ENDS
 
     def clear_activity(self) -> None:
         """Clear the member's activity."""
@@ -106,6 +102,7 @@ class MemberActivity:
         """Return the member from its snapshot line; keys of a newer version are ignored. Raises TypeError, KeyError."""
         data = {_NAMES_OF_VERSION_1.get(key, key): value for key, value in data.items()}
         known = {key: value for key, value in data.items() if key in _ACTIVITY_FIELDS}
+        known["state"] = parse_state(data.get("state", MemberState.PENDING))
         known["usage"] = usage_from_json(data.get("usage") or {})
         known["wrote_to"] = tuple(data.get("wrote_to") or ())
         return cls(**known)
@@ -234,7 +231,7 @@ class TeamStatus:
             member.clear_activity()
             if isinstance(event, TurnEnded):
                 member.failed = (event.detail or "its turn failed") if event.stop == "failed" else ""
-        elif member.state not in {str(MemberState.IDLE), *_ENDED_STATES}:
+        elif member.state not in {MemberState.IDLE, *INCARNATION_ENDS}:
             member.doing, member.what, member.doing_since = event.doing, event.what[:200], event.since
             member.stalled = event.stalled
 
@@ -253,7 +250,7 @@ class TeamStatus:
             member.wrote_to = ()
         state = event.state
         if event.member == LEAD and self.opened_at and not event.turn:
-            state = str(MemberState.IDLE)  # it leads a team, and has had no turn in this process yet
+            state = MemberState.IDLE  # it leads a team, and has had no turn in this process yet
         if state != member.state or member.lost:
             member.since = event.at
         member.state, member.detail = state, event.detail
@@ -268,7 +265,7 @@ class TeamStatus:
 
     def _apply_settings(self, event: ModeChanged | ModelChanged) -> None:
         if event.member == LEAD and LEAD not in self.members:
-            self.members[LEAD] = MemberActivity(LEAD, str(MemberState.IDLE), since=event.at)  # it has had no turn yet
+            self.members[LEAD] = MemberActivity(LEAD, MemberState.IDLE, since=event.at)  # it has had no turn yet
         if (member := self._touch(event)) is not None:
             if isinstance(event, ModelChanged):
                 member.model, member.effort = event.model, event.effort
@@ -278,7 +275,7 @@ class TeamStatus:
     def _is_outdated(self, member: MemberActivity, event: MemberChanged) -> bool:
         """Return True when the event is from a turn before the newest, or from an incarnation that has ended."""
         return event.turn < member.turn or (
-            member.has_ended and event.incarnation > 0 and event.state not in _ENDED_STATES
+            member.has_ended and event.incarnation > 0 and event.state not in INCARNATION_ENDS
         )
 
     def _apply_message(self, event: MessageSent) -> None:
@@ -308,7 +305,7 @@ class TeamStatus:
             self.pid, self.opened_at, self.ended = event.pid, event.at, ""
             self.requests.clear()
             for member in self.members.values():
-                member.turn, member.lost = 0, not member.has_ended and member.state != SUSPENDED_STATE
+                member.turn, member.lost = 0, not member.has_ended and member.state != MemberState.SUSPENDED
                 member.clear_activity()
         elif event.change == "deleted":
             self._change_team("", "")

@@ -17,6 +17,7 @@ from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightErro
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
 from teamwright.protocol.unknown_names import unknown_member
 from teamwright.protocol.values import dataclass
@@ -30,13 +31,6 @@ LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign",
 """States of a team: its lead runs; its lead is gone and work is open; no work is open; another product's; deleted."""
 
 
-CRASHED = "crashed"
-"""The state of a member that failed or whose process crashed: it keeps its place until it is resumed or removed."""
-
-WAITS = "waits for its lead"
-"""The state of a member whose separate process outlived its lead's."""
-
-
 @dataclass(frozen=True, slots=True)
 class MemberView:
     """One member. `unread` and `messages` count its inbox; -1 when that cannot be read. `mode` is its own, if any."""
@@ -44,7 +38,7 @@ class MemberView:
     name: str
     agent_type: str
     model: str
-    state: str
+    state: MemberState
     joined_at: int = 0
     unread: int = 0
     messages: int = 0
@@ -163,7 +157,10 @@ def _view(
     live = not archived and ours is not None and is_lead_alive(ours.lead)
     entries = config.members if config is not None else ()
     lives: Mapping[str, Incarnation] = ours.incarnation_records if ours is not None else {}
-    states = {m.name: "gone" if archived else _member_state(m, lives.get(m.name.lower()), live=live) for m in entries}
+    states = {
+        m.name: MemberState.GONE if archived else _member_state(m, lives.get(m.name.lower()), live=live)
+        for m in entries
+    }
     members = tuple(_member(path, member, states[member.name]) for member in entries)
     view = TeamView(
         name=config.name if config is not None else directory,
@@ -199,7 +196,7 @@ def _state(view: TeamView, ours: bool, *, live: bool) -> str:
     return OPEN if view.open_tasks or view.unread or unreadable else FINISHED
 
 
-def _member(team: Path, member: RosterMember, state: str) -> MemberView:
+def _member(team: Path, member: RosterMember, state: MemberState) -> MemberView:
     try:
         entries = read_entries(team / "inboxes" / f"{inbox_stem(member.name)}.json")
         unread, messages = sum(not entry.read and not is_contentless(entry.text) for entry in entries), len(entries)
@@ -223,19 +220,23 @@ def _place_of(member: RosterMember) -> str:
     return "" if member.is_lead else kind if member.pane_id in {"", kind} else f"{kind} {member.pane_id}".strip()
 
 
-def _member_state(member: RosterMember, life: Incarnation | None, *, live: bool) -> str:
+_REPORTED_STATES = {True: MemberState.REPORTS_WORKING, False: MemberState.REPORTS_IDLE, None: MemberState.UNKNOWN}
+"""The state of another product's member, by what its roster entry says."""
+
+
+def _member_state(member: RosterMember, life: Incarnation | None, *, live: bool) -> MemberState:
     """Return the state from files alone: a member in the lead's process lives with that process,
     another by its lease.
     """
     if life is not None and life.crashed:
-        return CRASHED
+        return MemberState.CRASHED
     if live:
-        return "live"
+        return MemberState.LIVE
     if life is not None and life.place is not None and lease_held(process_directory(Path(life.transcript)) / LEASE):
-        return WAITS
+        return MemberState.WAITING_FOR_LEAD
     if member.is_lead or member.backend_type == "in-process" or life is not None:
-        return "not running"
-    return {True: "at work, it says", False: "idle, it says", None: "unknown"}[member.is_active]
+        return MemberState.NOT_RUNNING
+    return _REPORTED_STATES[member.is_active]
 
 
 def _config(path: Path) -> tuple[TeamConfig | None, str]:

@@ -10,8 +10,9 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import open_blockers
-from teamwright.teams.lifecycle import ENDED_STATES, MemberState
+from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.status.member_state import (
     WAITING_STATES,
     OpenTask,
@@ -87,8 +88,8 @@ def _remote_row(team: SessionTeam, member: RemoteMember, tasks: Mapping[str, Ope
         "type": entry.agent_type,
         "state": seen.state,
         "waiting_for": seen.reason if waits else None,
-        "doing": seen.reason if seen.state == "working" else None,
-        "reason": None if waits or seen.state == "working" else seen.reason,
+        "doing": seen.reason if seen.state is MemberState.WORKING else None,
+        "reason": None if waits or seen.state is MemberState.WORKING else seen.reason,
         "open_tasks": [id for id, task in tasks.items() if task.owner == entry.name],
         "model": known.model or entry.model,
         "mode": known.mode or entry.mode or str(team.lead_policy.effective_mode),
@@ -106,8 +107,8 @@ def _line(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) 
         "state": seen.state,
         "waiting_for": seen.reason if waits else None,
         "request": teammate.pending_plan.request_id or asked,
-        "doing": seen.reason if seen.state == "working" else None,
-        "reason": None if waits or seen.state == "working" else seen.reason,
+        "doing": seen.reason if seen.state is MemberState.WORKING else None,
+        "reason": None if waits or seen.state is MemberState.WORKING else seen.reason,
         "last_step_s_ago": int(_last_step_age_s(team, teammate)),
         "open_tasks": [id for id, task in tasks.items() if task.owner == teammate.name],
         "model": teammate.model,
@@ -120,7 +121,7 @@ def member_state(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, Open
     """Return the member's state as all readers see it, from its coroutine and its own state."""
     known = team.status.members.get(teammate.name) or MemberActivity(teammate.name)
     if known.state != teammate.state:
-        known = replace(known, state=str(teammate.state), lost=False)
+        known = replace(known, state=teammate.state, lost=False)
     alive = teammate.run_task is None or not teammate.run_task.done() or teammate.state in ENDED_STATES
     seen = member_facts(known, team.status, tasks, alive=alive, why="" if alive else "its coroutine has ended")
     return shown_state(seen)

@@ -24,15 +24,17 @@ from teamwright.protocol.events import (
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.run_counts import RunCounts
+from teamwright.teams.lifecycle import INCARNATION_ENDS
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.event_text import display_name
 
 WIDTH = 80
 
 _MARKS = {"pending": "·", "in_progress": "▸", "completed": "✓"}
-_RESTING_STATES = frozenset({"idle", "completed", "failed", "crashed", "killed"})
+_RESTING_STATES = INCARNATION_ENDS | {MemberState.IDLE}
 _COLUMNS = (("members", 33), ("tasks", 27), ("mail", 11))
 """The titles of the columns, and the width of their texts."""
 
@@ -52,7 +54,7 @@ def number_list(ids: Sequence[str]) -> str:
 class TeamPanel:
     """The state of a run as far as its events show it."""
 
-    members: dict[str, str] = field(default_factory=lambda: {LEAD: "working"})
+    members: dict[str, MemberState] = field(default_factory=lambda: {LEAD: MemberState.WORKING})
     tasks: dict[str, TaskInfo] = field(default_factory=dict[str, TaskInfo])
     totals: RunCounts = field(default_factory=RunCounts)
 
@@ -112,7 +114,6 @@ ABOUT_WIDTH = 20
 
 _MISHAPS = {"failed": "failed: ", "denied": "refused: "}
 _TASKS = {"created": "adds #{0} {1}", "claimed": "claims #{0}", "completed": "✓ #{0}", "released": "gives #{0} back"}
-_ENDED_STATES = frozenset({"completed", "failed", "crashed", "killed"})
 
 
 def demo_line(event: TeamEvent, team_panel: TeamPanel, *, new: bool = False) -> str | None:
@@ -206,7 +207,7 @@ def _task(event: TaskChanged, team_panel: TeamPanel) -> str | None:
 
 
 def _member(event: MemberChanged, *, new: bool) -> str | None:
-    if event.state in _ENDED_STATES:
+    if event.state in INCARNATION_ENDS:
         return f"ended: {one_line(event.detail)}" if event.detail else "ended"
     return "joins the team" if new else None
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.open import open_session
 from teamwright.session.repository import Repository
@@ -245,7 +246,7 @@ def _describe_event(event: TeamEvent) -> str:
             return f"{event.tool} of {who} ended"
         case TaskChanged():
             return f"#{event.task.id} was {event.change} by {who}"
-        case MemberChanged(state="working"):
+        case MemberChanged(state=MemberState.WORKING):
             return f"{who} went to work"
         case _:
             return ""

@@ -26,6 +26,7 @@ from teamwright.protocol.events import (
     ToolStarted,
 )
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.mcp_status import ServerStatus
 from teamwright.session.result import Result, TaskResult
@@ -37,7 +38,7 @@ from teamwright.views.run_report import CallCollector
 _MAX_OPEN_TASKS = 10
 """The maximum number of open tasks listed at the end of a run."""
 
-_END_TEXT = {"killed": "has ended", "failed": "failed", "crashed": "crashed"}
+_END_TEXT = {MemberState.KILLED: "has ended", MemberState.FAILED: "failed", MemberState.CRASHED: "crashed"}
 
 _REQUEST_WIDTH = 200
 """The width of a request's subject on stderr; `teamwright requests` shows it in full."""

@@ -26,6 +26,7 @@ from teamwright.protocol.events import (
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import cell_width, clean, cut, model_name, one_line, pad
 from teamwright.ui.event_text import answer_text, compaction_text, request_subject
@@ -45,7 +46,12 @@ MIN_WIDTH = 20
 """The minimum width in columns; in a narrower window lines wrap."""
 
 _TASK_MARKS = {"created": "+", "claimed": "▸", "assigned": "→", "completed": "✓", "released": "↩", "deleted": "✗"}
-_END_TEXT = {"completed": "has ended", "failed": "failed", "crashed": "crashed", "killed": "was stopped"}
+_END_TEXT = {
+    MemberState.COMPLETED: "has ended",
+    MemberState.FAILED: "failed",
+    MemberState.CRASHED: "crashed",
+    MemberState.KILLED: "was stopped",
+}
 _PROTOCOL_TEXT = {
     "shutdown_request": "please stop",
     "shutdown_rejected": "not yet",
@@ -237,9 +243,9 @@ class Narrator:
             self.colors[event.member] = event.color
         if event.state in _END_TEXT:
             self._introduced.discard(event.member)
-            style = "" if event.state == "completed" else "red"
+            style = "" if event.state is MemberState.COMPLETED else "red"
             return [self._line(event.member, _END_TEXT[event.state] + (f": {detail}" if detail else ""), style)]
-        if event.state in {"blocked", "awaiting"}:
+        if event.state in {MemberState.BLOCKED, MemberState.AWAITING}:
             return [self._line(event.member, f"waits for {detail}" if detail else "waits", "yellow")]
         if event.member not in self._introduced:
             self._introduced.add(event.member)

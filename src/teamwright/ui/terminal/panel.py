@@ -24,7 +24,9 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
+from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.ui.display_text import one_line, window_size
 from teamwright.ui.terminal.paint import Paint
 from teamwright.ui.terminal.panel_rows import (
@@ -36,7 +38,7 @@ from teamwright.ui.terminal.panel_rows import (
     status_line,
     task_rows,
 )
-from teamwright.views.live_status import STARTING, MemberRow, StatusSource, TaskBoard
+from teamwright.views.live_status import MemberRow, StatusSource, TaskBoard
 
 
 @dataclass(slots=True)
@@ -136,7 +138,8 @@ class Panel:
             return False
         members = self.source.members(self.board)
         return self.selection.move(
-            by, [one.name for one in members if one.name != self.viewed_name() and one.state != STARTING]
+            by,
+            [one.name for one in members if one.name != self.viewed_name() and one.state is not MemberState.STARTING],
         )
 
     def is_marked(self) -> bool:
@@ -190,9 +193,8 @@ class Panel:
             self._timer = None
 
 
-_RESTING_STATES = frozenset({"idle", "awaiting"})
+_RESTING_STATES = frozenset({MemberState.IDLE, MemberState.AWAITING})
 """States in which a member runs no call; its sub-agents may."""
-_ENDED_STATES = frozenset({"completed", "failed", "crashed", "killed", "suspended"})
 
 
 @dataclass(slots=True)
@@ -211,9 +213,9 @@ class RunningCalls:
                 self.calls.get(event.member, {}).pop(event.call, None)
             case TurnEnded():
                 self.clear_member(event.member)
-            case MemberChanged() if event.state in _RESTING_STATES | _ENDED_STATES:
+            case MemberChanged() if event.state in _RESTING_STATES | ENDED_STATES:
                 self.clear_member(event.member)
-                if event.state in _ENDED_STATES:
+                if event.state in ENDED_STATES:
                     self.subagents.pop(event.member, None)
             case SubagentChanged():
                 self._note_subagent(event)

@@ -12,6 +12,7 @@ from dataclasses import field
 
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import cell_width, cut, model_name, one_line, pad
 from teamwright.ui.terminal.narrator import display_name
@@ -128,22 +129,28 @@ def format_count(tokens: int) -> str:
 
 
 MARKS = {
-    "working": "●",
-    "idle": "○",
-    "blocked": "?",
-    "awaiting": "?",
-    "waiting": "○",
-    "starting": "…",
-    "stopping": "…",
-    "stalled": "!",
-    "dead": "✗",
+    MemberState.WORKING: "●",
+    MemberState.IDLE: "○",
+    MemberState.BLOCKED: "?",
+    MemberState.AWAITING: "?",
+    MemberState.WAITING: "○",
+    MemberState.STARTING: "…",
+    MemberState.STOPPING: "…",
+    MemberState.STALLED: "!",
+    MemberState.DEAD: "✗",
 }
 """The mark of each state; other states have `?`."""
 
-SHORT_WORDS = {"blocked": "asks", "awaiting": "asks", "waiting": "waits"}
+SHORT_WORDS = {MemberState.BLOCKED: "asks", MemberState.AWAITING: "asks", MemberState.WAITING: "waits"}
 """Shorter words for states, where the usual word is too long for a row."""
 
-_STYLES = {"working": "green", "blocked": "yellow", "awaiting": "yellow", "stalled": "red", "dead": "red"}
+_STYLES = {
+    MemberState.WORKING: "green",
+    MemberState.BLOCKED: "yellow",
+    MemberState.AWAITING: "yellow",
+    MemberState.STALLED: "red",
+    MemberState.DEAD: "red",
+}
 
 SELECTED, VIEWED = ">", "@"
 
@@ -180,7 +187,7 @@ class RowStyle:
 
 def member_rows(members: Sequence[MemberRow], context: RowContext, row_style: RowStyle) -> list[str]:
     """Return the rows of members; none while the lead is alone and idle."""
-    if len(members) == 1 and members[0].state == "idle":
+    if len(members) == 1 and members[0].state is MemberState.IDLE:
         return []
     names = min(MAX_NAME, max(1, row_style.width - 3), max(cell_width(_name(one)) for one in members))
     if row_style.selected:
@@ -200,7 +207,7 @@ def member_rows(members: Sequence[MemberRow], context: RowContext, row_style: Ro
 
 def age_starts(members: Sequence[MemberRow]) -> list[float]:
     """Return the start times of the states whose age is shown."""
-    return [one.since for one in members if one.since and one.state != "idle"]
+    return [one.since for one in members if one.since and one.state is not MemberState.IDLE]
 
 
 def _split_idle(
@@ -212,7 +219,7 @@ def _split_idle(
     resting = [
         one
         for one in members
-        if one.state == "idle"
+        if one.state is MemberState.IDLE
         and one.name not in {LEAD, row_style.viewed}
         and not context.background_counts.get(one.name)
     ]
@@ -253,7 +260,7 @@ def _end(member: MemberRow, row_style: RowStyle) -> str:
     tokens = (
         f"{format_count(member.tokens) if member.tokens else '':>{_TOKENS}}" if row_style.width >= TOKENS_FROM else ""
     )
-    old = format_age(row_style.now - member.since) if member.since and member.state != "idle" else ""
+    old = format_age(row_style.now - member.since) if member.since and member.state is not MemberState.IDLE else ""
     return f"{tokens}{old:>{_AGE}}" if row_style.width >= AGE_FROM else ""
 
 
@@ -264,7 +271,7 @@ def _name(member: MemberRow) -> str:
 def _activity_text(member: MemberRow, context: RowContext) -> str:
     """Return the reason of waiting; else the running call with its task; else the task; and background sub-agents."""
     call = one_line(context.calls.get(member.name, ""))
-    if member.waits or member.state == "stalled":
+    if member.waits or member.state is MemberState.STALLED:
         what = one_line(member.on)
     elif member.task is not None:
         what = f"#{member.task.id} {call or one_line(member.on) if call else one_line(member.task.subject)}"
@@ -277,7 +284,7 @@ def _activity_text(member: MemberRow, context: RowContext) -> str:
 
 def _idle_row(resting: Sequence[MemberRow], row_style: RowStyle) -> str:
     names = ", ".join(map(_name, resting))
-    return cut(f" {MARKS['idle']} {len(resting)} idle: {names}", row_style.width)
+    return cut(f" {MARKS[MemberState.IDLE]} {len(resting)} idle: {names}", row_style.width)
 
 
 def _count_states(members: Sequence[MemberRow]) -> str:

@@ -16,6 +16,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TeamEvent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import IdleNotification
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.member_process.member_end import MemberEnd, MemberLifetime
@@ -30,7 +31,7 @@ from teamwright.teams.external.membership import (
     OwnRosterEntry,
     leave_team,
 )
-from teamwright.teams.lifecycle import BUSY_STATES, MemberState
+from teamwright.teams.lifecycle import BUSY_STATES
 from teamwright.teams.team import SessionTeam
 
 

@@ -37,8 +37,10 @@ OPEN = 2
 """Tasks a member at the beginning; each report of one brings a new one."""
 
 TICKS = os.sysconf("SC_CLK_TCK")
-KB_GROWTH = 4_096
-"""How much more a process may need at its end than after its first third: noise of the allocator."""
+KB_A_MINUTE = 250
+"""How much a process may grow in a minute after its first third: what is known of some sixty new tasks, and caches."""
+KB_NOISE = 512
+"""How much two samples of the same process differ without a cause."""
 
 
 # ── the parts ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -151,9 +153,10 @@ class Curve:
             return ""
         shares = self.shares()
         early, late = (sum(one) / len(one) for one in (shares[third : 2 * third], shares[-third:]))
-        grown = min(self.pss[-third:]) - max(self.pss[third - 1 : 2 * third])
-        if grown > KB_GROWTH:
-            return f"{self.name} grew by {grown} kB after its first third"
+        minutes = (self.at[-1] - self.at[-1 - third]) / 60
+        grown = min(self.pss[-third:]) - min(self.pss[-2 * third : -third])
+        if grown > KB_NOISE + KB_A_MINUTE * minutes:
+            return f"{self.name} grew by {grown} kB in {minutes:.1f} minutes after its first third"
         return f"{self.name} needs {late:.1f} % of a core, at first {early:.1f} %" if late > 1.5 * early + 1 else ""
 
     def __str__(self) -> str:

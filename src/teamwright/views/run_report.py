@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from teamwright.protocol.events import LimitReached, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -23,15 +23,19 @@ _RECEIPT = re.compile(r"\[(c[0-9]+)\]")
 
 @dataclass(slots=True)
 class CallCollector:
-    """Tool calls and limits of a run, collected from its events."""
+    """Tool calls and limits of a run, collected from its events.
 
+    Without `receipts`, only refused calls are kept: a long run then needs no memory for those that ran.
+    """
+
+    receipts: bool = True
     calls: dict[str, ToolCalled] = field(default_factory=dict[str, ToolCalled])
     limits: list[LimitReached] = field(default_factory=list[LimitReached])
 
     def add_event(self, event: TeamEvent) -> None:
         """Add an event."""
-        if isinstance(event, ToolCalled):
-            self.calls[event.call] = event
+        if isinstance(event, ToolCalled) and (self.receipts or event.outcome == "denied"):
+            self.calls[event.call] = replace(event, facts={})
         elif isinstance(event, LimitReached):
             self.limits.append(event)
 

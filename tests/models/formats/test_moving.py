@@ -73,10 +73,10 @@ async def test_an_answer_of_thoughts_alone_leaves_a_message_that_the_api_takes(c
 
 
 async def test_each_message_is_looked_at_once_and_what_is_known_is_bounded(client, monkeypatch):
-    monkeypatch.setattr(messages, "CHECKED_BYTES", 1000)
+    monkeypatch.setattr(messages, "KNOWN_MESSAGES", 10)
     items = [encode({"role": "user", "content": [text_block(f"{number} {'x' * 100}")]}) for number in range(30)]
     async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         for end in range(1, 31):
             await c.ask(*items[:end])
-        assert len(c.model._format._checked) < 10
+        assert len(c.model._format._own) < 12
     assert len(server.bodies[-1]["messages"]) == 30

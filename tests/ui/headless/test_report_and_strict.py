@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.protocol.events import ToolCalled
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
+from teamwright.views.run_report import CallCollector
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of
 
@@ -212,3 +214,27 @@ def test_an_error_says_to_type_what_works_with_the_home_that_was_named(program, 
     slug, lines = error_of(done)
     assert (done.returncode, slug) == (2, "unknown-session")
     assert lines[-2].split("  ")[-1].strip() == f"teamwright --home {home} sessions --all"
+
+
+@pytest.mark.finding("T17")
+@pytest.mark.parametrize("receipts", [True, False])
+def test_without_a_report_a_long_run_keeps_only_the_calls_that_were_refused(receipts):
+    collector = CallCollector(receipts=receipts)
+    for number in range(100):
+        outcome = "denied" if number == 7 else "done"
+        facts = {"diff": "+" * 10_000}
+        collector.add_event(
+            ToolCalled(
+                member="ada",
+                call=f"c{number}",
+                use=f"toolu_{number}",
+                tool="Bash",
+                summary="make",
+                outcome=outcome,
+                seconds=0.1,
+                input={"command": "make"},
+                facts=facts,
+            )
+        )
+    assert set(collector.calls) == ({f"c{number}" for number in range(100)} if receipts else {"c7"})
+    assert not any(call.facts for call in collector.calls.values())

@@ -52,8 +52,8 @@ def with_breakpoints(items: Sequence[bytes], mark: bytes = _MARK) -> Sequence[by
     return marked
 
 
-CHECKED_BYTES = 32 * 1024 * 1024
-"""Bytes of messages that are known to contain no foreign thinking; beyond it all are checked again."""
+KNOWN_MESSAGES = 50_000
+"""How many messages are remembered as checked for foreign thinking; beyond it all are checked again."""
 EMPTY_TEXT = "(no words)"
 """The replacement for an answer without remaining blocks."""
 _FOREIGN = f'"{PROVIDER_KEY}":"'.encode()
@@ -78,8 +78,8 @@ class MessagesFormat:
     def __init__(self, endpoint: Endpoint, *, caching: bool) -> None:
         self._endpoint = endpoint
         self._caching = caching
-        self._checked: dict[bytes, bytes] = {}
-        self._bytes = 0
+        self._own: set[int] = set()  # hashes of messages without foreign thinking
+        self._stripped: dict[int, bytes] = {}  # hash → the message without its foreign thinking
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
         """Return the prefix and the messages, joined."""
@@ -97,16 +97,21 @@ class MessagesFormat:
     def _own_messages(self, items: Sequence[bytes]) -> list[bytes]:
         """Return the messages without the thinking of other services. Each is checked once; a later lookup costs
         nothing."""
-        known = self._checked
-        return [found if (found := known.get(item)) is not None else self._strip_foreign(item) for item in items]
+        own = self._own
+        return [item if hash(item) in own else self._strip_foreign(item) for item in items]
 
     def _strip_foreign(self, item: bytes) -> bytes:
-        if self._bytes > CHECKED_BYTES:
-            self._checked.clear()
-            self._bytes = 0
-        own = self._checked[item] = without_foreign_thinking(item) if _FOREIGN in item else item
-        self._bytes += len(item)
-        return own
+        if (known := self._stripped.get(hash(item))) is not None:
+            return known
+        if len(self._own) + len(self._stripped) > KNOWN_MESSAGES:
+            self._own.clear()
+            self._stripped.clear()
+        stripped = without_foreign_thinking(item) if _FOREIGN in item else item
+        if stripped is item:
+            self._own.add(hash(item))
+        else:
+            self._stripped[hash(item)] = stripped
+        return stripped
 
 
 def without_foreign_thinking(item: bytes) -> bytes:

@@ -27,7 +27,7 @@ from teamwright.session.session import Session
 from teamwright.session.skills.run_command import offered_names, run_command
 from teamwright.ui.garbage_collector import freeze_loaded
 from teamwright.ui.headless.run_output import RunOutput, control_response, init_object
-from teamwright.views.run_report import report
+from teamwright.views.run_report import CallCollector, report
 
 if TYPE_CHECKING:
     from teamwright.ui.invocation import Invocation
@@ -50,7 +50,9 @@ async def _run_headless(invocation: Invocation) -> int:
         require_writable(invocation.report)
     verbose = invocation.verbose and invocation.output_format != "stream-json"
     outlet = RunOutput(
-        invocation.output_format, verbose or (sys.stderr.isatty() and invocation.output_format == "text")
+        invocation.output_format,
+        verbose or (sys.stderr.isatty() and invocation.output_format == "text"),
+        calls=CallCollector(receipts=invocation.report is not None),
     )
     with _catch_end_signals() as ending:
         try:

@@ -52,7 +52,7 @@ class RunOutput:
     progress: bool
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
-    calls: CallCollector = field(default_factory=CallCollector)
+    calls: CallCollector = field(default_factory=lambda: CallCollector(receipts=False))
     on_write_error: Callable[[], object] | None = None
     write_error: OSError | None = None
     is_answered: bool = False

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from teamwright.approvals.external_requests import ExternalRequests
 from teamwright.approvals.lead_approver import LeadApprover, not_allowed_error, too_late_error, unknown_request_error
@@ -24,10 +24,6 @@ from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import REFUSED, RequestStore
 from teamwright.teams.team import SessionTeam
-
-if TYPE_CHECKING:
-    from teamwright.tools.team.lead_answers import LeadPermissionAnswer
-
 
 Answerer: TypeAlias = Callable[[Question], Awaitable[PermissionAnswer | None]]
 """A hook that answers a question, or returns None to leave it to the next one."""
@@ -221,28 +217,26 @@ class RequestQueue:
         waiting.answered.set_result(answer)
         return True
 
-    async def answer_as_lead(self, answer: LeadPermissionAnswer) -> str:
-        """Implement `tools.team.lead_answers.PermissionAnswers.answer_as_lead`."""
-        waiting, id = self._open.get(answer.request_id), answer.request_id
-        verdict = "allow" if answer.approve else "deny"
-        reply = RequestAnswer(verdict=verdict, text=answer.reason, input=answer.input, by="lead")
+    async def answer_as_lead(self, request_id: str, answer: RequestAnswer, call: str, *, is_rerun: bool) -> str:
+        """Implement `tools.team.permission_answer.PermissionAnswers.answer_as_lead`."""
+        waiting = self._open.get(request_id)
         if self.lead is not None and waiting is not None and not waiting.answered.done():
             if not self.lead.answers(waiting.question):
-                raise not_allowed_error(id, waiting.question)
-            if self._record_answer(id, reply, answer.call):
-                told = replace(reply, input=waiting.question.input if answer.input is None else answer.input)
-                await self.lead.send_answer(id, waiting.question.owner, told, again=answer.is_rerun)
+                raise not_allowed_error(request_id, waiting.question)
+            if self._record_answer(request_id, answer, call):
+                told = replace(answer, input=waiting.question.input if answer.input is None else answer.input)
+                await self.lead.send_answer(request_id, waiting.question.owner, told, again=is_rerun)
                 return waiting.question.owner
-        over = self.files.closed_request(id)
-        if self.lead is not None and over is not None and answer.call and over[2] == answer.call:
-            told = replace(reply, input=over[0].input if answer.input is None else answer.input)
-            await self.lead.send_answer(id, over[0].owner, told, again=True)
+        over = self.files.closed_request(request_id)
+        if self.lead is not None and over is not None and call and over[2] == call:
+            told = replace(answer, input=over[0].input if answer.input is None else answer.input)
+            await self.lead.send_answer(request_id, over[0].owner, told, again=True)
             return over[0].owner
         if waiting is not None and waiting.answered.done():
-            raise too_late_error(id, waiting.answered.result())
+            raise too_late_error(request_id, waiting.answered.result())
         if over is not None:
-            raise too_late_error(id, over[1])
-        raise unknown_request_error(id, [one.id for one in self._open.values() if not one.answered.done()])
+            raise too_late_error(request_id, over[1])
+        raise unknown_request_error(request_id, [one.id for one in self._open.values() if not one.answered.done()])
 
     def check_answers(self) -> None:
         """Take answers that other processes gave, and report those that came too late."""

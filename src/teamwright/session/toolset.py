@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from teamwright.tools.shell.startup import ShellStartup
     from teamwright.tools.skill_tool import RunFork
     from teamwright.tools.tasks.task_port import CompletionReview
-    from teamwright.tools.team.lead_answers import PermissionAnswers
-    from teamwright.tools.team.send_message import StopRequests
+    from teamwright.tools.team.permission_answer import PermissionAnswers
+    from teamwright.tools.team.shutdown_messages import StopRequests
 
 PLAN_TOOLS = frozenset({"EnterPlanMode", "ExitPlanMode"})
 """Tools of agents that can plan, with a state for each agent."""

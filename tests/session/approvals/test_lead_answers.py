@@ -12,9 +12,9 @@ from teamwright.approvals import open_requests
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.mail import InboxEntry, PermissionResponse, parse_protocol
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
-from teamwright.tools.team.lead_answers import LeadPermissionAnswer
 from tests.session.approvals.test_queue import TOUCH, Asked, Events, a_team, settings, told
 from tests.support.waits import WAIT_S
 
@@ -300,11 +300,11 @@ async def test_an_answer_that_a_kill_cut_off_and_that_is_given_again_counts_and_
     async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model, on_request=asked) as team:
         await team.spawn("ada", "Go.", mode="delegate")
         id = (await asked.next()).request
-        requests = team.session.requests
-        assert await requests.answer_as_lead(LeadPermissionAnswer(id, True, call="k1")) == "ada"
-        assert await requests.answer_as_lead(LeadPermissionAnswer(id, True, call="k1", is_rerun=True)) == "ada"
+        requests, allowed = team.session.requests, RequestAnswer(verdict="allow", by="lead")
+        assert await requests.answer_as_lead(id, allowed, "k1", is_rerun=False) == "ada"
+        assert await requests.answer_as_lead(id, allowed, "k1", is_rerun=True) == "ada"
         with pytest.raises(TeamRefused, match="was answered before: allowed by lead"):
-            await requests.answer_as_lead(LeadPermissionAnswer(id, False, call="k2"))
+            await requests.answer_as_lead(id, RequestAnswer(verdict="deny", by="lead"), "k2", is_rerun=False)
         await team.run("Wait for ada.")
         assert len(wire(team, "ada", "permission_response")) == 1
     assert (tmp_path / "work/made").exists()

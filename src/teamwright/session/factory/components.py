@@ -62,8 +62,8 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
 
 if TYPE_CHECKING:
-    from teamwright.tools.team.lead_answers import PermissionAnswers
-    from teamwright.tools.team.send_message import StopRequests
+    from teamwright.tools.team.permission_answer import PermissionAnswers
+    from teamwright.tools.team.shutdown_messages import StopRequests
 
 
 def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:

@@ -57,7 +57,7 @@ class RemoteApprover:
 
 @dataclass(slots=True)
 class ShutdownRefusal:
-    """The refusal of shutdown requests by members (see `tools.team.send_message.StopRequests`)."""
+    """The refusal of shutdown requests by members (see `tools.team.shutdown_messages.StopRequests`)."""
 
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 

@@ -58,6 +58,7 @@ sort | sort -ro x a.py
 sort | sort --compress-program=x a.py
 uniq | uniq a.py x
 tar | tar xf a.tar --to-command=x
+zip | zip -@ x.zip
 tar | tar cIf x a.tar a.py
 tar | tar -cf a.tar -I x a.py
 tar | tar xf a.tar -C ../outside
@@ -308,6 +309,27 @@ def test_a_prefix_rule_for_find_covers_no_command_that_follows_a_link_outside(ow
     assert own_ground.run(line, allow=["Bash(find:*)"]).verdict is ASK
     assert own_ground.run(line, allow=["Bash(find sub/ -name x.py -exec:*)"]).verdict is ALLOW
     assert own_ground.run("find src -name '*.py' -exec cat {} +", allow=["Bash(find:*)"]).verdict is ALLOW
+
+
+@pytest.mark.finding("P11")
+@pytest.mark.parametrize(
+    "line", ["zip -r - sub", "zip -r -P -y - sub", "zip -R x '*.txt'", "zip -r - near", "scp -r near h:"]
+)
+def test_a_prefix_rule_covers_no_archive_of_what_links_outside_lead_to(own_ground, line):
+    (own_ground.project / "link").unlink()
+    (own_ground.project / "near").mkdir()
+    (own_ground.project / "near" / "to").symlink_to("../sub")
+    assert own_ground.run(line, allow=["Bash(zip:*)", "Bash(scp:*)"]).verdict is ALLOW
+    (own_ground.project / "sub" / "out").symlink_to(own_ground.outside)
+    assert own_ground.run(line, allow=["Bash(zip:*)", "Bash(scp:*)"]).verdict is ASK
+    assert own_ground.run("zip -ry - sub", allow=["Bash(zip:*)"]).verdict is ALLOW
+    assert own_ground.run("zip -r - src", allow=["Bash(zip:*)"]).verdict is ALLOW
+
+
+@pytest.mark.finding("P11")
+def test_a_prefix_rule_covers_further_operands_and_an_exact_one_does_not(ground):
+    assert ground.run("make test deploy", allow=["Bash(make test:*)"]).verdict is ALLOW
+    assert ground.run("make test deploy", allow=["Bash(make test)"]).verdict is ASK
 
 
 @pytest.mark.finding("P11")

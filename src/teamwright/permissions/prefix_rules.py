@@ -6,7 +6,9 @@ chooses the rules and the questions.
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from teamwright.permissions.possible_files import (
 from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.programs.sed_script import only_prints
 from teamwright.permissions.programs.side_effects import find_side_effect
-from teamwright.permissions.read_only_commands import expand_arguments, prove_read_only
+from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments, links_below, prove_read_only
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import DecisionContext
 from teamwright.permissions.rules import Rule
@@ -51,6 +53,9 @@ _SED = parse_grammar(
     " --in-place[=]"
 )
 
+_RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR]|--rec")
+_STORES_LINKS = re.compile(r"(?=-[a-z]*y)-[DRjqry0-9]+|--symlinks")
+_PLAIN_FLAGS = re.compile(r"-[DRjqry0-9]+|--[a-z-]+")
 HIDDEN_WORD = "a word that only the shell will know"
 _SECRET = "a variable of the environment"
 
@@ -75,6 +80,7 @@ def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand, *
         or _run_by_find(ground, command, words, named)
         or _guarded_file(ground, command, named)
         or _uncovered_file(ground, command, named)
+        or _followed_link(ground, command, named)
     )
 
 
@@ -154,6 +160,29 @@ def _uncovered_file(ground: DecisionContext, command: ShellCommand, named: Seque
                 return HIDDEN_WORD
             if any(_is_outside(ground, path, named) for path in _paths(part, directories)):
                 return part
+    return ""
+
+
+def _followed_link(ground: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
+    """Return a link below an operand that leads outside and that the command follows, or an empty text."""
+    name, words = base_name(command.words[0]) or "", command.words[1:]
+    if name not in {"scp", "zip"} or not any(word and _RECURSIVE.match(word) for word in words):
+        return ""
+    flags = list(itertools.takewhile(lambda word: word is not None and _PLAIN_FLAGS.fullmatch(word), words))
+    if name == "zip" and any(word and _STORES_LINKS.fullmatch(word) for word in flags):
+        return ""
+    operands = (word for word in words if word and not word.startswith("-"))
+    waiting = absolute_paths(command, (".", *operands) if "-R" in words else tuple(operands)) or ()
+    followed: set[str] = set()
+    while waiting:
+        links = links_below(waiting)
+        if links is None:
+            return "a directory with many files"
+        outside = next((link for link in links if _is_outside(ground, str(link), named)), None)
+        if outside is not None:
+            return str(outside)
+        waiting = tuple(link for link in links if real_path(link) not in followed)
+        followed.update(map(real_path, waiting))
     return ""
 
 

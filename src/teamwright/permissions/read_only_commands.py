@@ -75,7 +75,7 @@ def prove_read_only(command: ShellCommand) -> CommandReads | None:
     paths = None if found is None else absolute_paths(command, (*found.paths, *matches))
     if found is None or paths is None or not _meets_conditions(command, found, paths):
         return None
-    links = _links_below(absolute_paths(command, found.follows_links_in) or ())
+    links = links_below(absolute_paths(command, found.follows_links_in) or ())
     return None if links is None else CommandReads((*paths, *links, *empty), found.is_deep)
 
 
@@ -90,7 +90,7 @@ def _read_by_git(command: ShellCommand, args: list[str], matches: tuple[str, ...
     listed = absolute_paths(command, matches)
     if found is None or here is None or listed is None:
         return None
-    links = _links_below(here, MAX_GIT_ENTRIES) if found.follows_links else []
+    links = links_below(here, MAX_GIT_ENTRIES) if found.follows_links else []
     if links is None:
         return None
     named = [place / os.path.expanduser(word) for place in here for word in found.files]
@@ -108,7 +108,7 @@ def _meets_conditions(command: ShellCommand, found: FilesRead, paths: tuple[Path
     return all(place is not None and not _is_above(place, found.chosen_by) for place in command.directories)
 
 
-def _links_below(directories: tuple[Path, ...], most: int = MAX_ENTRIES) -> list[Path] | None:
+def links_below(directories: tuple[Path, ...], most: int = MAX_ENTRIES) -> list[Path] | None:
     """Return the links below these directories, which a command may follow; None when there are too many entries."""
     links: list[Path] = []
     left = most

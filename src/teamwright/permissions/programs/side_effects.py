@@ -49,7 +49,7 @@ split | --filter
 diff3, sdiff | -o --output --diff-program
 tar | VALUED=bfgHKLNTVX -I --use-compress-program -F --info-script --new-volume-script --to-command --checkpoint-action
     --rmt-command --rsh-command -P --absolute-names --remove-files -T --files-from --index-file -h --dereference
-zip | -TT --unzip-command -m --move
+zip | -TT --unzip-command -m --move -@ --names-stdin
 rsync | VALUED=fTBM -e --rsh --rsync-path --daemon --config --log-file --remove-source-files
 ssh, scp, sftp | VALUED=bBcilmOpPQX -o -F -E -S -I -L -R -D -W -J -w
 curl | VALUED=AbCdeFhHmPQrtuUwxXyYzE -o --output -O --remote-name --remote-name-all -J --remote-header-name

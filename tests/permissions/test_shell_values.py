@@ -38,6 +38,8 @@ def listed(line, place):
         ("cat {a,b}.py x{1..3}", ["cat a.py b.py x1 x2 x3"]),
         ("cat {a,{b,c}}", ["cat a b c"]),
         ("cat {} {a} a{b", ["cat {} {a} a{b"]),
+        (r"cat $'\x74'oenv $'\56env' x$'\t'y", ["cat toenv .env x\ty"]),
+        (r"x=$'\x2eenv'; cat $x", ["cat .env"]),
         ("dd if=~/.ssh/id", ["dd if=/home/me/.ssh/id"]),
         ("x=.env; cat $x", ["cat .env"]),
         ('x=.env; y=$x.bak; cat $y "$x"', ["cat .env.bak .env"]),
@@ -101,6 +103,12 @@ def test_a_known_value_is_filled_in(place, line, commands):
         "cat ''~/x",
         "cat ~root/x",
         "cat ~+/x",
+        r"cat $'\xe9'",
+        r"cat $'\0x'",
+        r"cat $'\cA'",
+        r"cat $'\x{41}'",
+        r"cat $'\u41'",
+        r"cat $'\e[0m'",
     ],
 )
 def test_a_value_that_is_not_certain_stays_unknown(place, line):

@@ -63,7 +63,7 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True)
 class EncodedText:
-    """A `$'…'` with a backslash, or `$"…"`: its text is not computed. `parts` are its expansions."""
+    """A `$'…'` with a rare escape, or `$"…"`: its text is not computed. `parts` are its expansions."""
 
     parts: tuple[WordPart, ...] = ()
     quoted: bool = True

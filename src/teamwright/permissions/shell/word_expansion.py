@@ -238,7 +238,16 @@ def _expand_parts(parts: Sequence[WordPart], values: ShellVariables) -> Expanded
         texts = [text for text, _ in pieces]
         whole = "".join(text or "" for text in texts)
         found = ExpandedWord(None, shape=_shape(texts)) if None in texts else ExpandedWord(whole)
+    if pieces[0][0] is None and found.text is None and _begins_here(parts[0]):
+        # Not every shell replaces it, so the word stays unknown.
+        here = values.get("PWD")
+        found = replace(found, shape=_shape([here, *found.shape[1:]])) if here is not None else found
     return found if at_home else _without_tilde(found)
+
+
+def _begins_here(part: WordPart) -> bool:
+    """Return True for a word in which bash replaces `~+` at the beginning by the working directory."""
+    return isinstance(part, FixedText) and not part.quoted and re.match(r"~\+(/|$)", part.text) is not None
 
 
 def _without_tilde(field: ExpandedWord) -> ExpandedWord:

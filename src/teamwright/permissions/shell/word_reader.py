@@ -34,6 +34,8 @@ _BRACED = re.compile(r"\$\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 _PLAIN_OPERATION = re.compile(r":?[-+]|##?|%%?")
 _SURE = re.compile(r"\s*(0|[1-9][0-9]*)(\s*[-+*]\s*(0|[1-9][0-9]*))*\s*")
 """What is calculated without variables and without an error, which would end the list of commands around it."""
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
+_SIGNS = {"n": "\n", "t": "\t", "\\": "\\"}
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 
 
@@ -303,4 +305,14 @@ class WordReader:
         inner = self._text_up_to("'")
         if inner.endswith("\\") and (len(inner) - len(inner.rstrip("\\"))) % 2:
             raise UnreadableLine(RARE_QUOTES)  # an escaped quote, which other shells take for the end
-        return EncodedText() if "\\" in inner else FixedText(inner, quoted=True)
+        decoded = _ESCAPE.sub(_decoded, inner)
+        return EncodedText() if "\0" in decoded else FixedText(decoded, quoted=True)
+
+
+def _decoded(escape: re.Match[str]) -> str:
+    """Return the character of an escape, or NUL for one that shells may decode differently."""
+    hexadecimal, octal, sign = escape.groups()
+    if sign is not None:
+        return _SIGNS.get(sign, "\0")
+    char = chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8))
+    return char if char.isascii() and (char.isprintable() or char in "\t\n") else "\0"

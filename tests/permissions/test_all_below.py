@@ -75,6 +75,30 @@ git format-patch --output-directory=src -1
 git checkout-index --prefix=src/ -f a.py
 git config -f src/new a.b c
 git --work-tree=src checkout HEAD -- a.py
+git clean -fdx
+git clean -fdxe x
+git clean -fdx -e x
+git -C sub clean -fd ..
+git clean -fd :/
+git rm -rq ':/src'
+git rm -rq ':(top)src'
+git -C sub restore ':(top,glob)src/**'
+git -C src init
+git -C src init q
+git -C ./src clone .. q
+git -C src clone ../sub
+git -C src -c a.b=c format-patch -1
+git -C src bundle create x HEAD
+git -C src diff --output=x
+git -C src archive -o x.tar HEAD
+cd src && git init
+cd src && git clone https://example.org/x.git
+git submodule add https://example.org/x src/q
+gzip -r .
+gzip -rk .
+gunzip --recursive .
+zstd -r .
+mytool $'\163rc/main.py' && rm $'\x73rc/main.py'
 """
 ALLOWED = r"""
 rm -r sub
@@ -102,6 +126,16 @@ sort -o sub/x src/main.py
 git clone src q
 uniq src/main.py
 strace -o x cat src/main.py
+git clean -fdxn
+git clean --dry-run
+git clean -fd sub
+git -C sub init
+git -C sub clone https://example.org/x.git
+git -C sub format-patch -1
+git submodule update --init src
+git bundle verify src/x
+git worktree list
+gzip -r sub
 """
 
 

@@ -1,4 +1,4 @@
-"""Files that a line reaches by a link that it makes, or by a list from its input."""
+"""Files that a line reaches by a link that it makes or moves, or by a list from its input."""
 
 import pytest
 
@@ -25,6 +25,54 @@ ln src/main.py sub; echo x > sub/main.py
 """.strip().splitlines()
 
 
+MOVED_LINKS = """
+mv sub/q q && echo x > q/new
+mv sub/q . && echo x > q/new
+mv sub/q z; touch z/new
+mv sub/q sub/w; mv sub/w w; touch w/new
+cp -P sub/q . && echo x > q/new
+cp -a sub/q z && tee z/new < a.py
+ln sub/q . && echo x > q/new
+rsync -a sub/q . && echo x > q/new
+git mv sub/q q && echo x > q/new
+mv sub/* . && echo x > q/new
+mv sub/deep/er . && echo x > er/q/new
+cp -a sub/deep z && echo x > z/er/q/new
+""".strip().splitlines()
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize("line", MOVED_LINKS)
+def test_a_relative_link_that_the_line_moves_changes_no_forbidden_file(own_ground, line):
+    ground = own_ground
+    (ground.project / "sub" / "deep" / "er").mkdir(parents=True)
+    (ground.project / "sub" / "q").symlink_to("src")
+    (ground.project / "sub" / "deep" / "er" / "q").symlink_to("../src" if line.startswith("mv") else "../../src")
+    assert ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert ground.run(line, Mode.BYPASS, deny=["Edit(other/**)"]).verdict is Verdict.ALLOW
+
+
+@pytest.mark.finding("P12")
+def test_no_number_of_other_links_hides_the_one_that_leads_to_a_forbidden_file(own_ground):
+    (own_ground.project / ".env").write_text("")
+    (own_ground.project / "toenv").symlink_to(".env")
+    many = " ".join(f"ln -s nothing d{number};" for number in range(20))
+    again = " ".join(f"ln -sfn d{number} z;" for number in range(120))
+    for before in (many, again):
+        line = f"{before} ln -sfn . z; base64 z/toenv"
+        assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+
+
+@pytest.mark.finding("P12")
+def test_a_moved_directory_with_too_many_files_may_hold_any_link(own_ground, monkeypatch):
+    monkeypatch.setattr("teamwright.permissions.made_links._MAX_ENTRIES", 3)
+    for number in range(5):
+        (own_ground.project / "sub" / str(number)).touch()
+    line = "mv sub new && cat new/x.txt"
+    assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+    assert own_ground.run("mv sub new && cat a.py", Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.ALLOW
+
+
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", LINKS_TO_READ)
 def test_a_link_that_the_line_makes_leads_to_no_forbidden_file(own_ground, line):
@@ -42,7 +90,15 @@ def test_a_link_that_the_line_makes_changes_no_forbidden_file(ground, line):
 
 
 @pytest.mark.finding("P12")
-@pytest.mark.parametrize("line", ["printf '.env' | sort --files0-from=-", "echo .env | tar c --files-from=-"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "printf '.env' | sort --files0-from=-",
+        r"printf '.env\0' | cat - | wc --files0-from -",
+        "echo .env | tar c --files-from=-",
+        "git ls-files -z | sort --files0-from=-",
+    ],
+)
 def test_a_list_of_files_from_the_input_may_name_a_forbidden_file(ground, line):
     assert ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
     assert ground.run(line, Mode.BYPASS).verdict is Verdict.ALLOW

@@ -111,6 +111,12 @@ git config -f "$X" -l
 git show "HEAD:$X"
 git show "HEAD:$X/.env"
 git diff -- "$X"
+git diff --no-index /dev/null "$X"
+git diff --no-index a.py .e$(echo nv)
+mytool ~+/innocent
+mytool $'\x69'nnocent
+x=$'\x69nnocent'; mytool $x
+cat < $'\x69'nnocent
 git blame "$X"
 git log -p "$X/.env"
 env -C keys base64 one
@@ -225,6 +231,7 @@ WRITES_DENIED = r"""
 echo x > ${PWD}/src/q
 echo x > "$PWD/src/q"
 echo x > src/{q,}
+echo x > ~+/src/q
 echo x > "$X"
 echo x >> "$X/src/q"
 echo x > "src/$X"

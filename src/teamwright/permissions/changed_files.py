@@ -18,6 +18,8 @@ from teamwright.permissions.possible_files import Operand, glob_matches
 from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.shell.word_expansion import Shape
+from teamwright.processes.repository_discovery import possible_trees
 from teamwright.protocol.values import dataclass
 
 _CHANGERS = word_set(
@@ -35,6 +37,7 @@ _RECURSIVE = re.compile(r"-[A-Za-z]*R|--recursive")
 _ALL_BELOW = {
     **dict.fromkeys(("rm", "mv"), re.compile("")),
     **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl"), _RECURSIVE),
+    **dict.fromkeys(("gzip", "gunzip", "zstd", "unzstd"), re.compile(r"-[A-Za-z0-9]*r|--recursive")),
 }
 """Programs that change everything below their operands when one of their words begins with this text."""
 
@@ -83,8 +86,14 @@ _GIT_WRITES = {
 }
 """Options of single git commands whose value is where they write."""
 
-_GIT_TARGETS = {"clone": 1, "init": 0, "worktree": 1, "bundle": 1}
+_GIT_TARGETS = {
+    **{"clone": 1, "init": 0, "bundle create": 1, "submodule add": 1},
+    **{"worktree add": 1, "worktree move": 1, "worktree remove": 1},
+}
 """Commands of git that write their operands, and how many words come before these."""
+
+_GIT_WRITES_HERE = {"init": ".git", "format-patch": "0001-.patch"}
+"""Commands of git that write into the working directory when nothing else is named, and the name of a file there."""
 
 _ONE_OPERAND = {"zip": 0, "uniq": 1, "xxd": 1}
 """Programs that write one operand, and how many come before it."""
@@ -99,6 +108,8 @@ _SUFFIX = re.compile(r"(?:-[nErsuz]*i|--in-place=)(?P<suffix>[^/]*/.*)", re.DOTA
 _GIT_CHANGERS = word_set("checkout restore rm mv clean")
 """Subcommands of git that change the files they name."""
 
+_PATHSPEC = re.compile(r":(?:\([^)]*\)|/)")
+_DRY_RUN = re.compile(r"-[A-Za-z]*n|--dry-run")
 _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace")
 _WILD = re.compile(r"[*?\[{]")
 
@@ -134,6 +145,7 @@ _WRITTEN_BY_SCRIPTS = {"sed": _SED_WRITES, **dict.fromkeys(("awk", "gawk", "mawk
 
 def find_changed_files(command: ShellCommand) -> ChangedFiles:
     """Return the files that the command would change, according to its words and the file names for its patterns."""
+    command = _where_git_works(command)
     understood = find_changes(command) is not None
     written = _changed_as_written(command, understood)
     names = expand_arguments(command) if command.globs else None
@@ -141,6 +153,31 @@ def find_changed_files(command: ShellCommand) -> ChangedFiles:
         return written
     matched = _changed_as_written(replace(command, words=(command.words[0], *names), globs=frozenset()), understood)
     return replace(written, paths=(*written.paths, *matched.paths), below=(*written.below, *matched.below))
+
+
+def _where_git_works(command: ShellCommand) -> ShellCommand:
+    """Return a git command with the directories of its options `-C` as its working directories."""
+    words = command.words
+    if not words or os.path.basename(words[0] or "") != "git":
+        return command
+    for at in range(1, _git_subcommand(words)):
+        if words[at - 1] == "-C":
+            named = words[at]
+            path = None if named is None else os.path.expanduser(named)
+            moved = {
+                None if path is None or (place is None and not path.startswith("/")) else Path(place or "/", path)
+                for place in command.directories
+            }
+            command = replace(command, directories=frozenset(moved))
+    return command
+
+
+def _git_subcommand(words: Words) -> int:
+    """Return the index of the first word after the options of git itself."""
+    at = 1
+    while at < len(words) and (words[at] or "").startswith("-"):
+        at += 2 if words[at] in _GIT_VALUED else 1
+    return at
 
 
 def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles:
@@ -229,18 +266,24 @@ def _changes_all(name: str, command: ShellCommand) -> bool:
 
 def _git_targets(command: ShellCommand) -> Iterator[Operand]:
     words = command.words
-    place, at = "", 1
-    while at < len(words) and (words[at] or "").startswith("-"):
-        if words[at] == "-C":
-            place = os.path.join(place, *(word or "" for word in words[at + 1 : at + 2]))
-        at += 2 if words[at] in _GIT_VALUED else 1
+    at = _git_subcommand(words)
     if words[at : at + 1] and words[at] in _GIT_CHANGERS:
-        for after in range(at + 1, len(words)):
-            word = words[after]
-            if word is None:
-                yield Operand(command.shape(after), below="*")
-            elif word and not word.startswith("-"):
-                yield Operand((os.path.join(place, word),), below="*")
+        after = range(at + 1, len(words))
+        given = [later for later in after if words[later] != "" and not (words[later] or "").startswith("-")]
+        yield from (Operand(shape, below="*") for later in given for shape in _git_paths(command, later))
+        tries = any(word and _DRY_RUN.match(word) for word in words[at:])
+        if words[at] == "clean" and not tries and all(re.fullmatch(r"-\w*e", words[it - 1] or "") for it in given):
+            yield Operand((".",), below="*")
+
+
+def _git_paths(command: ShellCommand, at: int) -> Iterator[Shape]:
+    """Yield the word at this index as paths: `:/src` and `:(top)src` begin where the work tree does."""
+    yield command.shape(at)
+    signs = _PATHSPEC.match(command.words[at] or "")
+    if signs is not None:
+        for place in command.directories:
+            tops = possible_trees(place) if place is not None else ()
+            yield from ((os.path.join(top, (command.words[at] or "")[signs.end() :]),) for top in ("", *tops))
 
 
 def _option_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
@@ -291,13 +334,19 @@ def _makes_archive(words: Words) -> bool:
 
 def _written_by_git(command: ShellCommand) -> Iterator[Operand]:
     words = command.words
-    at = next((at for at, word in enumerate(words) if word in _GIT_WRITES or word in _GIT_TARGETS), len(words))
+    at = _git_subcommand(words)
     name = words[at] or "" if at < len(words) else ""
+    given = [later for later in range(at + 1, len(words)) if not (words[later] or "").startswith("-")]
+    both = f"{name} {words[given[0]]}" if given else name
+    first = _GIT_TARGETS.get(name, _GIT_TARGETS.get(both, len(words)))
+    named = [Operand(command.shape(later), is_certain=True) for later in given[first:]]
     for option in _GIT_WRITES.get(name, ()):
-        yield from _named_by(option, command, at + 1)
-    if name in _GIT_TARGETS:
-        given = [later for later in range(at + 1, len(words)) if not (words[later] or "").startswith("-")]
-        yield from (Operand(command.shape(later), is_certain=True) for later in given[_GIT_TARGETS[name] :])
+        named += _named_by(option, command, at + 1)
+    yield from named
+    if not named and name in _GIT_WRITES_HERE:
+        yield Operand((_GIT_WRITES_HERE[name],), is_certain=True)
+    elif not named and name == "clone" and given and (url := words[given[0]]):
+        yield Operand((os.path.basename(url.rstrip("/")).removesuffix(".git"),), is_certain=True)
     yield from _named_by("--work-tree", command)
 
 

@@ -131,7 +131,7 @@ def find_operands(command: ShellCommand) -> Iterator[Operand]:
     texts = text_words(command)
     signs = _CODE_SIGNS if name in _TAKES_CODE else _SIGNS
     certain_until = _first_word(command, texts) if name in _TAKES_SCRIPT else 0
-    if name in _TAKES_FILES or subcommand in _GIT_TAKES_FILES:
+    if name in _TAKES_FILES or subcommand in _GIT_TAKES_FILES or "--no-index" in git:
         certain_until = len(words)
     yield from (Operand(ANY_SHAPE, is_certain=True) for word in words if word in _LISTED_FILES)
     for at in range(1, len(words)):

@@ -140,13 +140,17 @@ def test_unknown_keys_are_warnings_that_name_the_nearest(repository):
 
 
 def test_an_earlier_name_of_a_setting_is_read_with_one_warning_that_names_the_new_one(repository):
-    repository.user({"goodbye_s": 3, "members": {"grace_s": 7}, "headless_asks": "wait", "stagger_s": None})
+    earlier = {"goodbye_s": 3, "members": {"grace_s": 7}, "headless_asks": "wait", "stagger_s": None}
+    repository.user(earlier | {"assistant": True})
     settings = repository.settings()
     assert (settings.team.shutdown_timeout_s, settings.places.orphan_timeout_s) == (3, 7)
     assert (settings.unattended_requests, settings.models["cache_warmup_s"]) == ("wait", None)
+    assert settings.agents.background == "always"
     assert sorted(line.partition(": ")[2] for line in settings.warnings) == [
         f"{old} is called {new} now: rename it" for old, new in sorted(RENAMED_KEYS.items()) if old != "members.recipes"
     ]
+    repository.user({"assistant": False})
+    assert repository.settings().agents.background is True
     repository.user({"goodbye_s": 3, "shutdown_timeout_s": 5})
     settings = repository.settings()
     assert settings.team.shutdown_timeout_s == 5

@@ -25,6 +25,7 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     "bool": {"type": "boolean"},
+    "bool or always": {"enum": [True, False, "always"]},
     "count": {"type": "integer", "minimum": 0},
     "positive": {"type": "integer", "minimum": 1},
     "amount": _NUMBER,

@@ -195,9 +195,11 @@ async def test_a_coordinators_agents_run_in_the_background_and_a_call_names_no_m
 
 
 @pytest.mark.promise("row F16")
-async def test_an_assistants_agents_never_hold_it_up_and_without_a_background_all_are_waited_for(tmp_path):
+async def test_agents_that_always_run_in_the_background_never_hold_up_their_caller_and_without_one_all_are_waited_for(
+    tmp_path,
+):
     model = Children(start("a", model="scripted"), "I wait.")
-    async with crew(tmp_path, model, settings={"assistant": True}) as team:
+    async with crew(tmp_path, model, settings={"agents": {"background": "always"}}) as team:
         await team.run("Go.")
         assert only(team).background
     (tmp_path / "2").mkdir()

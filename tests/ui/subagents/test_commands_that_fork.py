@@ -1,4 +1,4 @@
-"""A command with `context: fork` through the real program, usually and in assistant mode: works, killed, resumed."""
+"""A command with `context: fork` through the real program, in front and in the background: works, killed, resumed."""
 
 import pytest
 
@@ -35,11 +35,13 @@ def test_its_answer_is_the_runs_and_the_lead_of_the_next_life_knows_it_once(tmp_
 
 
 @pytest.mark.promise("row F6", "row F16")
-def test_in_assistant_mode_a_headless_run_waits_for_it_and_the_lead_answers_with_what_it_found(tmp_path, repo):
+def test_where_all_run_in_the_background_a_headless_run_waits_for_it_and_the_lead_answers_with_what_it_found(
+    tmp_path, repo
+):
     held = Held("Nine risks.")
     play = Play(["Nine, then."], kid=[held])
     with play.on(repo, tmp_path / "home") as program:
-        with_audit(program, assistant=True)
+        with_audit(program, agents={"background": "always"})
         running = program.start("-p", "/audit auth")
         held.come()
         held.go()
@@ -52,7 +54,7 @@ def test_in_assistant_mode_a_headless_run_waits_for_it_and_the_lead_answers_with
 
 @pytest.mark.slow_after(1)
 @pytest.mark.promise("row F6", "row F16", "F36", "F38", "F57")
-@pytest.mark.parametrize("mode", [{}, {"assistant": True}], ids=["usually", "assistant"])
+@pytest.mark.parametrize("mode", [{}, {"agents": {"background": "always"}}], ids=["usually", "always"])
 def test_after_a_kill_the_lead_is_told_of_it_once_with_what_it_had_said_and_can_go_on_with_it(tmp_path, repo, mode):
     held = Held()
     work = Answer("I found nine.", tools=[("Bash", {"command": "echo looked >> seen"})])

@@ -3,10 +3,10 @@
 | route | works | killed, resumed |
 |---|---|---|
 | foreground | test_an_answer_… | test_after_a_kill_one_that_was_waited_for_… |
-| background: said, defined, coordinator, assistant | test_an_answer_… | test_after_a_kill_one_in_the_background_… |
+| background: said, defined, coordinator, always | test_an_answer_… | test_after_a_kill_one_in_the_background_… |
 | moved by the time limit | test_an_answer_… | test_after_a_kill_one_in_the_background_… |
 | moved by /bg and Ctrl-B | test_terminal.py | test_terminal.py |
-| a command with `context: fork`, assistant mode too | test_commands_that_fork.py | test_commands_that_fork.py |
+| a command with `context: fork`, in the background too | test_commands_that_fork.py | test_commands_that_fork.py |
 | SendMessage, resume, TaskOutput, TaskStop | test_words.py | test_words.py |
 | /stop | test_terminal.py | it leaves nothing to kill |
 | sub-agents of a member | test_of_members.py | test_of_members.py |
@@ -43,7 +43,7 @@ BACKGROUND = [
     Route("parameter", {"run_in_background": True}),
     Route("definition", {"subagent_type": "digger"}),
     Route("coordinator", settings={"coordinator": True}),
-    Route("assistant", settings={"assistant": True}),
+    Route("always", settings={"agents": {"background": "always"}}),
     Route(
         "time limit",
         settings={"agents.background_after_s": 0.3},

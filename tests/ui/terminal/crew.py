@@ -3,6 +3,7 @@
 The lead spawns them when it is told `go`, waits at its own gate when told `wait`, ends its team when told `end it`.
 """
 
+import errno
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from teamwright.testing.replies import Answer
+from tests.support.waits import wait_until
 from tests.ui.terminal_driver import Person
 from tests.ui.test_terminal_session import all_told, bash, told, who
 
@@ -65,9 +67,20 @@ def gates(repo: Path) -> Path:
 
 
 def opens(repo: Path, name: str) -> None:
-    """Let whoever waits at this gate go on."""
-    with open(repo / f"gate-{name}", "w") as pipe:
-        pipe.write("through\n")
+    """Let whoever waits at this gate go on, once somebody does."""
+    gate = os.fdopen(wait_until(lambda: writer_of(repo / f"gate-{name}"), f"a reader at the gate of {name}"), "w")
+    with gate:
+        gate.write("through\n")
+
+
+def writer_of(gate: Path) -> int | None:
+    """A descriptor that writes into the pipe; None while nobody reads from it."""
+    try:
+        return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as problem:
+        if problem.errno != errno.ENXIO:
+            raise
+        return None
 
 
 def below(rows: list[str]) -> list[str]:

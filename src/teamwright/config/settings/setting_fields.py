@@ -40,7 +40,6 @@ FIELDS: Mapping[str, str] = {
     "agents.jobs_wait_s": "agents.jobs_wait_s",
     "agents.fork": "agents.fork",
     "coordinator": "agents.coordinator",
-    "assistant": "agents.assistant",
     "mcp.start_s": "mcp.start_s",
     "mcp.wait_s": "mcp.wait_s",
     "mcp.call_s": "mcp.call_s",

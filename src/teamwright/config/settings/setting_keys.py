@@ -152,7 +152,9 @@ KEYS: dict[str, SettingKey] = {
         "count", "The window of models that are not in the catalogue, where you know it better."
     ),
     "max_output_tokens": SettingKey("count", "The longest answer."),
-    "agents.background": SettingKey("bool", "Whether sub-agents may run in the background."),
+    "agents.background": SettingKey(
+        "bool or always", "Whether sub-agents may run in the background; always: each of them does."
+    ),
     "agents.background_after_s": SettingKey(
         "seconds", "Time after which a foreground sub-agent moves to the background."
     ),
@@ -161,7 +163,6 @@ KEYS: dict[str, SettingKey] = {
     ),
     "agents.fork": SettingKey("bool", "Whether a call of Agent that names no kind makes a fork of its caller."),
     "coordinator": SettingKey("bool", "Whether every sub-agent runs in the background, with no model named by a call."),
-    "assistant": SettingKey("bool", "Whether every sub-agent runs in the background."),
     "mcpServers": SettingKey("map", "MCP servers by name, as in .mcp.json."),
     "enableAllProjectMcpServers": SettingKey(
         "bool", "false: of .mcp.json only the servers that enabledMcpjsonServers names."
@@ -190,6 +191,7 @@ KEYS: dict[str, SettingKey] = {
 """Every setting, with the name it has in a file (a dot is a level of JSON)."""
 
 RENAMED_KEYS = {
+    "assistant": "agents.background",
     "goodbye_s": "shutdown_timeout_s",
     "headless_asks": "unattended_requests",
     "members.grace_s": "members.orphan_timeout_s",
@@ -197,6 +199,9 @@ RENAMED_KEYS = {
     "stagger_s": "cache_warmup_s",
 }
 """The name of a setting by its earlier name. A file may still use the earlier one; a warning names the new one."""
+
+RENAMED_VALUES: dict[str, dict[bool, Any]] = {"assistant": {True: "always", False: True}}
+"""The value of the new setting for a value of the earlier one, where they differ."""
 
 NOT_USED_YET = frozenset(
     {
@@ -214,8 +219,8 @@ TOPS = frozenset(name[:at] for name in KEYS for at, char in enumerate(name) if c
 def fits(kind: str, value: Any) -> bool:
     """Whether a value is of that kind."""
     match kind:
-        case "bool":
-            return isinstance(value, bool)
+        case "bool" | "bool or always":
+            return isinstance(value, bool) or (kind != "bool" and value == "always")
         case "count" | "positive":
             return isinstance(value, int) and not isinstance(value, bool) and value >= (kind == "positive")
         case "amount":
@@ -242,6 +247,7 @@ def fits(kind: str, value: Any) -> bool:
 
 EXPECTED = {
     "bool": "true or false",
+    "bool or always": 'true, false or "always"',
     "count": "a whole number from 0 on",
     "positive": "a whole number above 0",
     "amount": "a number above 0",

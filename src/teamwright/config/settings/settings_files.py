@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.config.settings.json_positions import explain_json_error, find_positions
-from teamwright.config.settings.setting_keys import KEYS, NEVER_USED, NOT_USED_YET, RENAMED_KEYS, TOPS, SettingKey
+from teamwright.config.settings.setting_keys import (
+    KEYS,
+    NEVER_USED,
+    NOT_USED_YET,
+    RENAMED_KEYS,
+    RENAMED_VALUES,
+    TOPS,
+    SettingKey,
+)
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import is_typo, nearest
 from teamwright.protocol.secret_texts import is_secret_name
@@ -140,6 +148,8 @@ def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:
         elif new in new_names:
             remarks.append(SettingRemark(name, f"is not used: it is the old name of {new}, which the file also has"))
         elif new is not None:
+            if isinstance(value, bool):
+                value = RENAMED_VALUES.get(name, {}).get(value, value)
             values[new] = _checked(KEYS[new], name, value, path, text)
             remarks.append(SettingRemark(name, f"is called {new} now: rename it", used=True))
         else:

@@ -6,7 +6,7 @@ Values and protocols only.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from teamwright.agent.agent import Agent
 from teamwright.protocol.values import dataclass
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class SubagentSettings:
     """The settings of sub-agents."""
 
-    background: bool = True
-    """True when they may run in the background."""
+    background: bool | Literal["always"] = True
+    """True when they may run in the background; `always`: each of them does, so that nobody waits for one."""
 
     background_after_s: float | None = None
     """Seconds in the foreground after which one moves to the background; None: never automatically."""
@@ -32,9 +32,6 @@ class SubagentSettings:
     coordinator: bool = False
     """Every sub-agent runs in the background, with its own or its caller's model: a call cannot name one."""
 
-    assistant: bool = False
-    """Every sub-agent runs in the background, so that a person at the lead never waits for one."""
-
     fork: bool = False
     """A call without an agent type makes a fork of its caller; every agent that a call starts runs in
     the background.
@@ -43,7 +40,7 @@ class SubagentSettings:
     @property
     def always_background(self) -> bool:
         """Return True when every sub-agent runs in the background."""
-        return self.background and (self.coordinator or self.assistant)
+        return self.background == "always" or (self.background and self.coordinator)
 
     def fork_refusal(self) -> str:
         """Return why other settings exclude the enabled forks; empty when they do not, or forks are disabled."""
@@ -60,7 +57,7 @@ class SubagentSettings:
         made = {"isolation": "every agent works in the session's directory"}
         if not self.background:
             made["run_in_background"] = "nothing runs in the background here"
-        elif self.coordinator or self.assistant or self.fork:
+        elif self.always_background or self.fork:
             made["run_in_background"] = "every sub-agent runs in the background here"
         if self.coordinator:
             made["model"] = "a coordinator's agents have the model of their kind, or its own"

@@ -83,7 +83,7 @@ class Subagents(SubagentRuns):
 
     def runs_in_background(self, requested: bool) -> bool:
         """Return True when a run with this request runs in the background."""
-        return self.settings.background and (requested or self.settings.always_background)
+        return bool(self.settings.background) and (requested or self.settings.always_background)
 
     async def start(
         self,
@@ -112,7 +112,7 @@ class Subagents(SubagentRuns):
             call.key,
         )
         own = spec.definition is not None and spec.definition.background
-        run.background = self.settings.background and (background or own)
+        run.background = bool(self.settings.background) and (background or own)
         agent = await self._build_agent(spec, owner, run)
         if before_first_turn is not None:
             before_first_turn(agent)

@@ -18,7 +18,7 @@ from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.reminders import Remind, no_reminder
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
 from teamwright.models.effort import Effort, supported_effort
-from teamwright.models.model import REQUEST_ID, Failure, Meter, Model, Prefix, Reply
+from teamwright.models.model import NOT_CONTINUED, REQUEST_ID, Failure, Meter, Model, Prefix, Reply
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.events import (
     ESTIMATED_COUNT,
@@ -93,7 +93,7 @@ class TurnEnd:
     @property
     def is_capped(self) -> bool:
         """True when a cap ended the turn that a larger budget would raise."""
-        return self.stop == "limit" and self.limit != REPEATED_CALLS
+        return self.stop == "limit" and is_cap(self.limit)
 
 
 def always_false() -> bool:
@@ -103,6 +103,12 @@ def always_false() -> bool:
 
 REPEATED_CALLS = "repeats"
 """The limit of a turn that ended because of repeated calls. A larger budget does not raise it."""
+
+
+def is_cap(limit: str) -> bool:
+    """Return True for a limit that a larger budget raises."""
+    return limit not in {REPEATED_CALLS, NOT_CONTINUED}
+
 
 _NO_PREFIX = Prefix("", b"")
 

@@ -16,7 +16,7 @@ from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.requests.stop_request import LeadProcess
 
-KINDS = frozenset({"permission", "question", "plan"})
+KINDS = frozenset({"permission", "question", "plan", "budget"})
 """Kinds of requests that a person may answer; the runtime answers shutdown and stop requests."""
 
 ELSEWHERE = "another terminal"

@@ -14,6 +14,7 @@ from dataclasses import replace
 from time import monotonic
 
 from teamwright.budgets.scope import Estimate, ReservedAmount, Scope
+from teamwright.budgets.usage_marks import CallingAgent, UsageMarks
 from teamwright.budgets.usage_totals import UsageTotals
 from teamwright.models.model import BudgetRefusal
 from teamwright.protocol.budget import NO_CAPS, Budget
@@ -58,12 +59,15 @@ class BudgetTracker:
         each: Budget = NO_CAPS,
         earlier: Callable[[], UsageTotals] = UsageTotals,
         assumed: tuple[str, ...] = (),
+        marks: UsageMarks | None = None,
     ) -> None:
         started = monotonic()
         self.run = Scope("", budget, final=True, minutes=lambda: (monotonic() - started) / 60)
         self.each = each
         self.assumed = assumed
         """Names of caps of the run that are defaults."""
+        self.marks = marks
+        """The marks at which the user is asked; None where no user is at a terminal."""
         self.books = UsageTotals()
         self.context: dict[str, int] = {}
         self.on_raised: Callable[[str], None] = _no_waiter
@@ -163,8 +167,18 @@ class BudgetTracker:
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def reserve(self, scopes: Sequence[Scope], call: Estimate) -> Reservation | BudgetRefusal:
-        """Wait for room in all of these scopes and reserve it, or return the refusal."""
+    async def reserve(
+        self, scopes: Sequence[Scope], call: Estimate, agent: str = "", owner: str = ""
+    ) -> Reservation | BudgetRefusal:
+        """Wait for room in all of these scopes and reserve it, or return the refusal.
+
+        `agent` makes the call, and works for `owner`. At a mark the user is asked first.
+        """
+        if self.marks is not None:
+            known = self.books.agents.get(agent)
+            caller = CallingAgent(agent, owner, 0 if known is None else known.model_calls)
+            if (refused := await self.marks.check(caller, self.run)) is not None:
+                return refused
         while True:
             closed = next((refusal for scope in scopes if (refusal := scope.closed()) is not None), None)
             short = [(scope, limit) for scope in scopes if (limit := scope.short_of(call))]

@@ -77,7 +77,7 @@ class AgentMeter:
         scopes = self._scopes()
         capped = self.purse.estimates or any(scope.budget for scope in scopes)
         call = self._estimate(request, card) if capped else _NOT_ESTIMATED
-        got = await self.purse.reserve(scopes, call)
+        got = await self.purse.reserve(scopes, call, self.agent, self._owner)
         if isinstance(got, BudgetRefusal):
             return got
         self._hold, self._sent = got, (card, call.tokens_in)
@@ -132,6 +132,11 @@ class AgentMeter:
 
     def _task_now(self) -> str:
         return self.caller._task_now() if self.caller is not None else self.purse.task_of(self.agent)
+
+    @property
+    def _owner(self) -> str:
+        """The lead or the member that the agent works for."""
+        return self.agent if self.caller is None else self.caller._owner
 
     def _scopes(self) -> Sequence[Scope]:
         """Return the scopes of the next call: the agent's, its callers', its task's and the run's."""

@@ -240,10 +240,14 @@ class Model(Protocol):
         ...
 
 
+NOT_CONTINUED = "not-continued"
+"""The limit of a call that the user did not permit at a mark of usage. A larger budget does not raise it."""
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetRefusal:
-    """The reason why a call is refused: the cap (`money tokens turns calls time`), and a sentence that names its
-    owner.
+    """The reason why a call is refused: the cap (`money tokens turns calls time`) or NOT_CONTINUED, and a sentence that
+    names its owner.
     """
 
     limit: str

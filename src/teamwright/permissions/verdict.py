@@ -114,9 +114,9 @@ class Question:
     """A question for an approver: the member, the whole command or diff, the rule that asked, and the "always" rule.
 
     `member` is the display name (`lead › Explore: find it`); `owner` the member that waits (its sub-agents ask in its
-    name). `kind` is permission, question or plan. `suggestions` are grants that a person may add to an approval. `mode`
-    is the display name of the mode that asks. `lead_may_answer`: the lead would be allowed the call, so it may allow it
-    to a member.
+    name). `kind` is permission, question, plan or budget. `suggestions` are grants that a person may add to an
+    approval. `mode` is the display name of the mode that asks. `lead_may_answer`: the lead would be allowed the call,
+    so it may allow it to a member.
     """
 
     member: str

@@ -12,13 +12,16 @@ import shutil
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence, Set
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
+from pathlib import Path
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.prefix import load_conversation
+from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.budgets.usage_marks import UsageMarks
 from teamwright.config.person_check import require_person_for_mode
 from teamwright.config.skill_sources import shelf_warnings
 from teamwright.permissions.rules import Rule
@@ -50,7 +53,7 @@ from teamwright.session.factory.request_queue_factory import ask_timeout, make_g
 from teamwright.session.member_process.lead_side_setup import enable_member_processes
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.modes import SavedMode, load_mode, restore_mode, save_mode
-from teamwright.session.options import Options
+from teamwright.session.options import Options, mark_portions
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.retention import prune
 from teamwright.session.session import Session
@@ -116,7 +119,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     requests = make_request_queue(ground, log, watcher)
     jobs = open_background_jobs(ground, stack)
     deadlines = ShutdownDeadlines()
-    maker = _maker(ground, models, log, make_toolset(ground, jobs, requests, deadlines, requests), numbers)
+    maker = _maker(ground, models, log, requests, make_toolset(ground, jobs, requests, deadlines, requests), numbers)
     make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
     unserved = start_services(ground, log, maker, stack)
     grants = make_grants(ground, log, maker, lambda: session.modes)
@@ -134,7 +137,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     outside = StopListener(team, log.emit, watcher, deadlines.request_stop, on_ring=requests.check_answers)
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
-    lead = _lead(ground, agent, team, jobs)
+    lead = _lead(ground, agent, team, jobs, maker.purse.marks)
     warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     processes = await enable_member_processes(ground, team, maker, log, grants, watcher.follow)
@@ -171,7 +174,9 @@ def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
     return tuple(str(lost) for lost in (agent.conversation.lost_lines, log.lost_lines) if lost is not None)
 
 
-def _lead(ground: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs) -> Lead:
+def _lead(
+    ground: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs, marks: UsageMarks | None
+) -> Lead:
     """Create the lead of the team. Background commands end with their owners, which are notified of each end."""
     team.set_lead_model(agent.model.card.name, agent.effort_text)
     known = team.status.members.get(LEAD)
@@ -182,10 +187,17 @@ def _lead(ground: SessionContext, agent: Agent, team: SessionTeam, jobs: Backgro
         team,
         owes_answer=ground.resumed and agent.conversation.owes_answer,
         on_shell=partial(run_shell_command, agent),
-        on_prompt=partial(record_prompt, ground.directory / "history"),
+        on_prompt=partial(_record_prompt, ground.directory / "history", marks),
     )
     connect_owners(lead, team, jobs)
     return lead
+
+
+def _record_prompt(history: Path, marks: UsageMarks | None, id: str, text: str) -> None:
+    """Record a prompt of the user in the history of edits, and count the time of the marks from it."""
+    record_prompt(history, id, text)
+    if marks is not None:
+        marks.note_prompt()
 
 
 def _log(ground: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamStatus]:
@@ -301,12 +313,19 @@ def _remove(ground: SessionContext) -> None:
 
 
 def _maker(
-    ground: SessionContext, models: SessionModels, log: EventLog, kit: Toolset, numbers: CallNumbers
+    ground: SessionContext,
+    models: SessionModels,
+    log: EventLog,
+    requests: RequestQueue,
+    kit: Toolset,
+    numbers: CallNumbers,
 ) -> AgentFactory:
     """Create the agent factory of the session, in the mode of its lead."""
     earlier = partial(totals_until, log.path, log.last_number)
     options = ground.options
-    purse = BudgetTracker(options.budget, each=ground.settings.each, earlier=earlier, assumed=options.assumed)
+    each, portions = ground.settings.each, mark_portions(options, ground.settings.run_defaults)
+    marks = UsageMarks(portions, requests) if portions else None
+    purse = BudgetTracker(options.budget, each=each, earlier=earlier, assumed=options.assumed, marks=marks)
     made = make_agent_factory(ground, models, purse, log, kit, numbers)
     made.plans.configure(ground.settings, ask_timeout(ground))
     return _in_mode(ground, made)

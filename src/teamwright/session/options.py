@@ -14,7 +14,7 @@ from typing import Any
 from teamwright.approvals.request_queue import OnRequest
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.model import Model, ModelCard
-from teamwright.protocol.budget import Budget
+from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.values import dataclass
 
 
@@ -103,6 +103,17 @@ def with_default_caps(options: Options, of_user: Budget) -> Options:
     assumed = tuple(name for name in _CAP_FLAGS if not given.has(name))
     calls = options.calls_per_agent or max(HEADLESS.turns or 0, caps.turns or 0)
     return replace(options, budget=caps, assumed=assumed, calls_per_agent=calls)
+
+
+def mark_portions(options: Options, of_user: Budget) -> Budget:
+    """Return the amounts after each of which the user at a terminal is asked: the default caps of a headless run.
+
+    `of_user` are the settings `budget.run`, which replace them. A cap of a flag has no mark.
+    """
+    if not options.interactive:
+        return NO_CAPS
+    portions = of_user.with_defaults(HEADLESS).as_json()
+    return Budget(**{name: cap for name, cap in portions.items() if not options.budget.has(name)})
 
 
 def calls_per_agent(options: Options, said: Budget) -> int | None:

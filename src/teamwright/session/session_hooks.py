@@ -50,7 +50,7 @@ CRASHED = "crashed"
 """The ending of an agent whose process was killed, reported when its session is resumed."""
 
 
-_ASKED = {"question": "question_prompt"}
+_ASKED = {"question": "question_prompt", "budget": "question_prompt"}
 
 
 @dataclass(slots=True)

@@ -88,16 +88,24 @@ KEYS: dict[str, SettingKey] = {
     "limits.spawns": SettingKey("count", "Agents started in one run."),
     "limits.spawns_per_minute": SettingKey("count", "Agents started within a minute."),
     "budget.run.usd": SettingKey(
-        "amount", "US dollars that a headless run may spend without `--max-budget-usd`: 20.", user_only=True
+        "amount",
+        "US dollars that a headless run may spend without `--max-budget-usd`: 20. At a terminal you are asked there.",
+        user_only=True,
     ),
     "budget.run.tokens": SettingKey(
-        "positive", "Tokens that a headless run may use without `--max-tokens`: 5,000,000.", user_only=True
+        "positive",
+        "Tokens that a headless run may use without `--max-tokens`: 5,000,000. At a terminal you are asked there.",
+        user_only=True,
     ),
     "budget.run.turns": SettingKey(
-        "positive", "Model calls of the lead in a headless run without `--max-turns`: 200.", user_only=True
+        "positive",
+        "Model calls of the lead in a headless run without `--max-turns`: 200. At a terminal you are asked there.",
+        user_only=True,
     ),
     "budget.run.minutes": SettingKey(
-        "amount", "Minutes that a headless run may take without `--timeout`: 120.", user_only=True
+        "amount",
+        "Minutes that a headless run may take without `--timeout`: 120. At a terminal you are asked there.",
+        user_only=True,
     ),
     "budget.agent.usd": SettingKey("amount", "US dollars that one member or sub-agent may spend."),
     "budget.agent.tokens": SettingKey("positive", "Tokens that one member or sub-agent may use, in and out."),

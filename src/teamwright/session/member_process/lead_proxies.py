@@ -99,13 +99,15 @@ class MemberBudget(BudgetTracker):
         """Return None, because the lead's process has the scopes of tasks."""
         return None
 
-    async def reserve(self, scopes: Sequence[Scope], call: Estimate) -> Reservation | BudgetRefusal:
+    async def reserve(
+        self, scopes: Sequence[Scope], call: Estimate, agent: str = "", owner: str = ""
+    ) -> Reservation | BudgetRefusal:
         """Reserve in this process and in the lead's, like `BudgetTracker.reserve`."""
         got = await super().reserve([scope for scope in scopes if scope is not self.run], call)
         if isinstance(got, BudgetRefusal):
             return got
         try:
-            said = await self._line.call("reserve", call=asdict(call))
+            said = await self._line.call("reserve", call=asdict(call), agent=agent)
         except BaseException as problem:
             got.settle(None)
             if isinstance(problem, ConnectionError):

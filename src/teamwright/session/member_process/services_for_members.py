@@ -127,7 +127,7 @@ class MemberServices:
     async def _reserve(self, name: str, said: IpcBody) -> IpcBody:
         """Reserve budget for a call of this member or its sub-agent, in the run and in its task."""
         purse, call = self._purse, Estimate(**said["call"])
-        got = await purse.reserve(self._scopes(name), call)
+        got = await purse.reserve(self._scopes(name), call, str(said.get("agent") or name), name)
         if isinstance(got, BudgetRefusal):
             return {"refused": [got.limit, got.reason]}
         self._next += 1

@@ -197,7 +197,7 @@ def _is_running_teammate(name: str, status: TeamStatus) -> bool:
 
 def _describe_request(request: RequestSummary, more: int) -> str:
     line = request.what.strip().split("\n", 1)[0][:100]
-    said = {"question": f"the user's answer: {line}", "plan": "approval of its plan"}.get(request.kind)
+    said = {"question": f"the user's answer: {line}", "plan": "approval of its plan", "budget": line}.get(request.kind)
     by = "" if request.owner in {"", request.member} else f", asked by {_shown_name(request.member)[:100]}"
     also = f", and {more} more" if more else ""
     return (said or f"permission for {request.tool} {line}".rstrip()) + by + also

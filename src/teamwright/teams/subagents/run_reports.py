@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from teamwright.agent.agent import REPEATED_CALLS
+from teamwright.agent.agent import is_cap
 from teamwright.agent.job_journal import Job
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import SubagentChanged
@@ -102,7 +102,7 @@ def usage_text(run: SubagentRun) -> str:
 
 def result_facts(run: SubagentRun, prompt: str) -> dict[str, object]:
     """Return the fields of a result in the foreground, for programs."""
-    ended = "budget_exceeded" if run.limit not in {"", REPEATED_CALLS} else run.state
+    ended = "budget_exceeded" if run.limit and is_cap(run.limit) else run.state
     return {
         "status": ended,
         "prompt": prompt,

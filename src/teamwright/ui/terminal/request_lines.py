@@ -214,6 +214,8 @@ def prompt_label(request: RequestOpened) -> str:
         return "answer: "
     if request.kind == "plan":
         return "approve? [y/n] "
+    if request.kind == "budget":
+        return "go on? [y/n] "
     return "allow? [y/n/a] " if request.always else "allow? [y/n] "
 
 
@@ -238,6 +240,8 @@ def _request_verb(request: RequestOpened) -> str:
             return "asks"
         case "plan":
             return "asks for approval of its plan"
+        case "budget":
+            return "waits at a mark of its usage"
         case _:
             return f"wants to use {clean(request.tool)}"
 
@@ -250,6 +254,8 @@ def _keys(request: RequestOpened) -> list[str]:
     later = "l later · /requests lists what waits"
     if request.kind == "plan":
         return [f"y approve · n FEEDBACK sends it back · {later}", *_grant_lines(request)]
+    if request.kind == "budget":
+        return [f"y go on · n end the turn · {later}"]
     always = " · a always" if request.always else ""
     if always and rule_update(request, "local"):
         always += " (a local, project or user: in a file)"

@@ -94,7 +94,7 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
             "asked": sum(model.asked.values()) - sum(asked.values()),
             "kb_spawned": (spawned - before) / count / 1_024,
             "kb_worked": (worked - before) / count / 1_024,
-            "unread": [entry.text for mate in session.team.running_members for entry in await mate.desk.unread()],
+            "unread": [entry.text for mate in session.team.running_members for entry in await mate.incoming.unread()],
         }
     found["left"] = descriptors()
     return found

@@ -19,6 +19,9 @@ MEMBERS = {
     "bess": "bedrock/eu.anthropic.claude-sonnet-5-5-v1:0",
     "cora": "house/qwen3-coder",
 }
+PRICES = {MEMBERS[name]: {"usd_in": 1, "usd_out": 4} for name in ("bess", "cora")}
+"""The catalogue has no price of these; a call may name no model of unknown price."""
+
 PATHS = {
     "olga": "/v1/responses",
     "gina": "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse",
@@ -90,7 +93,7 @@ def play(repo, tmp_path):
         home.mkdir()
         with LoopbackModel.in_thread(Players(members)) as server:
             own = {"base_url": f"{server.url}/gateway/v4", "api": "openai-chat", "key_env": "HOUSE_KEY"}
-            (home / "settings.json").write_text(json.dumps({"providers": {"house": own}}))
+            (home / "settings.json").write_text(json.dumps({"providers": {"house": own}, "prices": PRICES}))
             env = (
                 os.environ
                 | KEYS

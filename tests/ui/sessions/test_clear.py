@@ -98,7 +98,7 @@ def test_after_an_ended_turn_it_owes_nothing_hooks_are_told_and_a_resume_is_behi
         person.leaves()
         keys = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-test-000000001234"}
         again = Person("-c", cwd=repo, **keys)
-        again.sees("goes on", "\n>")
+        again.sees("continues; it has", "\n>")
         again.says("hello")
         again.sees("Here I am.")
         asked = json.dumps(server.bodies[-1]["messages"])

@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.crew import ready
 from teamwright.protocol.task import Task, TaskStatus
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 
 LAYER = 10
@@ -50,7 +51,7 @@ def lay(spec: dict[str, Any], root: Path) -> dict[str, Any]:
 
 
 def _list(root: Path) -> TaskList:
-    return TaskList(root / "tasks", lambda path: root / "guards" / path.name)
+    return TaskList(FileTaskStore(root / "tasks", lambda path: root / "guards" / path.name))
 
 
 async def worker(spec: dict[str, Any], root: Path) -> dict[str, Any]:

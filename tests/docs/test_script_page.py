@@ -19,7 +19,7 @@ SCRIPTS = re.findall(r"```toml\n(\[script\].*?)```", PAGE, re.DOTALL)
 
 def test_the_table_names_what_each_tool_takes_and_what_may_be_left_out(tmp_path):
     team = SessionTeam(
-        tmp_path, "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody()
+        tmp_path, Nobody(), "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody()
     )
     takes: dict[str, list[str]] = {}
     for tool in [*tools_of("ann", team), *tools_of(LEAD, team)]:

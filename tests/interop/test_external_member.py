@@ -120,7 +120,7 @@ async def test_a_stranger_is_told_of_its_task_and_how_to_report_without_task_too
         assert list(body) == ["type", "taskId", "subject", "description", "assignedBy", "timestamp"]
         assert (body["type"], body["taskId"], body["assignedBy"]) == ("task_assignment", task.id, LEAD)
         assert body["description"].startswith("do it\n\nIf you have no task tools, ")
-        [view] = [one for one in task_views(crew.tasks.directory) if one.id == task.id]
+        [view] = [one for one in task_views(crew.tasks.store.directory) if one.id == task.id]
         assert task_rows([view])[0][1:3] == ("given, not started", "zed")
 
 

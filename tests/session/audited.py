@@ -23,6 +23,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import LEASE
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
@@ -51,7 +52,7 @@ class Audited:
         new = NewTeam(name, lead, str(self.cwd), "m", now_ms(), log=str(self.log.path))
         self.session, self.name = session, name
         self.directory = (await Teams(self.home).create(new)).directory
-        self.tasks = TaskList(self.home.tasks(self.directory), self.home.guard, on_change=self._changed)
+        self.tasks = TaskList(FileTaskStore(self.home.tasks(self.directory), self.home.guard), on_change=self._changed)
         if LEAD not in self.talks:
             self.born(LEAD)
         await self.joins("ann")

@@ -21,6 +21,7 @@ from teamwright.storage.doorbell import Doorbell
 from teamwright.storage.file_lock import FileLock
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import find_home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team
 from teamwright.teams.roster import Roster
@@ -710,7 +711,7 @@ async def test_the_audit_command_ends_with_1_and_names_the_problem_when_somethin
 async def test_an_audit_of_a_team_on_a_shared_list_judges_the_tasks_that_no_other_team_owns(crew):
     path = crew.home.team_file(crew.directory)
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"task_list": "common"}))
-    shared = TaskList(crew.home.tasks("common"), crew.home.guard, realm=f"session-{crew.session[:8]}")
+    shared = TaskList(FileTaskStore(crew.home.tasks("common"), crew.home.guard), realm=f"session-{crew.session[:8]}")
     for subject in ("ours", "theirs", "free"):
         await shared.create(subject, "", by=LEAD)
     await shared.claim("1", "ann")

@@ -55,7 +55,7 @@ def plan_mode() -> PlanMode:
 @pytest.fixture
 def team(tmp_path):
     return SessionTeam(
-        tmp_path, "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody()
+        tmp_path, Nobody(), "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody()
     )
 
 

@@ -21,6 +21,7 @@ from teamwright.session.retention import MOST
 from teamwright.storage.event_log_reader import read_events
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home, find_home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
@@ -103,12 +104,12 @@ async def test_a_session_stays_while_its_team_is_on_disk_whoever_leads_it_now(ho
 @pytest.mark.promise("F18", "F55")
 async def test_a_session_stays_while_its_own_list_has_an_open_task_and_then_the_list_is_archived(home):
     a_session(home)
-    tasks = TaskList(home.tasks("session-00000001"), home.guard)
+    tasks = TaskList(FileTaskStore(home.tasks("session-00000001"), home.guard))
     task = await tasks.create("count", "lines", by=LEAD)
     assert await prune(home, 30) == []
     await tasks.update(task.id, by=LEAD, status="completed")
     assert await prune(home, 30) == [id_of(1)]
-    assert not tasks.directory.exists()
+    assert not tasks.store.directory.exists()
     [entry] = home.archive.iterdir()
     assert (entry / "tasks/1.json").exists()
 
@@ -212,7 +213,7 @@ async def test_a_clock_that_runs_ahead_removes_nothing_and_no_call_removes_more_
 @pytest.mark.finding("T25")
 async def test_finished_tasks_leave_a_shared_list_with_their_guards_a_quarter_at_once_and_the_rest_stays(home):
     directory = home.tasks("common")
-    tasks = TaskList(directory, home.guard)
+    tasks = TaskList(FileTaskStore(directory, home.guard))
     create_shared_list(directory)
     for number in range(8):
         await tasks.create(f"task {number}", "", by="ada", owner="ada")
@@ -239,7 +240,7 @@ async def test_finished_tasks_leave_a_shared_list_with_their_guards_a_quarter_at
 @pytest.mark.finding("T25")
 async def test_guards_of_a_list_that_is_no_more_go_and_those_of_one_that_is_there_stay(home):
     for name in ("gone", "there"):
-        tasks = TaskList(home.tasks(name), home.guard)
+        tasks = TaskList(FileTaskStore(home.tasks(name), home.guard))
         await tasks.create("one", "", by="ada")
         guard = home.guard(home.tasks(name) / ".lock")
         await tasks.update("1", by="ada", status="completed")
@@ -260,7 +261,7 @@ async def test_finished_teams_go_into_the_archive_by_age_and_those_with_somethin
     for number, name in enumerate(("old", "busy", "new", "other"), 1):
         directory = await a_team_of(home, number, name)
         if name == "busy":
-            await TaskList(home.tasks(directory), home.guard).create("open", "it is", by=LEAD)
+            await TaskList(FileTaskStore(home.tasks(directory), home.guard)).create("open", "it is", by=LEAD)
         then = time.time() - (0 if name == "new" else 40 * DAY_S)
         place = home.team(directory)
         for path in (*place.rglob("*"), place, *home.tasks(directory).rglob("*")):

@@ -22,6 +22,7 @@ from teamwright.protocol.roster import RosterMember
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
@@ -166,7 +167,7 @@ async def make_team(home: Home, cwd: Path, *, lease: str = "/nowhere/lease", nam
     new = NewTeam(name, LeadLease(SESSION, os.getpid(), lease), str(cwd), "m", int(time.time() * 1000), log=str(log))
     made = await Teams(home).create(new)
     await Roster(home, made.directory).join(RosterMember(f"tess@{name}", "tess", model="m", backend_type="in-process"))
-    tasks = TaskList(home.tasks(made.directory), home.guard)
+    tasks = TaskList(FileTaskStore(home.tasks(made.directory), home.guard))
     first = await tasks.create("find", "d", by=LEAD)
     await tasks.create("fix", "d", by=LEAD, blocked_by=[first.id])
     path = home.inbox(made.directory, "tess")

@@ -269,7 +269,7 @@ async def test_a_check_that_nobody_of_ours_set_is_not_run_and_the_completion_say
     complete = ("TaskUpdate", {"taskId": "1", "status": "completed"})
     model = ScriptedModel({"lead": [complete, ("TaskList", {}), ("TaskGet", {"taskId": "1"}), "ok"]})
     async with crew(tmp_path, model) as team, a_stranger() as stranger:
-        directory = team.session.team.tasks.directory
+        directory = team.session.team.tasks.store.directory
         await team.tasks.add("first")
         await stranger.change(directory / "1.json", metadata={"check": f"touch {tmp_path}/ran"})
         await team.run("Complete it.")
@@ -316,7 +316,7 @@ async def test_a_strangers_completion_whose_check_fails_is_taken_back_and_told_o
         await until(team, lambda: ada.state == "idle" and team.session.team.is_quiet())
         assert (await team.tasks.get("1")).owner == "ada"
         metadata = {"metadata": {}} if takes_it_away else {}
-        await stranger.change(team.session.team.tasks.directory / "1.json", status="completed", **metadata)
+        await stranger.change(team.session.team.tasks.store.directory / "1.json", status="completed", **metadata)
         await heard.one(TaskChanged, change="updated", member="task-list")
         task = await team.tasks.get("1")
         assert (task.status, task.owner, task.check) == ("in_progress", "ada", DONE)
@@ -333,7 +333,7 @@ async def test_a_strangers_completion_whose_check_passes_is_accepted(tmp_path):
         await team.tasks.add("make it", check=DONE)
         await team.tasks.add("next", after=["1"])
         tasks = team.session.team.tasks
-        await stranger.change(tasks.directory / "1.json", owner="bob", status="completed")
+        await stranger.change(tasks.store.directory / "1.json", owner="bob", status="completed")
         await heard.one(TaskChanged, change="completed", member="outside")
         await heard.one(TaskChanged, change="updated", member="task-list")
         assert (await team.tasks.get("1")).passed_checks(DONE)
@@ -345,7 +345,7 @@ async def test_a_strangers_completion_without_an_owner_of_ours_goes_back_to_the_
     async with crew(tmp_path) as team, a_stranger() as stranger:
         heard = Told(team)
         await team.tasks.add("make it", check=DONE)
-        await stranger.change(team.session.team.tasks.directory / "1.json", owner="bob", status="completed")
+        await stranger.change(team.session.team.tasks.store.directory / "1.json", owner="bob", status="completed")
         await heard.one(TaskChanged, change="released", member="task-list")
         task = await team.tasks.get("1")
     assert (task.status, task.owner) == ("pending", None)

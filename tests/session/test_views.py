@@ -24,6 +24,7 @@ from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import LEASE, Lease, lease_holder
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
@@ -125,7 +126,7 @@ def test_a_lease_of_a_killed_process_counts_as_free_though_its_note_is_still_the
 async def test_a_team_without_its_lead_is_open_while_a_task_or_a_message_waits(home: Home):
     directory = await make_team(home)
     assert team_view(home, directory).state == "finished"
-    tasks = TaskList(home.tasks(directory), home.guard)
+    tasks = TaskList(FileTaskStore(home.tasks(directory), home.guard))
     task = await tasks.create("write it", "all of it", by="tess")
     assert team_view(home, directory).state == "open"
     await tasks.update(task.id, by="tess", status="completed")
@@ -145,7 +146,7 @@ async def test_a_notice_that_somebody_is_idle_does_not_keep_a_team_open(home: Ho
 
 async def test_tasks_show_in_numeric_order_with_what_they_wait_for_and_a_damaged_file_as_damaged(home: Home):
     directory = await make_team(home)
-    tasks = TaskList(home.tasks(directory), home.guard)
+    tasks = TaskList(FileTaskStore(home.tasks(directory), home.guard))
     first = await tasks.create("one", "d", by="tess")
     for number in range(2, 11):
         await tasks.create(f"task {number}", "d", by="tess", blocked_by=[first.id] if number == 2 else [])
@@ -160,7 +161,7 @@ async def test_tasks_show_in_numeric_order_with_what_they_wait_for_and_a_damaged
 
 
 async def test_the_list_of_a_session_without_a_team_is_found_by_its_directory(home: Home):
-    await TaskList(home.tasks("session-7f3a0000"), home.guard).create("alone", "d", by=LEAD)
+    await TaskList(FileTaskStore(home.tasks("session-7f3a0000"), home.guard)).create("alone", "d", by=LEAD)
     assert [view.subject for view in find_tasks(home, "session-7f3a0000")] == ["alone"]
     with pytest.raises(TeamwrightError) as caught:
         find_tasks(home, "session-ffff0000")
@@ -203,7 +204,7 @@ async def test_a_team_is_found_by_name_or_directory_and_the_nearest_is_named_oth
 
 async def test_an_archived_team_is_found_behind_the_living_one_with_tasks_and_mail(home: Home):
     directory = await make_team(home)
-    await TaskList(home.tasks(directory), home.guard).create("left over", "d", by="tess")
+    await TaskList(FileTaskStore(home.tasks(directory), home.guard)).create("left over", "d", by="tess")
     await write_to(home, directory, "tess", InboxEntry("team-lead", "bye"))
     await Teams(home).delete(directory)
     (home.archive / "release-tasksonly" / "tasks").mkdir(parents=True)

@@ -11,6 +11,7 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.file_lock import FileLock
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 
 
@@ -67,7 +68,7 @@ async def watch(root, count):
 async def drain(root, name):
     """Claim, and complete what is still ours, until nothing is left to claim; says what was won, done, or given up."""
     home = Home.at(Path(root))
-    tasks = TaskList(home.tasks("demo"), home.guard)
+    tasks = TaskList(FileTaskStore(home.tasks("demo"), home.guard))
     while (task := await tasks.claim_next(name)) is not None:
         print("won", task.id, flush=True)
         try:

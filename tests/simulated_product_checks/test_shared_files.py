@@ -13,6 +13,7 @@ from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import TaskStatus
 from teamwright.storage.file_lock import lock_for
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.roster import Roster
 from tests.support.waits import WAIT_S
@@ -148,7 +149,7 @@ def home(tmp_path):
 
 @pytest.fixture
 def tasks(home):
-    return TaskList(home.tasks("demo"), home.guard)
+    return TaskList(FileTaskStore(home.tasks("demo"), home.guard))
 
 
 @pytest.mark.promise("P2", "F14", "F18", "B1", "B5", "B6")
@@ -159,13 +160,13 @@ async def test_beside_a_stranger_that_overwrites_owners_without_a_lock_ours_do_n
     for n in range(1, 31):
         await tasks.create(f"t{n}", "", by="ann", metadata={"n": n})
     even = ",".join(str(n) for n in range(2, 31, 2))
-    theirs = stranger("older.py", "change_tasks", tasks.directory, even, 400, 1)
+    theirs = stranger("older.py", "change_tasks", tasks.store.directory, even, 400, 1)
     workers = [ours("drain", home.shared, f"w{k}") for k in range(2)]
     words = [line for worker in workers for line in said(worker)]
     said(theirs)
     done = Counter(id for word, id in words if word == "done")
     assert {id: count for id, count in done.items() if int(id) % 2} == {str(n): 1 for n in range(1, 31, 2)}
-    everything = {t.id: t for t in await TaskList(home.tasks("demo"), home.guard).all()}
+    everything = {t.id: t for t in await TaskList(FileTaskStore(home.tasks("demo"), home.guard)).all()}
     assert sorted(map(int, everything)) == list(range(1, 31))
     assert all(t.metadata == {"n": int(id)} for id, t in everything.items())
     for id in everything:
@@ -176,12 +177,12 @@ async def test_beside_a_stranger_that_overwrites_owners_without_a_lock_ours_do_n
 @pytest.mark.promise("F13", "B1")
 async def test_numbers_are_never_shared_with_a_stranger_that_creates_at_the_same_time(home, tasks, ours, stranger):
     await tasks.create("the first", "", by="ann")
-    theirs = [stranger("older.py", "create_tasks", tasks.directory, 30) for _ in range(2)]
+    theirs = [stranger("older.py", "create_tasks", tasks.store.directory, 30) for _ in range(2)]
     mine = [await tasks.create(f"ours {n}", "", by="ann") for n in range(30)]
     foreign = [id for process in theirs for (id,) in said(process)]
     numbers = [t.id for t in mine] + foreign
     assert len(set(numbers)) == 90
-    everything = await TaskList(home.tasks("demo"), home.guard).all(internal=True)
+    everything = await TaskList(FileTaskStore(home.tasks("demo"), home.guard)).all(internal=True)
     assert len(everything) == 91
     assert {t.id for t in everything if t.subject.startswith("ours")} == {t.id for t in mine}
     assert len(await tasks.all()) == 91 - 20
@@ -191,13 +192,13 @@ async def test_numbers_are_never_shared_with_a_stranger_that_creates_at_the_same
 async def test_keys_that_a_stranger_adds_to_tasks_survive_our_changes_at_the_same_time(home, tasks, stranger):
     for n in range(4):
         await tasks.create(f"t{n}", "", by="ann")
-    theirs = stranger("newer.py", "change_tasks", tasks.directory, "1,2,3,4", 25)
+    theirs = stranger("newer.py", "change_tasks", tasks.store.directory, "1,2,3,4", 25)
     for n in range(25):
         for id in ("1", "2", "3", "4"):
             await tasks.update(id, by="ann", metadata={"ours": n})
     said(theirs)
     for id in ("1", "2", "3", "4"):
-        data = json.loads((tasks.directory / f"{id}.json").read_bytes())
+        data = json.loads((tasks.store.directory / f"{id}.json").read_bytes())
         assert (data["theirs"], data["metadata"]) == ({"n": 24}, {"ours": 24})
 
 

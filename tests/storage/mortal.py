@@ -24,6 +24,7 @@ from teamwright.storage import lock_dir
 from teamwright.storage.file_lock import FileLock
 from teamwright.storage.jsonl import Journal
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.roster import Roster
 
@@ -36,7 +37,7 @@ def an_inbox(home):
 
 
 def a_list(home):
-    return TaskList(home.tasks("demo"), home.guard)
+    return TaskList(FileTaskStore(home.tasks("demo"), home.guard))
 
 
 # ── what can be done ─────────────────────────────────────────────────────────────────────────────────────────────

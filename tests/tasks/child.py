@@ -8,12 +8,13 @@ from pathlib import Path
 from teamwright.protocol.errors import LockTimeout, TaskRefused
 from teamwright.protocol.task import TaskStatus
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 
 
 def demo(root):
     home = Home.at(Path(root))
-    return TaskList(home.tasks("demo"), home.guard)
+    return TaskList(FileTaskStore(home.tasks("demo"), home.guard))
 
 
 async def create(root, name, times):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 
 
@@ -26,7 +27,8 @@ def view(home: Home, told: list[tuple[str, str, str]]) -> Callable[[], TaskList]
 
     def made(directory: str = "demo") -> TaskList:
         return TaskList(
-            home.tasks(directory), home.guard, on_change=lambda task, change, by: told.append((task.id, change, by))
+            FileTaskStore(home.tasks(directory), home.guard),
+            on_change=lambda task, change, by: told.append((task.id, change, by)),
         )
 
     return made

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.task import TaskStatus
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.tasks.task_list import TaskList
 from tests.support.examples import examples
@@ -54,7 +55,7 @@ def a_list(root, flags):
         if change == "completed":
             completions.append((task.id, flags.commands(task), list(flags.seen)))
 
-    return TaskList(home.tasks("demo"), home.guard, on_change=told, check=flags), completions
+    return TaskList(FileTaskStore(home.tasks("demo"), home.guard), on_change=told, check=flags), completions
 
 
 WHO = st.sampled_from(["ann", "ben", "team-lead"])
@@ -170,7 +171,7 @@ async def test_who_may_not_complete_a_task_has_no_command_run(tmp_path):
 @pytest.mark.parametrize("metadata", [{"check": 42}, {"check": ["make"]}, {"for": 7}, {"needs": [1]}, {"for": {}}])
 async def test_a_key_of_metadata_that_means_something_is_refused_when_its_value_is_of_another_kind(tmp_path, metadata):
     home = Home(tmp_path, tmp_path / "ours")
-    tasks = TaskList(home.tasks("demo"), home.guard)
+    tasks = TaskList(FileTaskStore(home.tasks("demo"), home.guard))
     await tasks.create("s", "", by="ann", metadata={"check": None, "for": ["ann"], "needs": "Bash", "theirs": 42})
     with pytest.raises(UsageError, match=f"metadata.{next(iter(metadata))} must be"):
         await tasks.create("t", "", by="ann", metadata=metadata)

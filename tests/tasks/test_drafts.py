@@ -5,7 +5,7 @@ import json
 import pytest
 
 from teamwright.protocol.task import DRAFT_MS
-from teamwright.tasks import claim
+from teamwright.tasks import drafts
 
 pytestmark = pytest.mark.finding("T1")
 
@@ -17,17 +17,17 @@ def clock(monkeypatch):
     class Clock:
         now = 1_000_000
 
-    monkeypatch.setattr(claim, "now_ms", lambda: Clock.now)
+    monkeypatch.setattr(drafts, "now_ms", lambda: Clock.now)
     return Clock
 
 
 async def test_an_idle_member_claims_a_draft_when_the_turn_of_its_creator_has_ended(view):
     lead, member = view(), view()
     await lead.create("one", "", by="team-lead", draft=True)
-    assert await member.claim_next("ada") is None and member.next_claim_at() > 0
+    assert await member.claim_next("ada") is None and member.next_claim_at > 0
     await lead.finish_drafts("team-lead")
     claimed = await member.claim_next("ada")
-    assert claimed is not None and claimed.id == "1" and claimed.draft is None and member.next_claim_at() == 0
+    assert claimed is not None and claimed.id == "1" and claimed.draft is None and member.next_claim_at == 0
 
 
 async def test_a_draft_of_a_creator_that_was_killed_is_claimed_5_s_after_its_last_change_of_the_list(view, clock):
@@ -38,7 +38,7 @@ async def test_a_draft_of_a_creator_that_was_killed_is_claimed_5_s_after_its_las
     await lead.update("2", by="team-lead", lead=True, description="more")
     clock.now += DRAFT_MS - 1
     assert await member.claim_next("ada") is None
-    assert member.next_claim_at() == clock.now + 1
+    assert member.next_claim_at == clock.now + 1
     clock.now += 1
     assert [(await member.claim_next("ada")).id for _ in range(2)] == ["1", "2"]
 
@@ -96,7 +96,7 @@ async def test_only_the_runtime_writes_the_note(view, tasks):
 @pytest.mark.parametrize("note", [None, 7, "x", [], {}, {"by": 1, "until": 2}, {"by": "a"}, {"by": "a", "until": True}])
 async def test_a_note_that_is_none_holds_nothing_back(view, tasks, note):
     await tasks.create("one", "", by="user")
-    path = tasks.store.path("1")
+    path = tasks.store.files.path("1")
     path.write_text(json.dumps({**json.loads(path.read_text()), "metadata": {"draft": note}}))
     assert (await view().claim_next("ada")).id == "1"
 
@@ -104,10 +104,10 @@ async def test_a_note_that_is_none_holds_nothing_back(view, tasks, note):
 async def test_where_another_program_leads_a_task_is_claimed_2_s_after_the_last_change_of_its_file(view, clock):
     lead, member = view(), view()
     await lead.create("one", "", by="team-lead")
-    changed = int(lead.store.path("1").stat().st_mtime_ns // 1_000_000)
+    changed = int(lead.store.files.path("1").stat().st_mtime_ns // 1_000_000)
     clock.now = changed + 1_999
     assert await member.claim_next("ada", settle_ms=2_000) is None
-    assert member.next_claim_at(2_000) == changed + 2_000
+    assert member.next_claim_at == changed + 2_000
     clock.now = changed + 2_000
     assert (await member.claim_next("ada", settle_ms=2_000)).id == "1"
 

@@ -19,7 +19,7 @@ async def finish(tasks: TaskList, count: int) -> None:
 async def test_a_look_for_work_reads_no_finished_task_and_looks_at_few_of_them(view, done, monkeypatch):
     await finish(view(), done)
     tasks = view()
-    for path in tasks.directory.glob("*.json"):
+    for path in tasks.store.directory.glob("*.json"):
         os.utime(path, (1_700_000_000, 1_700_000_000))  # long ago: what was read then is known for good
     assert await tasks.claim_next("ada") is None
     looked, opened = [], []
@@ -38,7 +38,7 @@ async def test_a_finished_task_that_another_program_reopens_unnoticed_is_found_b
     await finish(view(), 100)
     tasks = view()
     assert await tasks.claim_next("ada") is None
-    path = tasks.directory / "70.json"
+    path = tasks.store.directory / "70.json"
     path.write_text(path.read_text().replace('"completed"', '"pending"').replace('"owner": "ada"', '"owner": null'))
     found = [task for _ in range(4) if (task := await tasks.claim_next("ada"))]
     assert [task.id for task in found] == ["70"]

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from teamwright.protocol.errors import TaskRefused
 from teamwright.storage import lock_dir
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
@@ -46,8 +47,8 @@ class Graph(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="tasks-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         self.runner = asyncio.Runner()
         home = Home.at(self.root)
-        self.views = [TaskList(home.tasks("demo"), home.guard) for _ in range(2)]
-        self.directory = self.views[0].directory
+        self.views = [TaskList(FileTaskStore(home.tasks("demo"), home.guard)) for _ in range(2)]
+        self.directory = self.views[0].store.directory
         self.model = {}
         self.highest = 0
         self.torn = 0

@@ -8,14 +8,13 @@ import anyio
 import pytest
 
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
-from teamwright.protocol.task import TaskStatus
 from teamwright.storage.file_lock import lock_for
 from tests.support.waits import WAIT_S
 
 
 def put(tasks, id, **changes):
     """Change a task as a stranger does: no lock, in place."""
-    file = tasks.directory / f"{id}.json"
+    file = tasks.store.directory / f"{id}.json"
     data = json.loads(file.read_bytes()) | changes
     file.write_text(json.dumps(data))
 
@@ -29,8 +28,8 @@ def new(tasks, number, **changes):
         "blocks": [],
         "blockedBy": [],
     }
-    tasks.directory.mkdir(parents=True, exist_ok=True)
-    (tasks.directory / f"{number}.json").write_text(json.dumps(data | changes))
+    tasks.store.directory.mkdir(parents=True, exist_ok=True)
+    (tasks.store.directory / f"{number}.json").write_text(json.dumps(data | changes))
 
 
 @pytest.mark.promise("B1")
@@ -38,10 +37,10 @@ async def test_files_without_a_number_for_a_name_are_left_out_and_left_alone(tas
     new(tasks, 1)
     others = {"abc.json": "{}", "3.json.tmp.0a0b": "{", "04.json": "{}"}
     for name, text in others.items():
-        (tasks.directory / name).write_text(text)
-    assert [t.id for t in await tasks.all()] == ["1"] and tasks.store.damaged_tasks() == []
+        (tasks.store.directory / name).write_text(text)
+    assert [t.id for t in await tasks.all()] == ["1"] and (await tasks.snapshot()).damaged == []
     assert (await tasks.claim_next("ann")).id == "1" and await tasks.claim_next("ann") is None
-    assert {name: (tasks.directory / name).read_text() for name in others} == others
+    assert {name: (tasks.store.directory / name).read_text() for name in others} == others
 
 
 ODD = {
@@ -62,19 +61,19 @@ async def test_a_task_file_with_odd_json_is_damaged_and_never_taken_for_no_task(
     for number, text in enumerate(ODD, 1):
         new(tasks, number, **({text: odd[text]} if text in odd else {}))
         if text not in odd:
-            (tasks.directory / f"{number}.json").write_text(text)
+            (tasks.store.directory / f"{number}.json").write_text(text)
     new(tasks, 9, blockedBy=["1"])
-    before = {path: path.read_bytes() for path in tasks.directory.iterdir()}
+    before = {path: path.read_bytes() for path in tasks.store.directory.iterdir()}
     assert [t.id for t in await tasks.all()] == ["9"]
-    found = tasks.store.damaged_tasks()
+    found = (await tasks.snapshot()).damaged
     assert [one.reason for one in found] == list(ODD.values())
-    assert all(one.is_open and one.path == str(tasks.directory / f"{one.id}.json") for one in found)
+    assert all(one.is_open and one.place == str(tasks.store.directory / f"{one.id}.json") for one in found)
     assert await tasks.claim_next("ann") is None, "what waits for a damaged task still waits"
     for id in ("1", "5"):
         with pytest.raises(StorageError, match=rf"{id}\.json is not a whole task") as caught:
             await tasks.update(id, by="ann", status="completed")
         assert caught.value.slug == "damaged-file"
-    assert {path: path.read_bytes() for path in tasks.directory.iterdir()} == before
+    assert {path: path.read_bytes() for path in tasks.store.directory.iterdir()} == before
 
 
 @pytest.mark.promise("B1")
@@ -82,7 +81,7 @@ async def test_the_name_of_the_file_is_the_number_whatever_is_inside(tasks):
     new(tasks, 7, id="3")
     assert [t.id for t in await tasks.all()] == ["7"]
     await tasks.claim("7", "ann")
-    assert json.loads((tasks.directory / "7.json").read_bytes())["id"] == "7"
+    assert json.loads((tasks.store.directory / "7.json").read_bytes())["id"] == "7"
 
 
 async def test_an_empty_owner_of_a_stranger_is_nobody(tasks):
@@ -151,7 +150,7 @@ async def test_an_owner_notices_that_an_unlocked_stranger_took_its_task(tasks):
     put(tasks, 1, owner="zed")
     with pytest.raises(TaskRefused, match="belongs to zed"):
         await tasks.update("1", by="ann", status="completed")
-    (tasks.directory / "1.json").unlink()
+    (tasks.store.directory / "1.json").unlink()
     with pytest.raises(TaskRefused):
         await tasks.update("1", by="ann", status="completed")
 
@@ -161,7 +160,7 @@ async def test_a_new_owner_is_noticed_under_the_lock_even_where_the_file_looks_t
     """Same size, same inode, and written within one tick of the file clock."""
     await tasks.create("a", "", by="ann")
     await tasks.claim("1", "ann")
-    file = tasks.directory / "1.json"
+    file = tasks.store.directory / "1.json"
     before = file.stat()
     await tasks.all()
     with file.open("r+b") as same:
@@ -176,7 +175,7 @@ async def test_a_new_owner_is_noticed_under_the_lock_even_where_the_file_looks_t
 @pytest.mark.promise("F18")
 async def test_a_file_that_is_just_being_rewritten_is_waited_for(tasks, monkeypatch):
     new(tasks, 1)
-    file = tasks.directory / "1.json"
+    file = tasks.store.directory / "1.json"
     whole, waits = file.read_text(), []
 
     def finish_writing(seconds):
@@ -210,7 +209,7 @@ async def test_a_file_that_stays_cut_shows_as_it_was_and_holds_back_what_waits_f
     await tasks.create("a", "", by="ann")
     await tasks.create("b", "", by="ann", blocked_by=["1"])
     assert len(await tasks.all()) == 2
-    (tasks.directory / "1.json").write_bytes(b"")
+    (tasks.store.directory / "1.json").write_bytes(b"")
     assert [t.id for t in await tasks.all()] == ["1", "2"]
     newcomer = view()
     assert [t.id for t in await newcomer.all()] == ["2"]
@@ -224,7 +223,7 @@ async def test_a_file_that_stays_cut_shows_as_it_was_and_holds_back_what_waits_f
 @pytest.mark.parametrize("torn", [b"", b'{"id": "1", "subj'])
 async def test_a_torn_file_is_set_aside_and_put_back_as_it_was_last_seen_by_whoever_changes_the_task(tasks, view, torn):
     await tasks.create("a", "all of it", by="ann", metadata={"k": 1})
-    file = tasks.directory / "1.json"
+    file = tasks.store.directory / "1.json"
     file.write_bytes(torn)
     stranger_to_it = view()
     with pytest.raises(StorageError) as caught:
@@ -233,35 +232,26 @@ async def test_a_torn_file_is_set_aside_and_put_back_as_it_was_last_seen_by_whoe
     assert (await tasks.claim("1", "ann")).description == "all of it"
     whole = json.loads(file.read_bytes())
     assert (whole["owner"], whole["status"], whole["metadata"]) == ("ann", "in_progress", {"k": 1})
-    assert [copy.read_bytes() for copy in tasks.directory.glob("1.json.bad.*")] == [torn]
+    assert [copy.read_bytes() for copy in tasks.store.directory.glob("1.json.bad.*")] == [torn]
     assert (await stranger_to_it.get("1")).owner == "ann" and [t.id for t in await view().all()] == ["1"]
-
-
-async def test_refreshing_tells_what_others_changed(tasks):
-    await tasks.create("a", "", by="ann")
-    await tasks.create("b", "", by="ann")
-    assert await tasks.refresh() == []
-    put(tasks, 2, status="completed", owner="zed")
-    (changed,) = await tasks.refresh()
-    assert (changed.id, changed.owner, changed.status) == ("2", "zed", TaskStatus.COMPLETED)
 
 
 @pytest.mark.promise("F14")
 async def test_a_claimer_passes_by_a_task_that_a_stranger_has_locked(tasks):
     await tasks.create("a", "", by="ann")
     await tasks.create("b", "", by="ann")
-    (tasks.directory / "1.json.lock").mkdir()
+    (tasks.store.directory / "1.json.lock").mkdir()
     with anyio.fail_after(3):
         assert (await tasks.claim_next("bob")).id == "2"
-    (tasks.directory / "1.json.lock").rmdir()
+    (tasks.store.directory / "1.json.lock").rmdir()
     assert (await tasks.claim_next("bob")).id == "1"
 
 
 async def test_a_held_lock_is_waited_for_and_then_told_with_nothing_changed(tasks, home):
     await tasks.create("a", "", by="ann")
-    file = tasks.directory / "1.json"
+    file = tasks.store.directory / "1.json"
     before = file.read_bytes()
-    (tasks.directory / "1.json.lock").mkdir()
+    (tasks.store.directory / "1.json.lock").mkdir()
     lock = lock_for(file, home.guard(file))
     lock.wait_s = 0.05
     with pytest.raises(LockTimeout):

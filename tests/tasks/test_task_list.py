@@ -11,7 +11,7 @@ KEYS = ["id", "subject", "description", "activeForm", "owner", "status", "blocks
 
 
 def on_disk(tasks, id):
-    return json.loads((tasks.directory / f"{id}.json").read_bytes())
+    return json.loads((tasks.store.directory / f"{id}.json").read_bytes())
 
 
 async def refused(code, call):
@@ -25,11 +25,11 @@ async def refused(code, call):
 async def test_a_new_task_is_a_file_with_the_observed_keys_in_order(tasks):
     task = await tasks.create("Fix\n it", "all of it", by="ann", active_form="Fixing", metadata={"k": 1, "z": None})
     await tasks.update(task.id, by="ann", owner="ann")
-    raw = (tasks.directory / "1.json").read_text()
+    raw = (tasks.store.directory / "1.json").read_text()
     assert list(json.loads(raw)) == KEYS
     assert raw.startswith('{\n  "id": "1",\n  "subject": "Fix it",') and not raw.endswith("\n")
     assert on_disk(tasks, 1)["metadata"] == {"k": 1, "z": None}
-    assert (tasks.directory / ".lock").read_bytes() == b"" and not (tasks.directory / ".lock.lock").exists()
+    assert (tasks.store.directory / ".lock").read_bytes() == b"" and not (tasks.store.directory / ".lock.lock").exists()
 
 
 @pytest.mark.promise("B1")
@@ -47,7 +47,7 @@ async def test_a_task_without_a_subject_is_refused(tasks):
 async def test_a_list_that_was_never_used_is_empty_and_makes_no_directory(tasks):
     assert await tasks.all() == [] and await tasks.get("1") is None
     assert await tasks.claim_next("ann") is None and await tasks.release("ann") == []
-    assert not tasks.directory.exists()
+    assert not tasks.store.directory.exists()
 
 
 @pytest.mark.promise("B1")
@@ -66,20 +66,20 @@ async def test_numbers_are_never_given_twice_whatever_became_of_the_watermark(vi
     for n in range(3):
         await tasks.create(f"t{n}", "", by="ann")
     await tasks.update("3", by="ann", status="deleted")
-    assert (tasks.directory / ".highwatermark").read_text() == "3"
+    assert (tasks.store.directory / ".highwatermark").read_text() == "3"
     if mark is None:
-        (tasks.directory / ".highwatermark").unlink()
+        (tasks.store.directory / ".highwatermark").unlink()
     else:
-        (tasks.directory / ".highwatermark").write_text(mark)
+        (tasks.store.directory / ".highwatermark").write_text(mark)
     assert (await view().create("next", "", by="ann")).id == "4"
 
 
 @pytest.mark.promise("B1", "F13")
 async def test_the_next_number_is_behind_the_highest_file_and_the_watermark_of_another(tasks):
     await tasks.create("a", "", by="ann")
-    (tasks.directory / "71.json").write_bytes((tasks.directory / "1.json").read_bytes())
+    (tasks.store.directory / "71.json").write_bytes((tasks.store.directory / "1.json").read_bytes())
     assert (await tasks.create("b", "", by="ann")).id == "72"
-    (tasks.directory / ".highwatermark").write_text("90\n")
+    (tasks.store.directory / ".highwatermark").write_text("90\n")
     assert (await tasks.create("c", "", by="ann")).id == "91"
 
 
@@ -103,9 +103,9 @@ async def test_a_task_goes_from_pending_over_in_progress_to_completed_and_back(t
 
 async def test_an_update_that_changes_nothing_writes_nothing(tasks, told):
     await tasks.create("a", "b", by="ann")
-    before = (tasks.directory / "1.json").stat().st_ino
+    before = (tasks.store.directory / "1.json").stat().st_ino
     change = await tasks.update("1", by="ann", subject="a", description="b", status="pending")
-    assert change.changed == () and (tasks.directory / "1.json").stat().st_ino == before
+    assert change.changed == () and (tasks.store.directory / "1.json").stat().st_ino == before
     assert [c for _, c, _ in told] == ["created"]
 
 
@@ -129,7 +129,7 @@ async def test_all_fields_are_told_in_the_order_of_the_other_side(tasks):
 
 async def test_what_others_wrote_into_a_task_stays(tasks):
     await tasks.create("a", "", by="ann")
-    path = tasks.directory / "1.json"
+    path = tasks.store.directory / "1.json"
     path.write_text(json.dumps({**on_disk(tasks, 1), "color": "red", "nested": {"x": [1]}}))
     await tasks.update("1", by="ann", status="in_progress")
     assert on_disk(tasks, 1)["color"] == "red" and on_disk(tasks, 1)["nested"] == {"x": [1]}
@@ -171,14 +171,14 @@ async def test_a_task_can_be_born_waiting(tasks):
 async def test_a_bad_edge_changes_nothing_at_all(tasks):
     await tasks.create("a", "", by="ann")
     await tasks.create("b", "", by="ann", blocked_by=["1"])
-    before = {p.name: p.read_bytes() for p in tasks.directory.glob("*.json")}
+    before = {p.name: p.read_bytes() for p in tasks.store.directory.glob("*.json")}
     what = await refused("cycle", tasks.update("1", by="ann", subject="new", add_blocked_by=["2"]))
     assert "#1 → #2 → #1" in what
     await refused("cycle", tasks.update("2", by="ann", subject="new", add_blocks=["1"]))
     await refused("self_edge", tasks.update("1", by="ann", subject="new", add_blocks=["1"]))
     await refused("task_not_found", tasks.update("1", by="ann", subject="new", add_blocks=["7"]))
     await refused("task_not_found", tasks.update("7", by="ann", subject="new", add_blocks=["1"]))
-    assert before == {p.name: p.read_bytes() for p in tasks.directory.glob("*.json")}
+    assert before == {p.name: p.read_bytes() for p in tasks.store.directory.glob("*.json")}
 
 
 @pytest.mark.promise("F17")
@@ -193,12 +193,12 @@ async def test_a_refused_claim_adds_no_edge(tasks):
 async def test_blocked_is_derived_and_completion_touches_no_other_file(tasks):
     await tasks.create("a", "", by="ann")
     await tasks.create("b", "", by="ann", blocked_by=["1"])
-    assert tasks.known_blockers(await tasks.get("2")) == ["1"]
-    before = (tasks.directory / "2.json").stat()
+    assert (await tasks.get_with_blockers("2"))[1] == ["1"]
+    before = (tasks.store.directory / "2.json").stat()
     change = await tasks.update("1", by="ann", status="completed")
     assert [t.id for t in change.unblocked] == ["2"]
-    assert (tasks.directory / "2.json").stat() == before and on_disk(tasks, 2)["blockedBy"] == ["1"]
-    assert tasks.known_blockers(await tasks.get("2")) == []
+    assert (tasks.store.directory / "2.json").stat() == before and on_disk(tasks, 2)["blockedBy"] == ["1"]
+    assert (await tasks.get_with_blockers("2"))[1] == []
 
 
 @pytest.mark.promise("F17", "B5", "P2")
@@ -230,7 +230,7 @@ async def test_deletion_cleans_both_sides_and_frees_what_waited(tasks, told):
     change = await tasks.update("2", by="ann", status="deleted")
     assert change.changed == ("deleted",) and [t.id for t in change.unblocked] == ["3"]
     assert on_disk(tasks, 1)["blocks"] == [] and on_disk(tasks, 3)["blockedBy"] == []
-    assert not (tasks.directory / "2.json").exists() and ("2", "deleted", "ann") in told
+    assert not (tasks.store.directory / "2.json").exists() and ("2", "deleted", "ann") in told
     await refused("task_not_found", tasks.update("2", by="ann", status="deleted"))
 
 
@@ -380,7 +380,7 @@ async def test_a_reserved_task_is_kept_on_every_path(tasks):
 async def test_a_reset_moves_tasks_into_the_archive_and_numbers_go_on(tasks, tmp_path):
     for n in range(3):
         await tasks.create(f"t{n}", "", by="ann")
-    assert await tasks.reset_into_archive(tmp_path / "old") == 3
+    assert await tasks.store.archive_all(tmp_path / "old") == 3
     assert sorted(p.name for p in (tmp_path / "old").iterdir()) == ["1.json", "2.json", "3.json"]
     assert await tasks.all() == [] and (await tasks.create("next", "", by="ann")).id == "4"
     assert await tasks.claim_next("ann") is not None
@@ -391,8 +391,8 @@ async def test_a_removed_list_is_in_the_archive_and_its_name_begins_at_one(tasks
     await tasks.create("a", "", by="ann")
     await tasks.create("b", "", by="ann")
     await tasks.update("2", by="ann", status="deleted")
-    assert await tasks.remove_into_archive(tmp_path / "old") == 1
-    assert not tasks.directory.exists() and (tmp_path / "old" / "1.json").exists()
+    assert await tasks.store.archive_and_remove(tmp_path / "old") == 1
+    assert not tasks.store.directory.exists() and (tmp_path / "old" / "1.json").exists()
     assert (await view().create("again", "", by="ann")).id == "1"
 
 
@@ -403,7 +403,7 @@ async def test_open_tasks_of_a_session_become_the_teams_with_their_numbers(view)
     await own.create("open", "", by="team-lead", blocked_by=["1"])
     await own.create("later", "", by="team-lead", blocked_by=["2"])
     await own.update("1", by="team-lead", lead=True, status="completed")
-    assert [t.id for t in await team.adopt_open_tasks(own)] == ["2", "3"]
+    assert [t.id for t in await team.store.adopt_open_tasks(own.store)] == ["2", "3"]
     assert [(t.id, t.blocked_by) for t in await team.all()] == [("2", ()), ("3", ("2",))]
     assert [t.id for t in await own.all()] == ["1"]
     assert (await team.create("next", "", by="team-lead")).id == "4"
@@ -412,10 +412,10 @@ async def test_open_tasks_of_a_session_become_the_teams_with_their_numbers(view)
 
 async def test_a_task_that_cannot_be_read_and_was_never_seen_whole_is_an_error_and_not_a_missing_task(tasks, view):
     await tasks.create("a", "", by="ann")
-    (tasks.directory / "1.json").write_bytes(b'{"id": "1", "subj')
+    (tasks.store.directory / "1.json").write_bytes(b'{"id": "1", "subj')
     new = view()
     for call in (tasks.get("1"), new.get("1"), new.claim("1", "ann"), new.update("1", by="ann", status="completed")):
         with pytest.raises(StorageError) as caught:
             await call
         assert caught.value.slug == "damaged-file"
-    assert (tasks.directory / "1.json").read_bytes() == b'{"id": "1", "subj'
+    assert (tasks.store.directory / "1.json").read_bytes() == b'{"id": "1", "subj'

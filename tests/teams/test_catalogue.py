@@ -15,6 +15,7 @@ from teamwright.protocol.roster import RosterMember
 from teamwright.session.lookup.saved_teams import find_saved_team
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team, prune_archive
 from teamwright.teams.catalogue import NewTeam, Teams, team_directory_name
@@ -66,7 +67,7 @@ def new(name="My Team_1", session=SESSION, **more):
 
 
 def tasks_of(home, directory):
-    return TaskList(home.tasks(directory), home.guard)
+    return TaskList(FileTaskStore(home.tasks(directory), home.guard))
 
 
 @pytest.mark.promise("A1", "A3")

@@ -334,9 +334,9 @@ async def test_the_list_is_the_same_after_a_resume_and_loses_only_what_was_delet
         for number in range(3):
             await team.tasks.add(f"job {number}", metadata={"for": ["nobody"]})
         await team.tasks.update("2", status="deleted")
-        before, place = await team.tasks.all(), team.session.team.tasks.directory
+        before, place = await team.tasks.all(), team.session.team.tasks.store.directory
     async with Team.resume("crew", model=ScriptedModel("ok"), cwd=tmp_path) as team:
-        assert team.session.team.tasks.directory == place
+        assert team.session.team.tasks.store.directory == place
         assert await team.tasks.all() == before
         assert [t.id for t in before] == ["1", "3"]
         assert (await team.tasks.add("one more")).id == "4", "a number is never given again"

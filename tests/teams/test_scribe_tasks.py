@@ -33,7 +33,7 @@ async def test_each_change_of_a_stranger_is_told_once_and_ours_never_again(tmp_p
         tasks = team.session.team.tasks
         await team.tasks.add("ours")
         await tasks.update("1", by="team-lead", lead=True, description="more of it")
-        directory = tasks.directory
+        directory = tasks.store.directory
         await stranger.task(directory, 2)
         await heard.one(TaskChanged, change="created", member="outside")
         await stranger.change(directory / "2.json", owner="bob", status="in_progress")
@@ -63,7 +63,7 @@ async def test_a_task_that_a_stranger_makes_or_frees_wakes_an_idle_member(tmp_pa
         heard = Told(team)
         await team.spawn("ann", "Take what comes.")
         await until(team, lambda: team.session.team.is_quiet())
-        directory = team.session.team.tasks.directory
+        directory = team.session.team.tasks.store.directory
         await stranger.task(directory, 1)
         await heard.one(TaskChanged, change="claimed", member="ann")
         await stranger.task(directory, 2, owner="bob", status="in_progress")
@@ -82,14 +82,14 @@ async def test_a_task_that_a_stranger_takes_away_is_given_up_and_both_are_told_o
         await model.thinking.wait()
         tasks = team.session.team.tasks
         await tasks.claim("1", "ann")
-        await stranger.change(tasks.directory / "1.json", owner="bob")
+        await stranger.change(tasks.store.directory / "1.json", owner="bob")
         await heard.one(TaskChanged, change="assigned", member="outside")
         with pytest.raises(TaskRefused, match="#1 belongs to bob") as refused:
             await tasks.update("1", by="ann", status="completed")
         assert refused.value.code == "already_claimed"
         model.go.set()
         await until(team, lambda: "#1 was taken from ann" in lead_mail(team) and was_told(model, "no longer yours"))
-        assert json.loads((tasks.directory / "1.json").read_bytes())["owner"] == "bob"
+        assert json.loads((tasks.store.directory / "1.json").read_bytes())["owner"] == "bob"
         home, directory = team.session.team.home, team.session.team.directory
         for name in ("ann", "team-lead"):
             letters = json.loads(home.inbox(directory, name).read_bytes())
@@ -118,7 +118,7 @@ async def test_who_completes_a_task_that_changed_hands_unnoticed_is_refused_and_
         await model.thinking.wait()
         tasks = team.session.team.tasks
         await tasks.claim("1", "ann")
-        await stranger.change(tasks.directory / "1.json", owner="bob", status="completed")
+        await stranger.change(tasks.store.directory / "1.json", owner="bob", status="completed")
         with pytest.raises(TaskRefused, match="bob"):  # read anew, whether the watcher told of it or not
             await tasks.update("1", by="ann", status="completed")
         await heard.one(TaskChanged, change="completed", member="outside")
@@ -132,11 +132,11 @@ async def test_a_damaged_task_is_told_once_and_its_repair_is_a_change(tmp_path):
         heard = Told(team)
         tasks = team.session.team.tasks
         await team.tasks.add("ours")
-        await stranger.write(tasks.directory / "1.json", '{"id": "1", "subj')
+        await stranger.write(tasks.store.directory / "1.json", '{"id": "1", "subj')
         notice = await heard.one(Notice, member="outside")
         assert "Task #1 cannot be read" in notice.text and notice.level == "warning"
-        await stranger.write(tasks.directory / "1.json", '{"id": "1", "sub')
-        await stranger.task(tasks.directory, 1)
+        await stranger.write(tasks.store.directory / "1.json", '{"id": "1", "sub')
+        await stranger.task(tasks.store.directory, 1)
         await heard.one(TaskChanged, member="outside")
         assert len(heard.of(Notice, member="outside")) == 1
 
@@ -146,7 +146,7 @@ async def test_a_damaged_task_is_told_once_and_its_repair_is_a_change(tmp_path):
 async def test_a_task_that_was_damaged_before_a_resume_is_repaired_and_not_created_again(tmp_path, own_home):
     async with a_team(tmp_path, quiet_model()) as team:
         await team.tasks.add("ours")
-        path = team.session.team.tasks.directory / "1.json"
+        path = team.session.team.tasks.store.directory / "1.json"
     whole = path.read_bytes()
     path.write_bytes(b"{}")
     async with Team.resume("crew", model=quiet_model(), cwd=tmp_path) as team:
@@ -163,7 +163,7 @@ async def test_odd_json_in_a_task_file_is_told_to_the_lead_and_keeps_the_team_fr
         heard = Told(team)
         inner = team.session.team
         await team.tasks.add("ours")
-        path = inner.tasks.directory / "1.json"
+        path = inner.tasks.store.directory / "1.json"
         await stranger.write(path, "{}")
         what = f"{path} is not a whole task: 'subject', "
         assert what in (await heard.one(Notice, member="outside")).text
@@ -190,7 +190,7 @@ async def test_a_thousand_files_at_once_are_told_one_by_one_while_others_go_on(t
                 await asyncio.sleep(0)
 
         going = asyncio.create_task(others())
-        await stranger.many(team.session.team.tasks.directory, 1, 1_000)
+        await stranger.many(team.session.team.tasks.store.directory, 1, 1_000)
         await heard.until(lambda: len(heard.of(TaskChanged, member="outside")) >= 1_000)
         going.cancel()
         seen = [e.task.id for e in heard.of(TaskChanged, member="outside")]
@@ -205,9 +205,9 @@ async def test_a_list_that_a_stranger_removes_is_told_and_goes_on_being_watched(
         tasks = team.session.team.tasks
         await team.tasks.add("one")
         await team.tasks.add("two")
-        await stranger.remove(tasks.directory)
+        await stranger.remove(tasks.store.directory)
         await heard.until(lambda: len(heard.of(TaskChanged, change="deleted")) == 2)
-        await stranger.task(tasks.directory, 7)
+        await stranger.task(tasks.store.directory, 7)
         await heard.until(lambda: ("7", "created", "outside") in changes(heard))
 
 
@@ -226,7 +226,7 @@ async def test_whatever_our_own_members_do_at_once_is_never_taken_for_a_stranger
 
         await asyncio.gather(*(work(f"m{n}") for n in range(4)))
         await tasks.update("7", by="team-lead", lead=True, status="deleted")
-        await stranger.task(tasks.directory, 41)
+        await stranger.task(tasks.store.directory, 41)
         await heard.until(lambda: ("41", "created", "outside") in changes(heard))
         assert [c for c in changes(heard) if c[2] == "outside"] == [("41", "created", "outside")]
         assert len(heard.of(TaskChanged, change="completed")) == 40
@@ -236,6 +236,6 @@ async def test_whatever_our_own_members_do_at_once_is_never_taken_for_a_stranger
 async def test_a_task_that_is_made_and_done_before_anybody_looked_is_two_events(tmp_path):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
-        await stranger.task(team.session.team.tasks.directory, 1, owner="bob", status="completed")
+        await stranger.task(team.session.team.tasks.store.directory, 1, owner="bob", status="completed")
         await heard.one(TaskChanged, change="completed")
         assert changes(heard) == [("1", "created", "outside"), ("1", "completed", "outside")]

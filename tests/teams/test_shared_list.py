@@ -29,7 +29,7 @@ def claims_and_completes(request):
 
 
 def on_disk(team) -> list[dict]:
-    directory = team.session.team.tasks.directory
+    directory = team.session.team.tasks.store.directory
     return [json.loads(path.read_bytes()) for path in sorted(directory.glob("*.json"), key=lambda p: int(p.stem))]
 
 
@@ -71,11 +71,11 @@ async def test_a_shared_list_outlives_the_team_and_no_team_of_its_name_takes_it_
     model = ScriptedModel(lambda _request: "ok")
     async with a_team(tmp_path, model, task_list="crew") as team:
         await team.tasks.add("stays")
-        directory = team.session.team.tasks.directory
+        directory = team.session.team.tasks.store.directory
         inner = team.session.team
         assert directory.name == "crew" and inner.directory != "crew"
         await delete_team(inner)
-        assert not inner.exists and inner.tasks.directory == directory
+        assert not inner.exists and inner.tasks.store.directory == directory
         assert [task.subject for task in await inner.tasks.all()] == ["stays"]
     async with a_team(tmp_path, model) as team:  # another session, without the list, with a team of its name
         assert await team.session.team.tasks.all() == []
@@ -91,8 +91,8 @@ async def test_a_namesake_of_another_session_is_somebody_else(tmp_path):
         tasks = team.session.team.tasks
         await team.tasks.add("one")
         await tasks.update("1", by="team-lead", lead=True, metadata={"for": ["ann"]})
-        async with tasks.store.task_lock("1").hold():
-            path = tasks.directory / "1.json"
+        async with tasks.store.files.task_lock("1").hold():
+            path = tasks.store.directory / "1.json"
             path.write_text(
                 json.dumps(json.loads(path.read_bytes()) | {"owner": "ann@session-0", "status": "in_progress"})
             )
@@ -130,7 +130,7 @@ async def test_a_task_that_another_session_adds_wakes_an_idle_member_here(tmp_pa
 async def test_open_tasks_of_other_sessions_on_a_shared_list_are_not_this_run_s(tmp_path):
     model = ScriptedModel({"team-lead": [[("TaskCreate", {"subject": "mine", "description": "d"})], "done"]})
     async with a_team(tmp_path, model, task_list="common") as team:
-        path = team.session.team.tasks.directory / "7.json"
+        path = team.session.team.tasks.store.directory / "7.json"
         task = {"id": "7", "subject": "theirs", "description": "", "status": "pending", "blocks": [], "blockedBy": []}
         path.write_text(json.dumps(task))
         result = await team.run("go")

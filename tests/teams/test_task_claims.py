@@ -137,7 +137,7 @@ async def test_an_idle_member_is_woken_when_a_draft_becomes_claimable_by_its_tim
 
 
 def statuses(team) -> list[str]:
-    return [json.loads(path.read_text())["status"] for path in team.session.team.tasks.directory.glob("*.json")]
+    return [json.loads(path.read_text())["status"] for path in team.session.team.tasks.store.directory.glob("*.json")]
 
 
 @pytest.mark.finding("T2")

@@ -8,6 +8,7 @@ from teamwright.agent.tool import ToolResult
 from teamwright.agent.tool_schema import tool_schema, validate
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.tools.tasks.task_create import TaskCreate
 from teamwright.tools.tasks.task_get import TaskGet
@@ -21,7 +22,7 @@ class Port:
     """A caller: its name, whether it leads, the list, and who was told of what."""
 
     def __init__(self, home, name):
-        self.tasks = TaskList(home.tasks("demo"), home.guard)
+        self.tasks = TaskList(FileTaskStore(home.tasks("demo"), home.guard))
         self.name = name
         self.told = []
 
@@ -203,7 +204,7 @@ async def test_an_empty_owner_hands_a_task_back(use, lead, ann):
     await use(TaskUpdate, ann, taskId="1", status="in_progress")
     back = await use(TaskUpdate, ann, taskId="1", owner="")
     assert back.content == "Task #1 updated: owner = none, status = pending"
-    data = json.loads((lead.tasks.directory / "1.json").read_bytes())
+    data = json.loads((lead.tasks.store.directory / "1.json").read_bytes())
     assert data["status"] == "pending" and "owner" not in data
 
 

@@ -24,6 +24,7 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log import EventLog
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
@@ -59,7 +60,7 @@ async def make_team(tmp_path: Path) -> str:
     new = NewTeam("leak hunt", lead, str(tmp_path), "m", 1, description="find it", log=str(log.path))
     directory = (await Teams(home).create(new)).directory
     await Roster(home, directory).join(RosterMember("tess@leak hunt", "tess", model="m", backend_type="in-process"))
-    tasks = TaskList(home.tasks(directory), home.guard)
+    tasks = TaskList(FileTaskStore(home.tasks(directory), home.guard))
     first = await tasks.create("find the leak", "d", by=LEAD)
     await tasks.create("fix the leak", "d", by=LEAD, blocked_by=[first.id])
     path = home.inbox(directory, "tess")

@@ -16,6 +16,7 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.roster import RosterMember
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
@@ -52,7 +53,9 @@ def dead_team(home: Home, name: str = "Release", session: str = SESSION, lease: 
 
 
 def add_task(home: Home, directory: str, subject: str = "count the lines") -> None:
-    asyncio.run(TaskList(home.tasks(directory), home.guard).create(subject, "all of them", by="team-lead"))
+    asyncio.run(
+        TaskList(FileTaskStore(home.tasks(directory), home.guard)).create(subject, "all of them", by="team-lead")
+    )
 
 
 def write_to(home: Home, directory: str, name: str, text: str = "hello") -> None:

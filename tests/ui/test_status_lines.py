@@ -5,6 +5,7 @@ import json
 import pytest
 
 from teamwright.tasks import task_file
+from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.status.team_views import TaskView, task_views
 from teamwright.ui.cli.status import WatchScreen, status_lines
@@ -44,7 +45,11 @@ def test_a_watch_in_json_writes_on_change_only_and_finished_tasks_once(capsys):
 
 @pytest.mark.finding("T24")
 async def test_a_second_look_at_a_list_reads_only_what_changed(tmp_path, monkeypatch):
-    tasks, known, reads = TaskList(tmp_path / "list", lambda path: tmp_path / "guards" / path.name), {}, []
+    tasks, known, reads = (
+        TaskList(FileTaskStore(tmp_path / "list", lambda path: tmp_path / "guards" / path.name)),
+        {},
+        [],
+    )
     for number in range(5):
         await tasks.create(f"task {number}", "", by="team-lead")
     read = task_file._read

@@ -29,11 +29,8 @@ from teamwright.session.team_removal import archive_finished_teams
 from teamwright.storage.file_lock import remove_unused_guard
 from teamwright.storage.lease import LEASE, Lease, lease_held
 from teamwright.storage.paths import Home
-from teamwright.tasks.moves import archive_finished
-from teamwright.tasks.shared_list import is_shared
-from teamwright.tasks.task_list import TaskList
-from teamwright.tasks.task_store import TaskStore
 from teamwright.teams.archive import archive_entry, prune_archive
+from teamwright.teams.file_stores import FileStores
 
 MOST = 20
 """Maximum number of sessions that one call removes; the next call removes more."""
@@ -157,12 +154,11 @@ def _remove_old_guards(directory: Path, names: list[str], before: float) -> None
 async def _archive_tasks(home: Home, removed: PruneResult) -> None:
     """Archive tasks of shared lists that were finished long before the newest change of their list."""
     for entry in _entries(home.shared / "tasks"):
-        directory = Path(entry.path)
-        if not is_shared(directory):
-            continue
         with suppress(TeamwrightError, OSError):
-            target = archive_entry(home, entry.name) / "tasks"
-            if count := await archive_finished(TaskStore(directory, home.guard), target, removed.days):
+            target, stores = archive_entry(home, entry.name) / "tasks", FileStores(home)
+            if not stores.is_shared(entry.name):
+                continue
+            if count := await stores.tasks(entry.name).archive_finished(target, removed.days):
                 removed.tasks[entry.name] = count
 
 
@@ -256,8 +252,9 @@ def _remove(transcript: Path, before: float) -> bool:
 async def _put_away_list(home: Home, session: str) -> None:
     """Archive the session's own task list, on which all tasks are completed."""
     name = session_list_name(session)
-    if home.tasks(name).is_dir() and not is_shared(home.tasks(name)):
-        await TaskList(home.tasks(name), home.guard).remove_into_archive(archive_entry(home, name) / "tasks")
+    stores = FileStores(home)
+    if stores.tasks(name).exists and not stores.is_shared(name):
+        await stores.tasks(name).archive_and_remove(archive_entry(home, name) / "tasks")
 
 
 def _changed(path: Path | str) -> float:

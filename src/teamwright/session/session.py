@@ -220,13 +220,14 @@ class Session:
     async def task_lines(self) -> tuple[TaskResult, ...]:
         """Return the tasks of the present list."""
         tasks, shared = self.team.tasks, bool(self.team.external.shared_list)
-        all_of_them = await tasks.all()
+        found = await tasks.snapshot()
+        all_of_them = found.tasks
         others = {t.id for t in all_of_them if shared and (t.id not in self.tally.tasks or "@" in (t.owner or ""))}
         lines = [
             TaskResult(t.id, t.subject, str(t.status), t.owner, tasks.is_unverified(t), t.id in others)
             for t in all_of_them
         ]
-        damaged = {one.id: TaskResult(one.id, str(one), "damaged") for one in tasks.store.damaged_tasks()}
+        damaged = {one.id: TaskResult(one.id, str(one), "damaged") for one in found.damaged}
         return (*(line for line in lines if line.id not in damaged), *damaged.values())
 
     async def stop_members(self, cause: str = "the run has ended", *, keep: bool = False) -> list[str]:
@@ -329,8 +330,9 @@ class Session:
         if self.team.external.files_removed or (await self.team.roster.read()).teammates:
             return
         shared = self.team.external.shared_list
-        still_open = not shared and [task for task in await self.team.tasks.all() if task.status != "completed"]
-        damaged = not shared and self.team.tasks.store.damaged_tasks()
+        found = await self.team.tasks.snapshot()
+        still_open = not shared and [task for task in found.tasks if task.status != "completed"]
+        damaged = not shared and found.damaged
         unread = await self.team.inbox(LEAD).unread()
         if not still_open and not damaged and not any(starts_turn(entry) for entry in unread):
             await self.team.teams.delete(self.team.directory)

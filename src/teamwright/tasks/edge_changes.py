@@ -11,57 +11,57 @@ from collections.abc import Callable, Iterable, Sequence
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import Task
 from teamwright.storage.file_lock import LockHold
+from teamwright.tasks.task_files import TaskFiles
 from teamwright.tasks.task_graph import Edge, add_ids, refuse_cycles, remove_id, sort_ids
 from teamwright.tasks.task_rules import not_found_error
-from teamwright.tasks.task_store import TaskStore
 
 
-def refuse_bad_edges(store: TaskStore, edges: Sequence[Edge]) -> None:
+def refuse_bad_edges(files: TaskFiles, edges: Sequence[Edge]) -> None:
     """Raise TaskRefused (`self_edge task_not_found cycle`) if one of these edges is not allowed. Read-only."""
-    store.index.list_all()  # reads the edges that a killed process wrote on one side only
+    files.index.list_all()  # reads the edges that a killed process wrote on one side only
     for id in sort_ids(i for edge in edges for i in edge):
-        store.index.refresh_task(int(id))
-        if not store.index.exists(int(id)):
+        files.index.refresh_task(int(id))
+        if not files.index.exists(int(id)):
             raise not_found_error(id)
-    refuse_cycles(edges, lambda id: _blocks(store, id))
+    refuse_cycles(edges, lambda id: _blocks(files, id))
 
 
-async def add_edges(store: TaskStore, edges: Sequence[Edge], held: LockHold) -> dict[str, Task]:
+async def add_edges(files: TaskFiles, edges: Sequence[Edge], held: LockHold) -> dict[str, Task]:
     """Write the missing sides of each edge. Return the tasks that changed, by id."""
     changed: dict[str, Task] = {}
     for blocker in sort_ids(a for a, _ in edges):
         more = [b for a, b in edges if a == blocker]
-        await _apply(store, blocker, _with_blocks(more), held, changed)
+        await _apply(files, blocker, _with_blocks(more), held, changed)
     for blocked in sort_ids(b for _, b in edges):
         more = [a for a, b in edges if b == blocked]
-        await _apply(store, blocked, _with_blocked_by(more), held, changed)
+        await _apply(files, blocked, _with_blocked_by(more), held, changed)
     return changed
 
 
-async def remove_references(store: TaskStore, gone: Task, held: LockHold) -> dict[str, Task]:
+async def remove_references(files: TaskFiles, gone: Task, held: LockHold) -> dict[str, Task]:
     """Remove a deleted task from both sides of its neighbours. Return those that changed, by id."""
     changed: dict[str, Task] = {}
-    neighbours = {*gone.blocks, *gone.blocked_by, *map(str, store.index.dependents(gone.number))}
+    neighbours = {*gone.blocks, *gone.blocked_by, *map(str, files.index.dependents(gone.number))}
     for id in sort_ids(i for i in neighbours if i.isascii() and i.isdigit()):
         try:
-            await _apply(store, id, lambda t: _without(t, gone.id), held, changed)
+            await _apply(files, id, lambda t: _without(t, gone.id), held, changed)
         except TaskRefused:
             continue  # the neighbour is deleted too
     return changed
 
 
 async def _apply(
-    store: TaskStore, id: str, change: Callable[[Task], Task], held: LockHold, changed: dict[str, Task]
+    files: TaskFiles, id: str, change: Callable[[Task], Task], held: LockHold, changed: dict[str, Task]
 ) -> None:
     held.check()
-    before, after = await store.change(id, change)
+    before, after = await files.change(id, change)
     if after != before:
         changed[id] = after
 
 
-def _blocks(store: TaskStore, id: str) -> Iterable[str]:
-    task = store.index.refresh_task(int(id)) if id.isascii() and id.isdigit() else None
-    known = map(str, store.index.dependents(int(id))) if task else ()
+def _blocks(files: TaskFiles, id: str) -> Iterable[str]:
+    task = files.index.refresh_task(int(id)) if id.isascii() and id.isdigit() else None
+    known = map(str, files.index.dependents(int(id))) if task else ()
     return {*(task.blocks if task else ()), *known}
 
 

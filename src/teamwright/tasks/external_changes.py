@@ -1,17 +1,17 @@
 """Changes of a task list by other processes, found by comparing its files, in small steps when there are many.
 
-Depends on the store, whose index knows the writes of this process, so that they are not reported.
+Depends on the files, whose index knows the writes of this process, so that they are not reported.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from teamwright.protocol.task import Task
 from teamwright.tasks.task_file import list_numbers, task_number
-from teamwright.tasks.task_index import OnExternalChange
-from teamwright.tasks.task_store import TaskStore
+from teamwright.tasks.task_files import TaskFiles
+from teamwright.tasks.task_store import DamagedTask, OnExternalChange
 
 STEP = 32
 """The number of files that are checked before other tasks of the event loop may run."""
@@ -23,10 +23,10 @@ class ExternalChanges:
     Raises StorageError when the directory cannot be read.
     """
 
-    def __init__(self, store: TaskStore, on_outside: OnExternalChange) -> None:
-        self._store = store
+    def __init__(self, files: TaskFiles, on_outside: OnExternalChange) -> None:
+        self._files = files
         self._on_outside = on_outside
-        index = store.index
+        index = files.index
         index.on_change = None
         index.list_all()  # existing tasks are not reported
         index.on_change = self._report
@@ -35,7 +35,7 @@ class ExternalChanges:
 
     def close(self) -> None:
         """Stop reporting changes."""
-        self._store.index.on_change = None
+        self._files.index.on_change = None
 
     def _report(self, before: Task | None, after: Task | None) -> None:
         if before is None and after is not None and after.number in self._damaged:
@@ -43,14 +43,14 @@ class ExternalChanges:
             before = after  # its earlier state is not known
         self._on_outside(before, after)
 
-    async def check_files(self, names: Iterable[str] | None = None) -> set[str]:
-        """Check the files with these names, or all files. Return the ids of those that are damaged now.
+    async def check_files(self, names: Collection[str] | None = None) -> dict[str, DamagedTask]:
+        """Check the files with these names, or all files. Return those that are damaged now, by id.
 
         Raises StorageError.
         """
-        index = self._store.index
+        index = self._files.index
         if names is None:
-            numbers = list_numbers(self._store.directory) | index.numbers()
+            numbers = list_numbers(self._files.directory) | index.numbers()
         else:
             numbers = {number for name in names if (number := task_number(name)) is not None}
         hurt: set[str] = set()
@@ -60,4 +60,4 @@ class ExternalChanges:
                 hurt.add(str(number))
             if count % STEP == 0:
                 await asyncio.sleep(0)
-        return hurt
+        return {one.id: one for one in self._files.damaged_tasks() if one.id in hurt} if hurt else {}

@@ -1,6 +1,6 @@
 """Moves of tasks between lists: into an archive, or from a session's list into its team's.
 
-A move keeps all numbers and the watermark, and never overwrites a file. Depends on the store.
+A move keeps all numbers and the watermark, and never overwrites a file. Depends on the files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from teamwright.protocol.task import Task, TaskStatus
 from teamwright.storage.atomic import storage_error, write_new
 from teamwright.storage.paths import make_private
 from teamwright.tasks.task_file import LOCK_FILE, list_numbers, task_number
-from teamwright.tasks.task_store import TaskStore
+from teamwright.tasks.task_files import TaskFiles
 
 MAX_ARCHIVED = 500
 """The most finished tasks that one call archives. The next call archives more."""
@@ -25,43 +25,43 @@ ARCHIVE_DIVISOR = 4
 _DAY_MS = 86_400_000
 
 
-async def archive_all(store: TaskStore, target: Path) -> int:
+async def archive_all(files: TaskFiles, target: Path) -> int:
     """Move all task files into `target` and keep the watermark. Return how many were moved."""
-    store.prepare()
-    async with store.list_lock().hold() as held:
-        there = sorted(list_numbers(store.directory))
+    files.prepare()
+    async with files.list_lock().hold() as held:
+        there = sorted(list_numbers(files.directory))
         if not there:
             return 0
         held.check()
-        store.raise_watermark(max(there))
-        _move_files(store, there, target)
+        files.raise_watermark(max(there))
+        _move_files(files, there, target)
     return len(there)
 
 
-async def archive_finished(store: TaskStore, target: Path, days: float) -> int:
+async def archive_finished(files: TaskFiles, target: Path, days: float) -> int:
     """Move tasks that were finished long ago into `target`, and remove their guards. Return how many were moved.
 
     A task is old when it was not changed for `days` days before the newest change of the list; the clock is not used. A
     task with an edge to an open one stays. One call moves at most a quarter of the list and at most MAX_ARCHIVED tasks,
     the oldest first.
     """
-    if not _has_old(store.directory, days):
+    if not _has_old(files.directory, days):
         return 0
     moved = 0
-    async with store.list_lock().hold() as held:
-        store.index.list_all()
-        numbers = _long_finished(store, days)
+    async with files.list_lock().hold() as held:
+        files.index.list_all()
+        numbers = _long_finished(files, days)
         if numbers:
             held.check()
-            store.raise_watermark(store.index.highest)
+            files.raise_watermark(files.index.highest)
         for number in numbers:
             held.check()
-            moved += await _archive(store, number, target)
+            moved += await _archive(files, number, target)
     return moved
 
 
-def _long_finished(store: TaskStore, days: float) -> list[int]:
-    known, changed = store.index.known_tasks(), store.index.changed_ms
+def _long_finished(files: TaskFiles, days: float) -> list[int]:
+    known, changed = files.index.known_tasks(), files.index.changed_ms
     limit = max((changed(task.number) for task in known), default=0) - days * _DAY_MS
     finished = [task for task in known if task.status is TaskStatus.COMPLETED]
     unfinished = [task for task in known if task.status is not TaskStatus.COMPLETED]
@@ -70,14 +70,14 @@ def _long_finished(store: TaskStore, days: float) -> list[int]:
     return sorted(old, key=changed)[: min(MAX_ARCHIVED, -(-len(known) // ARCHIVE_DIVISOR))]
 
 
-async def _archive(store: TaskStore, number: int, target: Path) -> bool:
+async def _archive(files: TaskFiles, number: int, target: Path) -> bool:
     """Move one task that is still finished. Its number is never used again, so its guard is removed too."""
-    async with store.task_lock(str(number)).hold() as held:
-        task = store.index.refresh_task(number, fresh=True)
+    async with files.task_lock(str(number)).hold() as held:
+        task = files.index.refresh_task(number, fresh=True)
         if task is None or task.status is not TaskStatus.COMPLETED:
             return False
         held.check()
-        _move_files(store, [number], target)
+        _move_files(files, [number], target)
         held.remove_guard()
         return True
 
@@ -92,31 +92,31 @@ def _has_old(directory: Path, days: float) -> bool:
     return bool(changed) and min(changed) < max(changed) - days * _DAY_MS / 1000
 
 
-async def archive_and_remove(store: TaskStore, target: Path) -> int:
+async def archive_and_remove(files: TaskFiles, target: Path) -> int:
     """Move all task files into `target` and remove the list, so that its name can be used again.
 
     Return the number of moved files.
     """
-    if not store.directory.is_dir():
-        store.remove_spare_watermark()
+    if not files.directory.is_dir():
+        files.remove_spare_watermark()
         return 0
-    async with store.list_lock().hold() as held:
+    async with files.list_lock().hold() as held:
         held.check()
-        _move_directory(store, target)
+        _move_directory(files, target)
     with contextlib.suppress(OSError):  # the lock directory was moved too
         (target / f"{LOCK_FILE}.lock").rmdir()
     return len(list_numbers(target))
 
 
-async def adopt_open_tasks(store: TaskStore, source: TaskStore) -> list[Task]:
+async def adopt_open_tasks(files: TaskFiles, source: TaskFiles) -> list[Task]:
     """Move the open tasks of another list into this one under their numbers. Return them as they are here.
 
     Edges to tasks that stay are removed. A task whose number is used here stays in the other list.
     """
     if not source.directory.is_dir():
         return []
-    store.prepare()
-    first, second = sorted((store, source), key=lambda s: str(s.directory))
+    files.prepare()
+    first, second = sorted((files, source), key=lambda s: str(s.directory))
     async with first.list_lock().hold() as one, second.list_lock().hold() as two:
         source.index.list_all()
         leaving = [t for t in source.index.known_tasks() if t.status is not TaskStatus.COMPLETED and not t.is_internal]
@@ -130,36 +130,36 @@ async def adopt_open_tasks(store: TaskStore, source: TaskStore) -> list[Task]:
             one.check()
             two.check()
             raw = here.encode()
-            if write_new(store.path(task.id), raw):
+            if write_new(files.path(task.id), raw):
                 source.raise_watermark(source.index.highest)
                 source.unlink(task.id)
-                store.index.note_written(here, raw)
+                files.index.note_written(here, raw)
                 moved.append(here)
-        store.raise_watermark(max(source.watermark(), source.index.highest))
+        files.raise_watermark(max(source.watermark(), source.index.highest))
     return moved
 
 
-def _move_directory(store: TaskStore, target: Path) -> None:
+def _move_directory(files: TaskFiles, target: Path) -> None:
     """Rename the directory in one step, so that a task that is created at the last moment is moved too."""
     try:
         make_private(target.parent)
-        shutil.move(store.directory, target)
+        shutil.move(files.directory, target)
     except OSError as problem:
         raise storage_error(problem, target) from problem
-    for task in store.index.known_tasks():
-        store.index.note_removed(task.number)
-    store.remove_spare_watermark()
+    for task in files.index.known_tasks():
+        files.index.note_removed(task.number)
+    files.remove_spare_watermark()
 
 
-def _move_files(store: TaskStore, numbers: list[int], target: Path) -> None:
+def _move_files(files: TaskFiles, numbers: list[int], target: Path) -> None:
     try:
         make_private(target)
         for number in numbers:
-            path = store.path(str(number))
+            path = files.path(str(number))
             try:
                 shutil.move(path, target / path.name)
             except FileNotFoundError:
                 continue
-            store.index.note_removed(number)
+            files.index.note_removed(number)
     except OSError as problem:
         raise storage_error(problem, target) from problem

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task, parse_task, task_fault
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
@@ -90,16 +89,6 @@ def read_task(path: str, id: str, last: TaskFile | None = None, *, patient: bool
             return DamagedTaskFile(mark, task_fault(raw))
         patience -= 1
         time.sleep(_RETRY_S)
-
-
-def damaged_error(path: str, why: str) -> StorageError:
-    """Return the error for a file that stays unreadable."""
-    return StorageError(
-        "damaged-file",
-        f"{path} is not a whole task: {why}",
-        do=["repair or remove the file"],
-        note="nothing was changed",
-    )
 
 
 def task_number(name: str) -> int | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.task_file import DamagedTaskFile, FileSignature, TaskFile, file_signature, list_numbers, read_task
+from teamwright.tasks.task_store import OnExternalChange
 
 SMALL_LIST = 256
 """The size up to which a list's directory is listed whenever that could show more tasks."""
@@ -27,13 +28,6 @@ _PROBES = 64
 
 _DONE_STEP = 32
 """The number of finished tasks that one listing checks, in turn, so that their total does not add to the cost."""
-
-
-OnExternalChange = Callable[[Task | None, Task | None], None]
-"""Reports a change by another process: the task as seen last (None: it is new) and as it is now (None: deleted).
-
-It may be called while a lock is held, so it must neither block nor raise.
-"""
 
 
 class Readiness(Enum):
@@ -109,6 +103,19 @@ class TaskIndex:
         """Return True when the file could not be read at the last check."""
         return number in self._damaged
 
+    @property
+    def has_damage(self) -> bool:
+        """True when a file could not be read at the last check."""
+        return bool(self._damaged)
+
+    def is_blocked(self, task: Task) -> bool:
+        """Return True when a blocker of the task was open at the last check."""
+        return any(self.is_open(blocker) for blocker in _numbers(task.blocked_by))
+
+    def open_ids(self) -> frozenset[str]:
+        """Return the ids of all tasks that still block others, as seen last."""
+        return frozenset(str(number) for number in self.numbers() if self.is_open(number))
+
     def damage_reason(self, number: int) -> str:
         """Return the damage of a file; empty for a valid one."""
         hurt = self._damaged.get(number)
@@ -168,9 +175,14 @@ class TaskIndex:
         """Return the tasks that this one blocked at the last check, in any state."""
         return set(self._dependents.get(number, ()))
 
-    def drafts_by(self, creator: str) -> set[int]:
-        """Return the tasks that were drafts of this creator at the last check."""
-        return set(self._drafts.get(creator, ()))
+    def known_drafts(self, creator: str) -> list[Task]:
+        """Return the tasks that were drafts of this creator at the last check, in numeric order."""
+        return [self._found[number].task for number in sorted(self._drafts.get(creator, ()))]
+
+    def refresh_drafts(self, creator: str) -> list[Task]:
+        """Return the drafts of this creator, with their files checked again."""
+        found = (self.refresh_task(number) for number in sorted(self._drafts.get(creator, ())))
+        return [task for task in found if task is not None]
 
     def changed_ms(self, number: int) -> int:
         """Return the time of the file's last change, in ms since 1970; 0 for an unknown file."""

@@ -109,6 +109,11 @@ def already_claimed_error(task: Task) -> TaskRefused:
     )
 
 
+def still_draft_error(task: Task) -> TaskRefused:
+    """Return the error for a task that its creator has not finished describing."""
+    return TaskRefused("reserved", f"#{task.id} is still being described", do=["take another task"])
+
+
 def may_claim(task: Task, actor: Actor) -> bool:
     """Return True when the actor may own this task: it is not reserved for others and needs no tool that is missing."""
     reserved = task.reserved_for

@@ -15,8 +15,7 @@ from pathlib import Path
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import Home, make_private
-from teamwright.tasks.shared_list import is_shared
-from teamwright.tasks.task_list import TaskList
+from teamwright.teams.file_stores import FileStores
 
 RETENTION_DAYS = 30
 """Days that an archived team is kept."""
@@ -81,8 +80,9 @@ async def _finish_archiving(home: Home, directory: str, entry: Path) -> None:
     with contextlib.suppress(OSError):  # our own lock directory was moved too
         (entry / "config.json.lock").rmdir()
     _move_own_files(home, directory, entry)
-    if home.tasks(directory).is_dir() and not is_shared(home.tasks(directory)):
-        await TaskList(home.tasks(directory), home.guard).remove_into_archive(entry / "tasks")
+    stores = FileStores(home)
+    if stores.tasks(directory).exists and not stores.is_shared(directory):
+        await stores.tasks(directory).archive_and_remove(entry / "tasks")
 
 
 def prune_archive(

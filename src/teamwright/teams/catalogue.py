@@ -22,9 +22,9 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.file_lock import remove_dead_locks
 from teamwright.storage.paths import Home
-from teamwright.tasks.shared_list import is_shared
-from teamwright.tasks.task_list import TaskList
+from teamwright.tasks.task_store import TaskSnapshot
 from teamwright.teams.archive import archive_entry, archive_team
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster import BRIEF_PATIENCE_S, Roster
 from teamwright.teams.roster_rebuild import rebuilt_roster
 from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, read_team_file, take_lead
@@ -112,6 +112,7 @@ class Teams:
         is_member_alive: Callable[[str, RosterMember], bool] | None = None,
     ) -> None:
         self.home = home
+        self._stores = FileStores(home)
         self._is_alive = is_alive
         self._is_member_alive = is_member_alive
 
@@ -164,11 +165,10 @@ class Teams:
         lead = self.is_lead_alive(directory)
         alive = self._is_member_alive
         members = tuple(m.name for m in config.teammates if lead or (alive and alive(directory, m)))
-        place = self.home.tasks(directory)
-        tasks = TaskList(place, self.home.guard)
-        listed = [] if is_shared(place) else await tasks.all()
+        found = TaskSnapshot() if self._stores.is_shared(directory) else await self._stores.tasks(directory).read()
+        listed = [t for t in found.tasks if not t.is_internal]
         open_tasks = tuple(t.id for t in listed if t.status is not TaskStatus.COMPLETED)
-        open_tasks += tuple(t.id for t in tasks.store.damaged_tasks())
+        open_tasks += tuple(t.id for t in found.damaged)
         return UnfinishedWork(members, open_tasks, _unread(self.home.team(directory) / "inboxes"))
 
     # ── creation ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -187,13 +187,13 @@ class Teams:
             archived += await self._archive_finished(name)
             made = await self._write(new, name, await self._free_directory(name))
         directory, config, file = made
-        tasks = TaskList(self.home.tasks(directory), self.home.guard)
+        tasks = self._stores.tasks(directory)
         old = archive_entry(self.home, directory)
-        if await tasks.reset_into_archive(old / "tasks"):
+        if await tasks.archive_all(old / "tasks"):
             archived.append(old)
-        own = TaskList(self.home.tasks(session_list_name(new.lead.session)), self.home.guard)
-        moves = own.directory != tasks.directory and not new.task_list
-        taken = await tasks.adopt_open_tasks(own) if moves else []
+        own = session_list_name(new.lead.session)
+        moves = own != directory and not new.task_list
+        taken = await tasks.adopt_open_tasks(self._stores.tasks(own)) if moves else []
         return CreatedTeam(directory, config, file, tuple(archived), tuple(taken))
 
     async def create_implicit(self, new: NewTeam) -> CreatedTeam:
@@ -256,7 +256,7 @@ class Teams:
     async def _free_directory(self, name: str) -> str:
         base, number = team_directory_name(name), 2
         directory = base
-        while self.home.config(directory).exists() or is_shared(self.home.tasks(directory)):
+        while self.home.config(directory).exists() or self._stores.is_shared(directory):
             directory, number = f"{base}-{number}", number + 1
         return directory
 

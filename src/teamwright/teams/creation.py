@@ -21,10 +21,10 @@ from teamwright.protocol.task import TaskStatus
 from teamwright.storage.atomic import remove_old_pending_files
 from teamwright.storage.doorbell import remove_unused_in
 from teamwright.storage.paths import Home
-from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team
 from teamwright.teams.catalogue import NewTeam, remove_team_locks
 from teamwright.teams.external.participants import restored_roster_notice
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster import Roster
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import LeadLease, read_team_file, take_lead
@@ -62,9 +62,9 @@ async def replace_team(home: Home, old: str, new: str, session: str) -> bool:
     for entry in await left.unread():
         if entry.msg_id and not await right.contains(entry.msg_id):
             await right.send(entry, runtime=True)
-    tasks = TaskList(home.tasks(old), home.guard)
-    done = all(task.status is TaskStatus.COMPLETED for task in await tasks.all())
-    if done and not tasks.store.damaged_tasks():  # a task whose number is taken in `new` stays where it is
+    found = await FileStores(home).tasks(old).read()
+    done = all(task.status is TaskStatus.COMPLETED or task.is_internal for task in found.tasks)
+    if done and not found.damaged:  # a task whose number is taken in `new` stays where it is
         await archive_team(home, old)
     return True
 
@@ -154,8 +154,8 @@ async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
         config = await roster.change(lambda c: replace(c, lead_session_id=team.session))
         implicit = directory == team.session_list_name
         if not implicit and not team.external.shared_list:
-            own = TaskList(team.home.tasks(team.session_list_name), team.home.guard)
-            await TaskList(team.home.tasks(directory), team.home.guard).adopt_open_tasks(own)
+            stores = FileStores(team.home)
+            await stores.tasks(directory).adopt_open_tasks(stores.tasks(team.session_list_name))
         remove_unused_in(team.home.doorbell(directory, LEAD).parent)
         place = team.home.team(directory)
         remove_old_pending_files(place, place / "inboxes", team.home.requests(directory), team.home.tasks(directory))

@@ -385,9 +385,9 @@ class Lead:
             f"- {m.name}: {m.state}" + (f", waits for {escape_tags(m.waiting_on)}" if m.waiting_on else "")
             for m in self.team.running_members
         ]
-        tasks = await self.team.tasks.all()
-        statuses = {task.id: task.status for task in tasks}
-        for task in tasks:
+        found = await self.team.tasks.snapshot()
+        statuses = {task.id: task.status for task in found.tasks}
+        for task in found.tasks:
             if task.status != "completed":
                 blockers = ", ".join(f"#{i}" for i in open_blockers(task, statuses))
                 owner = f" ({escape_tags(task.owner)})" if task.owner else ""
@@ -395,5 +395,4 @@ class Lead:
                     f"- task #{task.id} [{task.status}] {escape_tags(task.subject)}{owner}"
                     + (f", waits for {blockers}" if blockers else "")
                 )
-        damaged = self.team.tasks.store.damaged_tasks()
-        return [*lines, *(f"- task #{one.id} [damaged] {escape_tags(str(one))}" for one in damaged)]
+        return [*lines, *(f"- task #{one.id} [damaged] {escape_tags(str(one))}" for one in found.damaged)]

@@ -27,7 +27,7 @@ class LocalTeamAccess:
         """Claim the lowest free task for this member; it is woken when a draft task becomes free."""
         tasks, settle_ms = self._team.tasks, self._team.external.settle_ms
         task = await tasks.claim_next(name, tools, settle_ms)
-        if task is None and (moment := tasks.next_claim_at(settle_ms)):
+        if task is None and (moment := tasks.next_claim_at):
             self._team.wake_idle_at(moment)
         return task
 

@@ -368,8 +368,9 @@ def _refuse_with_members(team: SessionTeam) -> None:
 
 async def refuse_with_open_tasks(team: SessionTeam) -> None:
     """Raise TeamRefused while a task of the team is open, or damaged and possibly open."""
-    still_open = [task.id for task in await team.tasks.all() if task.status != "completed"]
-    damaged = [task for task in team.tasks.store.damaged_tasks() if task.is_open]
+    found = await team.tasks.snapshot()
+    still_open = [task.id for task in found.tasks if task.status != "completed"]
+    damaged = [task for task in found.damaged if task.is_open]
     if not (still_open or damaged) or team.external.shared_list:  # a shared list continues without this team
         return
     if damaged:

@@ -61,9 +61,9 @@ class StateReminder:
         if self.team is not None:
             lines += self._members(self.team)
             lines += await self._remote_members(self.team)
-            lines += _tasks(await self.team.tasks.all(), self.agent.name)
-            damaged = self.team.tasks.store.damaged_tasks()
-            lines += [f"- #{one.id} [damaged] {escape_tags(str(one))}" for one in damaged]
+            found = await self.team.tasks.snapshot()
+            lines += _tasks(found.tasks, self.agent.name)
+            lines += [f"- #{one.id} [damaged] {escape_tags(str(one))}" for one in found.damaged]
             lines += self._requests(self.team)
         lines += self._mode()
         lines += self._running()
@@ -147,7 +147,7 @@ class StateReminder:
         yield from _remainder(runs)
 
 
-def _tasks(tasks: list[Task], name: str) -> Iterator[str]:
+def _tasks(tasks: Sequence[Task], name: str) -> Iterator[str]:
     """Yield the agent's own open tasks first, then the others'."""
     statuses = {task.id: task.status for task in tasks}
     still_open = [task for task in tasks if task.status != "completed"]

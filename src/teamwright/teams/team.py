@@ -22,7 +22,6 @@ from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage.file_mark import file_mark
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.external.participants import ExternalParticipants
@@ -30,6 +29,7 @@ from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team_ports import TeamLead, TeamPorts
 from teamwright.teams.team_settings import TeamSettings
+from teamwright.teams.team_stores import TeamStores
 from teamwright.teams.teammate import Teammate, Teammates
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class SessionTeam:
     """One session's team. `directory` is empty until there is one; the session's own task list exists at once."""
 
     home: Home
+    stores: TeamStores
     session: SessionId
     cwd: Path
     emit: Emit
@@ -116,7 +117,7 @@ class SessionTeam:
     subagents: Subagents | None = None
     """The sub-agents of all members."""
     _tasks: TaskList | None = None
-    _tasks_directory: str = ""
+    _tasks_name: str = ""
     _roster: Roster | None = None
     _inboxes: dict[str, Inbox] = field(default_factory=dict[str, "Inbox"])
     _claim_timer: asyncio.TimerHandle | None = None
@@ -168,15 +169,17 @@ class SessionTeam:
 
         A list that several sessions share replaces both; there the session tells its members from others'.
         """
-        shared = self.external.shared_list
-        directory = shared or ("" if self.external.task_list_removed else self.directory) or self.session_list_name
-        if self._tasks is None or self._tasks_directory != directory:
-            path, realm = self.home.tasks(directory), self.session_list_name if shared else ""
-            self._tasks = TaskList(
-                path, self.home.guard, on_change=self._on_task_changed, realm=realm, check=self.check
-            )
-            self._tasks_directory = directory
+        name = self._task_list_name
+        if self._tasks is None or self._tasks_name != name:
+            store, realm = self.stores.tasks(name), self.session_list_name if self.external.shared_list else ""
+            self._tasks = TaskList(store, on_change=self._on_task_changed, realm=realm, check=self.check)
+            self._tasks_name = name
         return self._tasks
+
+    @property
+    def _task_list_name(self) -> str:
+        shared = self.external.shared_list
+        return shared or ("" if self.external.task_list_removed else self.directory) or self.session_list_name
 
     def require_team(self) -> None:
         """Raise TeamRefused when there is no team."""
@@ -369,7 +372,7 @@ class SessionTeam:
     def emit_task(self, task: Task, change: str, by: str) -> None:
         """Emit an event for a task that one of our members or another program changed."""
         info = task_info(task, deleted=change == "deleted")
-        file = file_mark(self.home, f"{self.tasks.directory}/{task.id}.json")
+        file = self.stores.task_mark(self._task_list_name, task.id)
         self.emit(TaskChanged(member=by, task=info, change=change, file=file))
 
     def _on_task_changed(self, task: Task, change: str, by: str) -> None:

@@ -274,7 +274,7 @@ class AgentParts:
             activity=toolbox.activity,
             policy=self.policy,
             effort=prefix_effort(conversation.prefix),
-            watched_directories=lambda: () if self.team is None else (self.team.tasks.directory,),
+            watched_directories=lambda: () if self.team is None else self.team.tasks.store.directories,
         )
         return made
 

@@ -54,8 +54,9 @@ from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import find_call_number, last_call_number
 from teamwright.storage.lease import LEASE
 from teamwright.storage.paths import Home
-from teamwright.tasks.shared_list import create_shared_list, list_name
+from teamwright.tasks.shared_list import list_name
 from teamwright.teams.external.participants import ExternalParticipants
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
@@ -228,13 +229,14 @@ def make_team(
     """
     settings, kit = ground.settings, maker.kit
     kit.agents = Subagents(ground.directory, maker, kit.jobs, maker.limits, log.emit, settings.agents)
-    shared_list = ""
+    stores, shared_list = FileStores(ground.home), ""
     if (wanted := ground.options.task_list) is not None:
         shared_list = list_name(wanted)
-        create_shared_list(ground.home.tasks(shared_list))
+        stores.share_tasks(shared_list)
     joined = joined or JoinedTeam("", "")
     made = SessionTeam(
         ground.home,
+        stores,
         ground.id,
         ground.cwd,
         log.emit,

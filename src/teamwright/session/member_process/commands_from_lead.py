@@ -7,8 +7,9 @@ ends the member. Depends on the member and the connection to the lead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, field, replace
+from typing import Any
 
 from teamwright.agent.agent import Agent
 from teamwright.permissions.rules import Rule
@@ -24,7 +25,7 @@ from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.member_process.ipc_codec import apply_policy, rules_from_json
 from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.member_end import MemberLifetime
-from teamwright.tasks.external_changes import ExternalChanges
+from teamwright.tasks.task_store import TaskFollower
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mode_change import set_mode
@@ -54,7 +55,7 @@ class LedMember(MemberLifetime):
     _reporting: asyncio.Task[None] | None = None
     _early: list[tuple[str, IpcBody]] = field(default_factory=list[tuple[str, IpcBody]])
     """Notes for the member that arrived before it was running."""
-    _looking: set[asyncio.Task[set[str]]] = field(default_factory=set["asyncio.Task[set[str]]"])
+    _looking: set[asyncio.Future[Any]] = field(default_factory=set["asyncio.Future[Any]"])
 
     def set_member(self, mate: InProcessTeammate) -> None:
         """Set the running member; the lead is notified when it is idle."""
@@ -219,13 +220,13 @@ class LedMember(MemberLifetime):
 
     # ── looking, and saying so ────────────────────────────────────────────────────────────────────────────────
 
-    def check_tasks(self, known: ExternalChanges, names: Iterable[str] | None) -> None:
+    def check_tasks(self, known: TaskFollower, names: Collection[str] | None) -> None:
         """Read changed files of the task list."""
         task = asyncio.ensure_future(known.check_files(names))
         self._looking.add(task)
         task.add_done_callback(self._looked)
 
-    def _looked(self, task: asyncio.Task[set[str]]) -> None:
+    def _looked(self, task: asyncio.Future[Any]) -> None:
         self._looking.discard(task)
         if not task.cancelled():
             task.exception()  # a file that cannot be read is read again at the next change

@@ -190,17 +190,12 @@ def _follow_tasks(team: SessionTeam, watcher: Watcher, obeying: LedMember, stack
     known = team.tasks.watch_external_changes(lambda _before, _after: obeying.tasks_changed())
     stack.callback(known.close)
     follow = partial(obeying.check_tasks, known)
-    stack.callback(watcher.follow_directory(team.tasks.directory, follow, is_task))
+    stack.callback(team.tasks.store.watch(watcher, follow))
     connect_owners(None, team, obeying.maker.kit.jobs)
 
 
 def _ring(path: Path) -> None:
     ring(path)
-
-
-def is_task(name: str) -> bool:
-    """Return True when a file of a task list is a task."""
-    return name.removesuffix(".json").isdigit()
 
 
 async def _start(

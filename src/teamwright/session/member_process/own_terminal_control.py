@@ -22,7 +22,7 @@ from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.session.control.running_jobs import list_running, move_to_background
-from teamwright.session.member_process.join import RunningMember, is_task
+from teamwright.session.member_process.join import RunningMember
 from teamwright.session.result import TaskResult
 from teamwright.teams.lifecycle import BUSY_STATES
 from teamwright.teams.mailbox.outgoing import send_text
@@ -152,7 +152,7 @@ class OwnTerminalControl:
         """Watch the member's requests and the tasks, which are files of the team. Return the function that stops it."""
         team, watcher = self.member.team, self.member.watcher
         asked = watcher.follow_directory(team.requests.directory, self._look, lambda name: name.endswith(".json"))
-        changed = watcher.follow_directory(team.tasks.directory, lambda _: self.tasks_changed(), is_task)
+        changed = team.tasks.store.watch(watcher, lambda _: self.tasks_changed())
         self._look(None)
 
         def stop() -> None:

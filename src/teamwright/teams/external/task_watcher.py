@@ -7,15 +7,16 @@ Task changes that a member process may have made are held briefly, until the pro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.tasks.external_changes import STEP, ExternalChanges
+from teamwright.tasks.external_changes import STEP
 from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.tasks.task_rules import change_word, is_owner
+from teamwright.tasks.task_store import DamagedTask, TaskFollower
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM, ExternalParticipants
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.team import SessionTeam, task_info
@@ -84,7 +85,7 @@ class TaskWatcher:
     def __init__(self, team: SessionTeam, wake: Callable[[], None]) -> None:
         self._team = team
         self._wake = wake
-        self._task_changes: ExternalChanges | None = None
+        self._task_changes: TaskFollower | None = None
         self._names: set[str] | None = set()
         self._changes: list[_TaskChange] = []
         self._damaged: set[str] = set()
@@ -116,7 +117,7 @@ class TaskWatcher:
         """Stop all checks, because the team is left."""
         await self._verifier.close()
 
-    def note_change(self, names: Iterable[str] | None) -> None:
+    def note_change(self, names: Collection[str] | None) -> None:
         """Record that files of these names changed; None: any may have."""
         if names is None or self._names is None:
             self._names = None
@@ -131,7 +132,7 @@ class TaskWatcher:
         if self._names is None or self._names:
             names, self._names = self._names, set()
             hurt = await self._task_changes.check_files(names)
-            looked_at = {name.removesuffix(".json") for name in names} if names is not None else self._damaged | hurt
+            looked_at = self._damaged.union(hurt) if names is None else {name.removesuffix(".json") for name in names}
             await self._report_damaged(hurt, looked_at)
         await self._emit_changes()
 
@@ -194,16 +195,15 @@ class TaskWatcher:
         text += f" {name} was asked to stop working on it." if name != LEAD else " Leave it to its new owner."
         await send_note(self._team, "task-list", LEAD, text, f"#{before.id} was taken from {name}")
 
-    async def _report_damaged(self, hurt: set[str], looked_at: set[str]) -> None:
+    async def _report_damaged(self, hurt: Mapping[str, DamagedTask], looked_at: set[str]) -> None:
         """Check a damaged file again when its writer should be done; then notify lead and person, once."""
-        damaged = {one.id: one for one in self._team.tasks.store.damaged_tasks()}
-        for id in sorted((hurt & self._damaged & damaged.keys()) - self._reported_damaged, key=int):
+        for id in sorted((hurt.keys() & self._damaged) - self._reported_damaged, key=int):
             self._reported_damaged.add(id)
-            text = f"Task #{id} cannot be read: {damaged[id]}. It is left as it is; repair or remove the file."
+            text = f"Task #{id} cannot be read: {hurt[id]}. It is left as it is; repair or remove the file."
             self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
             await send_note(self._team, "task-list", LEAD, text, f"#{id} is damaged")
-        self._reported_damaged -= looked_at - hurt
-        self._damaged = (self._damaged - looked_at) | hurt
+        self._reported_damaged -= looked_at - hurt.keys()
+        self._damaged = (self._damaged - looked_at) | hurt.keys()
         if self._damaged - self._reported_damaged and self._retry_timer is None:
             self._retry_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._retry)
 

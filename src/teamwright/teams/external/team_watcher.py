@@ -16,7 +16,6 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, ModeChanged, Notice, TeamEvent
 from teamwright.protocol.values import dataclass
 from teamwright.storage.watcher import Watcher
-from teamwright.tasks.task_file import task_number
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.team import SessionTeam
 
@@ -124,8 +123,7 @@ class TeamWatcher:
             files.tasks.begin()
         except TeamwrightError as problem:
             self._complain(problem)
-        follow = self._watcher.follow_directory
-        self._unfollow.append(follow(team.tasks.directory, files.tasks.note_change, _is_task))
+        self._unfollow.append(team.tasks.store.watch(self._watcher, files.tasks.note_change))
         if team.exists:
             files.roster.begin()
             for path in (team.home.config(team.directory), team.home.team_file(team.directory)):
@@ -161,7 +159,3 @@ class TeamWatcher:
             self._complaint = why
             text = f"what other programs do to the team's files could not be followed: {why}"
             self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
-
-
-def _is_task(name: str) -> bool:
-    return task_number(name) is not None

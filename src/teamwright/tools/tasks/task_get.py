@@ -42,10 +42,9 @@ class TaskGet(Tool[TaskGetInput]):
     async def run(self, call: TaskGetInput, ctx: ToolContext) -> ToolResult:
         """Return the task, or the fact that there is none."""
         tasks = self._port.tasks
-        task = await tasks.get(call.taskId)
+        task, waits = await tasks.get_with_blockers(call.taskId)
         if task is None:
             return ToolResult.error(f"There is no task #{call.taskId.strip().removeprefix('#')}.", "Call TaskList.")
-        waits = tasks.store.open_blockers(task)
         unverified = tasks.is_unverified(task)
         return ToolResult(
             task_text(task, waits, unverified=unverified),

@@ -31,13 +31,13 @@ class TaskListTool(Tool[NoInput]):
     async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
         """Return the lines, or the fact that there are no tasks."""
         tasks = self._port.tasks
-        everything = await tasks.all()
-        damaged = tasks.store.damaged_tasks()
+        found = await tasks.snapshot()
+        everything, damaged = found.tasks, found.damaged
         if not everything and not damaged:
             return ToolResult("The task list is empty.", brief="no tasks")
         done = sum(task.status is TaskStatus.COMPLETED for task in everything)
         lines = [
-            task_line(task, tasks.known_blockers(task), unverified=tasks.is_unverified(task)) for task in everything
+            task_line(task, found.open_blockers(task), unverified=tasks.is_unverified(task)) for task in everything
         ]
         lines += [f"#{one.id} [damaged] {one}. Repair or remove the file." for one in damaged]
         return ToolResult("\n".join(lines), brief=f"{len(everything)} tasks, {done} completed")

@@ -7,7 +7,7 @@ process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.member_process.member_end import MemberEnd, MemberLifetime
 from teamwright.storage.event_log import EventLog
-from teamwright.tasks.external_changes import ExternalChanges
+from teamwright.tasks.task_store import TaskFollower
 from teamwright.teams.external.external_lead import LeadPresence
 from teamwright.teams.external.membership import (
     RESUMABLE_ENDS,
@@ -72,7 +72,7 @@ class ExternalMembership(MemberLifetime):
         self.team.wake(self.name)
         self._begin(self.team.inbox(self.name).unread())
 
-    def check_tasks(self, known: ExternalChanges, names: Iterable[str] | None) -> None:
+    def check_tasks(self, known: TaskFollower, names: Collection[str] | None) -> None:
         """Read changed files of the task list: a task may have become free."""
         self._begin(known.check_files(names), self._ring_idle)
 

@@ -327,12 +327,8 @@ def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, s
     known = team.tasks.watch_external_changes(lambda _before, _after: None)
     stack.callback(known.close)
     follow: Any = partial(guest.check_tasks, known)
-    stack.callback(watcher.follow_directory(team.tasks.directory, follow, _is_task))
+    stack.callback(team.tasks.store.watch(watcher, follow))
     connect_owners(None, team, made.maker.kit.jobs)
-
-
-def _is_task(name: str) -> bool:
-    return name.removesuffix(".json").isdigit()
 
 
 async def _end_jobs(maker: AgentFactory) -> None:

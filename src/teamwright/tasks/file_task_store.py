@@ -1,0 +1,158 @@
+"""The task store on files, which other programs read and write too. Depends on the files of a list and the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamwright.protocol.task import Task, TaskStatus
+from teamwright.tasks import moves
+from teamwright.tasks.claim import claim_next, next_claim_at
+from teamwright.tasks.edge_changes import add_edges, refuse_bad_edges, remove_references
+from teamwright.tasks.external_changes import ExternalChanges
+from teamwright.tasks.task_file import task_number
+from teamwright.tasks.task_files import TaskFiles
+from teamwright.tasks.task_graph import Edge, sort_ids
+from teamwright.tasks.task_rules import Actor, not_found_error
+from teamwright.tasks.task_store import ChangeTask, ClaimAttempt, OnExternalChange, TaskChange, TaskSnapshot
+
+if TYPE_CHECKING:
+    from teamwright.storage.watcher import Watcher
+
+_NOTHING = TaskSnapshot()
+
+
+class FileTaskStore:
+    """The task list in one directory, which is created with the first task; see `TaskStore`.
+
+    Locks: the list's for creation, removal and edges, then one task's. A change is plain code under a lock.
+    """
+
+    def __init__(self, directory: Path, guard_of: Callable[[Path], Path], *, fsync: bool = False) -> None:
+        """Create the store. `guard_of` returns the path of a guard file; with `fsync` writes survive power loss."""
+        self.files = TaskFiles(directory, guard_of, fsync=fsync)
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the files."""
+        return self.files.directory
+
+    @property
+    def exists(self) -> bool:
+        """True when the directory exists."""
+        return self.files.directory.is_dir()
+
+    async def read(self, ids: Collection[str] | None = None, *, drafts_of: str | None = None) -> TaskSnapshot:
+        """See TaskStore. Of the drafts this process knows, which is sufficient: they are read again for a change."""
+        files, index = self.files, self.files.index
+        if drafts_of is not None:
+            found = index.known_drafts(drafts_of)
+            return TaskSnapshot(found) if found else _NOTHING
+        if ids is None:
+            index.list_all()
+            known = index.known_tasks()
+            return TaskSnapshot(known, files.damaged_tasks(), index.open_ids())
+        tasks: list[Task] = []
+        open_ids: set[str] = set()
+        for id in sort_ids(ids):
+            task = index.refresh_task(int(id), fresh=True)
+            if index.is_open(int(id)):
+                open_ids.add(id)
+            if task is not None:
+                tasks.append(task)
+                if task.blocked_by:
+                    open_ids.update(files.open_blockers(task))
+        damaged = [one for one in files.damaged_tasks() if one.id in ids] if index.has_damage else ()
+        return TaskSnapshot(tasks, damaged, open_ids)
+
+    async def change(self, id: str, change: ChangeTask, edges: Sequence[Edge] = ()) -> TaskChange:
+        """See TaskStore."""
+        files = self.files
+        if not edges:
+            before, after = await files.change(id, lambda task: change(task, lambda: files.open_blockers(task)))
+            return TaskChange(before, after, {}, self._find_unblocked(before, after))
+        more = [blocker for blocker, blocked in edges if blocked == id]
+        async with files.list_lock().hold() as held:
+            refuse_bad_edges(files, edges)
+            before, after = await files.change(id, lambda task: change(task, lambda: files.open_blockers(task, more)))
+            touched = await add_edges(files, edges, held)
+        after = touched.pop(id, after)
+        return TaskChange(before, after, touched, self._find_unblocked(before, after))
+
+    async def claim_next(self, actor: Actor, settle_ms: int = 0) -> ClaimAttempt:
+        """See TaskStore."""
+        taken = await claim_next(self.files, actor, settle_ms)
+        if taken is not None:
+            return ClaimAttempt(TaskChange(*taken))
+        return ClaimAttempt(None, next_claim_at(self.files.index, settle_ms))
+
+    async def create(self, make_task: Callable[[str], Task], blockers: Sequence[str] = ()) -> Task:
+        """See TaskStore. Writes the list's directory first."""
+        files = self.files
+        files.prepare()
+        async with files.list_lock().hold() as held:
+            for id in blockers:
+                if files.read(id) is None:
+                    raise not_found_error(id)
+            task = files.create(make_task, held)
+            await add_edges(files, [(blocker, task.id) for blocker in blockers], held)
+        return task
+
+    async def remove(self, id: str, require_allowed: Callable[[Task], None]) -> TaskChange:
+        """See TaskStore."""
+        files = self.files
+        if not files.path(id).exists():
+            raise not_found_error(id)  # without a list there is no lock file
+        async with files.list_lock().hold() as held:
+            dependents = files.index.dependents(int(id))
+            gone = await files.remove(id, require_allowed, held)
+            touched = await remove_references(files, gone, held)
+        was_open = gone.status is not TaskStatus.COMPLETED
+        freed = self._find_free((*gone.blocks, *map(str, dependents))) if was_open else ()
+        return TaskChange(gone, gone, touched, freed)
+
+    @property
+    def directories(self) -> Sequence[Path]:
+        """See FollowedTaskStore."""
+        return (self.files.directory,)
+
+    def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:
+        """See FollowedTaskStore."""
+        return watcher.follow_directory(self.directory, on_change, lambda name: task_number(name) is not None)
+
+    def follow(self, on_outside: OnExternalChange) -> ExternalChanges:
+        """See FollowedTaskStore."""
+        return ExternalChanges(self.files, on_outside)
+
+    # ── whole lists ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def archive_all(self, target: Path) -> int:
+        """Move all tasks into `target`. Numbers continue where they were. Return how many were moved."""
+        return await moves.archive_all(self.files, target)
+
+    async def archive_finished(self, target: Path, days: float) -> int:
+        """Move tasks that were finished long ago into `target`; see `moves`. Return how many were moved."""
+        return await moves.archive_finished(self.files, target, days)
+
+    async def archive_and_remove(self, target: Path) -> int:
+        """Move all tasks into `target` and remove the directory; a new list of that name starts at 1."""
+        return await moves.archive_and_remove(self.files, target)
+
+    async def adopt_open_tasks(self, other: FileTaskStore) -> list[Task]:
+        """Move the open tasks of another list here under their numbers. Return them."""
+        return await moves.adopt_open_tasks(self.files, other.files)
+
+    # ── internal ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _find_unblocked(self, before: Task, after: Task) -> Sequence[Task]:
+        """Return the tasks that the completion of this task unblocks; none for another change."""
+        if after.status is not TaskStatus.COMPLETED or before.status is TaskStatus.COMPLETED:
+            return ()
+        return self._find_free((*after.blocks, *map(str, self.files.index.dependents(after.number))))
+
+    def _find_free(self, ids: Iterable[str]) -> tuple[Task, ...]:
+        files, index = self.files, self.files.index
+        near = [index.refresh_task(int(i)) for i in sort_ids(ids) if i.isascii() and i.isdigit()]
+        pending = [t for t in near if t and t.status is TaskStatus.PENDING and not t.is_internal]
+        return tuple(t for t in pending if not (index.is_blocked(t) and files.open_blockers(t)))

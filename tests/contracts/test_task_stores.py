@@ -1,0 +1,212 @@
+"""What every task store does, on files and in memory. Each call of `open_store` is like one more process."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TaskRefused
+from teamwright.protocol.task import DRAFT, DRAFT_MS, Task, TaskStatus
+from teamwright.storage.paths import Home
+from teamwright.tasks.file_task_store import FileTaskStore
+from teamwright.tasks.task_rules import Actor, require_deletable
+from teamwright.tasks.task_store import FollowedTaskStore
+from teamwright.testing.memory_tasks import MemoryTaskStore, MemoryTaskTable
+
+ANN, BEN = Actor("ann"), Actor("ben")
+
+
+@pytest.fixture(params=["files", "memory"])
+def open_store(request, tmp_path) -> Callable[[], FollowedTaskStore]:
+    home, table = Home.at(tmp_path / "home"), MemoryTaskTable()
+    files = request.param == "files"
+    return lambda: FileTaskStore(home.tasks("demo"), home.guard) if files else MemoryTaskStore(table)
+
+
+def named(subject: str, **fields) -> Callable[[str], Task]:
+    return lambda id: Task(id, subject, "", **fields)
+
+
+def done(task: Task, _waiting) -> Task:
+    return task.copy_with(status=TaskStatus.COMPLETED)
+
+
+async def ids(store) -> list[str]:
+    return [task.id for task in (await store.read()).tasks]
+
+
+async def refused(code, call):
+    with pytest.raises(TaskRefused) as caught:
+        await call
+    assert caught.value.code == code
+
+
+async def test_a_new_task_is_read_by_every_store(open_store):
+    one, other = open_store(), open_store()
+    made = await one.create(named("a", metadata={"k": [1]}))
+    assert (await other.read([made.id])).tasks == [made] and (await other.read()).tasks == [made]
+    assert (await other.read(["77"])).tasks == [] and (await other.read([])).tasks == []
+
+
+async def test_an_id_is_never_used_again(open_store):
+    one, other = open_store(), open_store()
+    for subject in "ab":
+        await one.create(named(subject))
+    await other.remove("2", lambda _task: None)
+    assert (await one.create(named("c"))).id == "3" and await ids(other) == ["1", "3"]
+
+
+async def test_tasks_are_created_at_once_by_several_with_different_ids(open_store):
+    stores = [open_store() for _ in range(4)]
+    made = await asyncio.gather(*[store.create(named(str(n))) for n in range(8) for store in stores])
+    assert sorted(int(task.id) for task in made) == list(range(1, 33))
+
+
+async def test_a_task_with_an_unknown_blocker_is_not_created(open_store):
+    store = open_store()
+    await store.create(named("a"))
+    await refused("task_not_found", store.create(named("b", blocked_by=("9",)), ["9"]))
+    assert await ids(store) == ["1"]
+
+
+async def test_a_refused_change_changes_nothing(open_store):
+    store = open_store()
+    made = await store.create(named("a"))
+
+    def refuse(task, _waiting):
+        raise TaskRefused("reserved", "no")
+
+    await refused("reserved", store.change("1", refuse))
+    await refused("task_not_found", store.change("2", done))
+    assert (await open_store().read()).tasks == [made]
+
+
+async def test_no_change_is_lost_when_several_change_one_task(open_store):
+    stores = [open_store() for _ in range(3)]
+    await stores[0].create(named("a", metadata={"n": 0}))
+
+    def count(task, _waiting):
+        return task.copy_with(metadata={"n": task.metadata["n"] + 1})
+
+    await asyncio.gather(*[store.change("1", count) for store in stores for _ in range(10)])
+    assert (await open_store().read(["1"])).tasks[0].metadata == {"n": 30}
+
+
+async def test_of_many_that_claim_each_task_has_one_owner(open_store):
+    stores = [open_store() for _ in range(4)]
+    for n in range(12):
+        await stores[0].create(named(str(n)))
+
+    async def claim_all(store, name):
+        taken = []
+        while (claimed := (await store.claim_next(Actor(name))).claimed) is not None:
+            assert claimed.before.owner is None and claimed.after.owner == name
+            taken.append(claimed.after.id)
+        return taken
+
+    found = await asyncio.gather(*[claim_all(store, f"m{n}") for n, store in enumerate(stores)])
+    assert sorted(id for taken in found for id in taken) == sorted(str(n) for n in range(1, 13))
+    owners = {task.id: task.owner for task in (await open_store().read()).tasks}
+    assert owners == {id: f"m{n}" for n, taken in enumerate(found) for id in taken}
+
+
+async def test_the_lowest_task_is_claimed_that_is_free_and_fits(open_store):
+    store = open_store()
+    await store.create(named("owned", owner="zoe"))
+    await store.create(named("blocked", blocked_by=("1",)), ["1"])
+    await store.create(named("reserved", metadata={"for": ["ben"]}))
+    await store.create(named("free"))
+    assert (await store.claim_next(ANN)).claimed.after.id == "4"
+    assert (await store.claim_next(ANN)).claimed is None
+    assert (await store.claim_next(BEN)).claimed.after.id == "3"
+
+
+async def test_a_draft_is_not_claimed_and_the_attempt_says_when_it_will_be(open_store):
+    store = open_store()
+    until = now_ms() + DRAFT_MS
+    await store.create(named("draft", metadata={DRAFT: {"by": "team-lead", "until": until}}))
+    assert await open_store().claim_next(ANN) == (None, until)
+    assert [task.id for task in (await store.read(drafts_of="team-lead")).tasks] == ["1"]
+    assert not (await store.read(drafts_of="ann")).tasks
+    await store.change("1", lambda task, _: task.copy_with(metadata=None))
+    assert (await store.claim_next(ANN)).claimed is not None
+
+
+async def test_an_edge_is_on_both_tasks_and_blocks(open_store):
+    one, other = open_store(), open_store()
+    for subject in "abc":
+        await one.create(named(subject))
+    change = await one.change("3", lambda task, _: task, [("1", "3"), ("2", "3")])
+    assert change.after.blocked_by == ("1", "2") and list(change.touched) == ["1", "2"]
+    found = await other.read()
+    assert [task.blocks for task in found.tasks] == [("3",), ("3",), ()]
+    assert found.open_blockers(found.tasks[2]) == ["1", "2"]
+    assert (await other.read(["3"])).open_blockers(found.tasks[2]) == ["1", "2"]
+
+
+async def test_a_change_knows_the_open_blockers_with_those_that_it_adds(open_store):
+    store, seen = open_store(), []
+    for subject in "abc":
+        await store.create(named(subject))
+    await store.change("1", done)
+    await store.change("3", lambda task, waiting: seen.append(list(waiting())) or task, [("1", "3"), ("2", "3")])
+    assert seen == [["2"]]
+
+
+@pytest.mark.parametrize(
+    ("edge", "code"), [(("1", "1"), "self_edge"), (("2", "1"), "cycle"), (("9", "1"), "task_not_found")]
+)
+async def test_a_bad_edge_is_refused_and_nothing_changes(open_store, edge, code):
+    store = open_store()
+    await store.create(named("a"))
+    await store.create(named("b", blocked_by=("1",)), ["1"])
+    before = (await store.read()).tasks
+    await refused(code, store.change("1", done, [edge]))
+    assert list((await open_store().read()).tasks) == list(before)
+
+
+async def test_a_completion_names_the_tasks_that_it_unblocks(open_store):
+    store = open_store()
+    for subject in "ab":
+        await store.create(named(subject))
+    for blockers in (("1",), ("1", "2")):
+        await store.create(named("c", blocked_by=blockers), blockers)
+    assert [task.id for task in (await store.change("1", done)).unblocked] == ["3"]
+    assert [task.id for task in (await store.change("2", done)).unblocked] == ["4"]
+    assert (await store.change("2", lambda task, _: task)).unblocked == ()
+
+
+async def test_a_removed_task_leaves_all_edges_and_unblocks(open_store):
+    store = open_store()
+    await store.create(named("a"))
+    await store.create(named("b", blocked_by=("1",)), ["1"])
+    change = await store.remove("1", lambda task: require_deletable(task, ANN))
+    assert change.before.id == "1" and list(change.touched) == ["2"]
+    assert [task.id for task in change.unblocked] == ["2"]
+    assert [task.blocked_by for task in (await open_store().read()).tasks] == [()]
+    await refused("task_not_found", store.remove("1", lambda _task: None))
+
+
+async def test_a_refused_removal_removes_nothing(open_store):
+    store = open_store()
+    await store.create(named("a", owner="ben"))
+    await refused("already_claimed", store.remove("1", lambda task: require_deletable(task, ANN)))
+    assert await ids(open_store()) == ["1"]
+
+
+async def test_changes_of_others_are_reported_once_and_own_ones_never(open_store):
+    own, other, seen = open_store(), open_store(), []
+    await own.create(named("before"))
+    follower = own.follow(lambda before, after: seen.append((before and before.status, after and after.id)))
+    await other.create(named("theirs"))
+    await own.create(named("ours"))
+    assert await follower.check_files() == {} and seen == [(None, "2")]
+    await other.change("1", done)
+    await other.remove("3", lambda _task: None)
+    await follower.check_files()
+    await follower.check_files()
+    assert seen[1:] == [(TaskStatus.PENDING, "1"), (TaskStatus.PENDING, None)]
+    follower.close()
+    await other.change("2", done)
+    assert len(seen) == 3

@@ -28,6 +28,6 @@ async def consume(inbox: Inbox, messages: int, batch: int = 100) -> None:
     """Send that many and read them."""
     while messages > 0:
         size = min(batch, messages)
-        ids = await asyncio.gather(*(inbox.send(letter(number)) for number in range(size)))
-        await inbox.mark_read(ids)
+        ids = await asyncio.gather(*(inbox.put(letter(number)) for number in range(size)))
+        await inbox.mark_delivered(ids)
         messages -= size

@@ -30,7 +30,7 @@ async def past(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     sender, reader = Inbox(*paths(root)), Inbox(*paths(root))
     await consume(sender, spec["consumed"])
     for first in range(0, spec["unread"], 50):
-        await asyncio.gather(*(sender.send(letter(at)) for at in range(first, min(first + 50, spec["unread"]))))
+        await asyncio.gather(*(sender.put(letter(at)) for at in range(first, min(first + 50, spec["unread"]))))
     figures = {**await _sends(sender, reader), **await _receives(sender, reader)}
     unread, _ = count_entries(sender.path)
     return {**figures, "lost": abs(spec["unread"] - unread)}
@@ -45,17 +45,17 @@ async def _sends(sender: Inbox, reader: Inbox) -> dict[str, float]:
             await asyncio.sleep(0)
             entry = letter(number)
             before, start = time.process_time(), time.perf_counter()
-            ids.append(await sender.send(entry))
+            ids.append(await sender.put(entry))
             wall += time.perf_counter() - start
             cpu += time.process_time() - before
-        await reader.mark_read(ids)
+        await reader.mark_delivered(ids)
     return {"send_us": cpu * 1e6 / SENDS, "send_wall_us": wall * 1e6 / SENDS}
 
 
 async def _receives(sender: Inbox, reader: Inbox) -> dict[str, float]:
     look = flag = look_wall = 0.0
     for number in range(RECEIVES):
-        id = await sender.send(letter(number))
+        id = await sender.put(letter(number))
         before, start = time.process_time(), time.perf_counter()
         found = await reader.unread()
         look_wall += time.perf_counter() - start
@@ -63,7 +63,7 @@ async def _receives(sender: Inbox, reader: Inbox) -> dict[str, float]:
         if found[-1].msg_id != id:
             raise RuntimeError("what was sent is not what was received")
         middle = time.process_time()
-        await reader.mark_read([id])
+        await reader.mark_delivered([id])
         flag += time.process_time() - middle
     scale = 1e6 / RECEIVES
     return {"receive_us": look * scale, "receive_wall_us": look_wall * scale, "flag_us": flag * scale}
@@ -76,7 +76,7 @@ async def writer(spec: dict[str, Any], root: Path) -> dict[str, Any]:
 
     async def member(number: int) -> None:
         for at in range(share):
-            await boxes[(number + at) % len(boxes)].send(letter(at, f"w{spec['number']}-{number}"))
+            await boxes[(number + at) % len(boxes)].put(letter(at, f"w{spec['number']}-{number}"))
 
     ready()
     began, cpu = time.monotonic(), time.process_time()

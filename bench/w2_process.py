@@ -110,8 +110,8 @@ async def in_session(spec: dict[str, Any], root: Path) -> dict[str, Any]:
             await send_text(session.team, "team-lead", READER, f"Have a look at number {number}.")
             await rest(session)
             took.append(model.asked - start)
-            lead = session.team.inbox("team-lead")
-            await lead.mark_read([e.msg_id for e in await lead.unread() if e.msg_id])
+            lead = session.team.mailbox("team-lead")
+            await lead.mark_delivered([e.msg_id for e in await lead.unread() if e.msg_id])
     return spread(took, "us", 1e6)
 
 
@@ -150,7 +150,7 @@ async def _read(spec: dict[str, Any], inbox: Inbox, until: Callable[[], Any]) ->
         entries = await inbox.unread()
         now = time.monotonic()
         took += [now - _sent(entry) for entry in entries]
-        await inbox.mark_read([entry.msg_id for entry in entries if entry.msg_id])
+        await inbox.mark_delivered([entry.msg_id for entry in entries if entry.msg_id])
     return spread(took, "ms", 1e3)
 
 
@@ -176,7 +176,7 @@ async def sender(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     ready()
     for _ in range(spec["times"]):
         await asyncio.sleep(random.uniform(*spec["pause"]))
-        await inbox.send(InboxEntry("ada", f"sent at {time.monotonic()} for you"))
+        await inbox.put(InboxEntry("ada", f"sent at {time.monotonic()} for you"))
         if spec["reader"] == "bell":
             ring(root / "bell")
     return {}

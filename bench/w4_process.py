@@ -95,7 +95,7 @@ async def build_member(session: Session, name: str) -> Agent:
     team = session.team
     incarnation = Incarnation(1, str(team.home.agent_transcript(team.cwd, team.session, name)), "first")
     agent = await session.maker.build_teammate(SpawnSpec(PROMPT, name=name), team, incarnation)
-    agent.steering = IncomingMail(name, session.team.inbox(name), agent.conversation, agent.emit)
+    agent.steering = IncomingMail(name, session.team.mailbox(name), agent.conversation, agent.emit)
     return agent
 
 

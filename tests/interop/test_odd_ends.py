@@ -208,7 +208,7 @@ async def test_a_command_that_is_killed_while_it_writes_to_a_member_of_another_p
         await team.spawn("zed", "Begin.", command="other")
         await rested(team, "zed")
         crew = team.session.team
-        inbox = crew.inbox("zed").path
+        inbox = crew.mailbox("zed").path
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         for nth in range(1, 6):
             words = [*words_of(Aim("inboxes/zed", nth), str(crew.home.shared)), "send", "zed@crew", f"note {nth}."]

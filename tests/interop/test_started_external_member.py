@@ -182,7 +182,7 @@ async def test_a_started_stranger_works_on_after_its_team_s_files_were_left_empt
         await rested(team, "zed")
         crew = team.session.team
         before = on_roster(team, "zed")
-        for path in (crew.home.team_file("crew"), crew.home.config("crew"), crew.inbox("zed").path):
+        for path in (crew.home.team_file("crew"), crew.home.config("crew"), crew.mailbox("zed").path):
             path.write_bytes(b"")
         await heard.until(lambda: sum("was restored from memory" in one.text for one in heard.of(Notice)) == 2)
         assert on_roster(team, "zed") == before

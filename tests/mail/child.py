@@ -24,7 +24,7 @@ def send(directory, name, times):
     async def work():
         inbox = box(directory)
         for start in range(0, int(times), 5):
-            await asyncio.gather(*(inbox.send(InboxEntry(name, str(start + i))) for i in range(5)))
+            await asyncio.gather(*(inbox.put(InboxEntry(name, str(start + i))) for i in range(5)))
 
     asyncio.run(work())
 
@@ -37,7 +37,7 @@ def send_until_killed(directory, seed, most):
         inbox = box(directory)
         for _ in range(int(most)):
             size = chance.choice([1, 50, 300, 300, 2_000, 2_000, 20_000, 20_000, 200_000])
-            print(await inbox.send(InboxEntry(f"writer{seed}", "x" * size), runtime=True), flush=True)
+            print(await inbox.put(InboxEntry(f"writer{seed}", "x" * size), runtime=True), flush=True)
         signal.pause()
 
     asyncio.run(work())
@@ -51,7 +51,7 @@ def send_until_full(directory, limit, size):
         inbox = box(directory)
         try:
             while True:
-                print(await inbox.send(InboxEntry("alice", "x" * int(size))), flush=True)
+                print(await inbox.put(InboxEntry("alice", "x" * int(size))), flush=True)
         except StorageError as problem:
             print(problem.slug, flush=True)
         await inbox.unread()
@@ -70,7 +70,7 @@ def consume_for_ever(directory):
                 for entry in entries:
                     seen.write(f"{entry.msg_id}\n")
                 seen.flush()
-                await inbox.mark_read([entry.msg_id for entry in entries])
+                await inbox.mark_delivered([entry.msg_id for entry in entries])
                 print(len(entries), flush=True)
 
     asyncio.run(work())

@@ -65,7 +65,7 @@ async def test_writers_of_1_b_to_200_kb_killed_at_any_moment_tear_no_file_and_hi
         for ids in said:
             assert [i for i in present if i in set(ids)] == ids
         inbox = Inbox(*place)
-        await inbox.mark_read([entry.msg_id for entry in await inbox.unread()])
+        await inbox.mark_delivered([entry.msg_id for entry in await inbox.unread()])
         assert not [entry for entry in on_disk() if not entry["read"]]
     everything = [entry["msg_id"] for entry in [*archived(place), *on_disk()]]
     assert len(everything) == len(set(everything))
@@ -108,7 +108,7 @@ def test_on_a_full_disk_a_send_fails_and_the_file_is_as_it_was(start, on_disk, p
 async def test_a_send_whose_file_was_replaced_under_it_arrives_exactly_once(place, on_disk):
     """A stranger without a lock renames its copy over ours between our write and our look: we notice and send again."""
     inbox = Inbox(*place)
-    await inbox.send(InboxEntry("alice", "first"))
+    await inbox.put(InboxEntry("alice", "first"))
     old = place[0].read_bytes()
     from teamwright.storage import json_array
 
@@ -126,7 +126,7 @@ async def test_a_send_whose_file_was_replaced_under_it_arrives_exactly_once(plac
 
     json_array.ArrayFile.final_stamp = clobbered
     try:
-        await inbox.send(InboxEntry("alice", "second"))
+        await inbox.put(InboxEntry("alice", "second"))
     finally:
         json_array.ArrayFile.final_stamp = settle
     assert [entry["text"] for entry in on_disk()] == ["first", "second"]
@@ -150,7 +150,7 @@ async def test_a_send_that_lost_its_lock_after_the_write_does_not_write_twice(pl
 
     json_array.ArrayFile.final_stamp = lost_once
     try:
-        msg_id = await inbox.send(InboxEntry("alice", "once"))
+        msg_id = await inbox.put(InboxEntry("alice", "once"))
     finally:
         json_array.ArrayFile.final_stamp = settle
     assert [entry["msg_id"] for entry in on_disk()] == [msg_id]

@@ -53,7 +53,7 @@ async def test_the_owner_sets_damaged_bytes_aside_saves_every_whole_entry_and_te
 @pytest.mark.promise("F04")
 async def test_a_sender_never_takes_a_damaged_inbox_for_an_empty_one(damaged, inbox, path, on_disk):
     content, saved = damaged
-    await inbox().send(InboxEntry("b", "new"))
+    await inbox().put(InboxEntry("b", "new"))
     assert [entry["text"] for entry in on_disk()] == [*saved, "new"]
     assert [copy.read_bytes() for copy in path.parent.glob("*.bad.*")] == [content]
 
@@ -70,7 +70,7 @@ async def test_an_onlooker_changes_nothing_and_says_that_it_cannot_read(damaged,
 
 @pytest.mark.promise("F04")
 async def test_a_file_that_is_being_written_is_read_again_and_not_judged(inbox, path, monkeypatch):
-    await inbox().send(InboxEntry("a", "1"))
+    await inbox().put(InboxEntry("a", "1"))
     whole = path.read_bytes()
     path.write_bytes(b"")
     looks = []

@@ -42,7 +42,7 @@ async def test_very_many_entries_are_read_some_at_a_time_each_once_and_in_order(
     while entries := await inbox().unread():
         found += [int(entry.text.split()[0]) for entry in entries]
         looks.append(len(entries))
-        await inbox().mark_read([entry.msg_id for entry in entries])
+        await inbox().mark_delivered([entry.msg_id for entry in entries])
     assert found == list(range(5_000))
     assert looks[0] == MOST and len(looks) > 1
     assert count_entries(path)[0] == 0
@@ -70,7 +70,7 @@ async def test_refused_sends_to_a_flooded_inbox_count_it_once(inbox, path, parse
     parsed.clear()
     for _ in range(20):
         with pytest.raises(InboxFull):
-            await inbox().send(InboxEntry("alice", "hello"))
+            await inbox().put(InboxEntry("alice", "hello"))
     assert len(parsed) <= MOST + 1
 
 
@@ -78,7 +78,7 @@ async def test_refused_sends_to_a_flooded_inbox_count_it_once(inbox, path, parse
 async def test_an_own_entry_behind_very_many_others_is_not_taken_for_lost(inbox, path):
     arrived, lost = [], []
     inbox().set_listeners(arrived.extend, lost.extend)
-    await inbox().send(InboxEntry("alice", "mine", msg_id="mine"))
+    await inbox().put(InboxEntry("alice", "mine", msg_id="mine"))
     own = json.loads(path.read_bytes())
     flood(path, 5_000)
     path.write_text(json.dumps(json.loads(path.read_bytes()) + own, indent=2))
@@ -86,6 +86,6 @@ async def test_an_own_entry_behind_very_many_others_is_not_taken_for_lost(inbox,
     assert await inbox().contains("mine")
     while entries := await inbox().unread():
         texts += [entry.text for entry in entries]
-        await inbox().mark_read([entry.msg_id for entry in entries])
+        await inbox().mark_delivered([entry.msg_id for entry in entries])
     assert texts[-1] == "mine" and len(texts) == 5_001
     assert len(arrived) == 5_000 and not lost

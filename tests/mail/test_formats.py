@@ -30,8 +30,8 @@ async def test_the_file_we_write_is_the_golden_one_byte_for_byte(inbox, path):
             InboxEntry("carol", "kept", timestamp=stamp, color="green", extra={"priority": 1, "tags": ["a", None]}),
         ]
     ):
-        await inbox().send(entry.copy_with(msg_id=f"00000000-0000-4000-8000-00000000000{n}"))
-    await inbox().mark_read(["00000000-0000-4000-8000-000000000001"])
+        await inbox().put(entry.copy_with(msg_id=f"00000000-0000-4000-8000-00000000000{n}"))
+    await inbox().mark_delivered(["00000000-0000-4000-8000-000000000001"])
     assert path.read_bytes() == (GOLDEN / "inbox_ours.json").read_bytes()
 
 
@@ -79,7 +79,7 @@ async def test_flagging_strangers_entries_keeps_their_unknown_keys_and_order(inb
     place_golden(name, path)
     entries = await inbox().unread()
     before = on_disk()
-    await inbox().mark_read([entries[0].msg_id])
+    await inbox().mark_delivered([entries[0].msg_id])
     after = on_disk()
     assert [list(entry) for entry in after] == [list(entry) for entry in before]
     assert after[0] == before[0] | {"read": True}
@@ -92,7 +92,7 @@ async def test_flagging_strangers_entries_keeps_their_unknown_keys_and_order(inb
 async def test_a_send_behind_strangers_entries_keeps_their_bytes(inbox, path, name):
     place_golden(name, path)
     before = path.read_bytes()
-    await inbox().send(InboxEntry("alice", "behind"))
+    await inbox().put(InboxEntry("alice", "behind"))
     assert path.read_bytes().startswith(before.rstrip()[:-1].rstrip() + b",\n")
     assert read_entries(path)[-1].text == "behind"
 
@@ -101,7 +101,7 @@ async def test_a_send_behind_strangers_entries_keeps_their_bytes(inbox, path, na
 async def test_an_empty_array_of_any_layout_takes_a_message(inbox, path, on_disk, content):
     path.parent.mkdir()
     path.write_bytes(content)
-    await inbox().send(InboxEntry("alice", "x"))
+    await inbox().put(InboxEntry("alice", "x"))
     assert [entry["text"] for entry in on_disk()] == ["x"]
 
 
@@ -109,16 +109,16 @@ async def test_elements_that_are_no_entries_are_kept_and_nobody_reads_them(inbox
     path.parent.mkdir()
     path.write_text('[null, 3, "x", {"from": "a", "text": "t"}]')
     (entry,) = await inbox().unread()
-    await inbox().mark_read([entry.msg_id])
-    await inbox().send(InboxEntry("alice", "y"))
+    await inbox().mark_delivered([entry.msg_id])
+    await inbox().put(InboxEntry("alice", "y"))
     assert on_disk()[:3] == [None, 3, "x"]
     assert on_disk()[3]["read"] is True
 
 
 async def test_an_entry_of_which_the_text_speaks_of_flags_is_flagged_itself(inbox, on_disk):
-    lure = await inbox().send(InboxEntry("alice", '{"msg_id":"00000000","read":false}'))
-    other = await inbox().send(InboxEntry("alice", "x", extra={"copy": {"msg_id": lure, "read": False}}))
-    await inbox().mark_read([lure])
+    lure = await inbox().put(InboxEntry("alice", '{"msg_id":"00000000","read":false}'))
+    other = await inbox().put(InboxEntry("alice", "x", extra={"copy": {"msg_id": lure, "read": False}}))
+    await inbox().mark_delivered([lure])
     assert [entry["read"] for entry in on_disk()] == [True, False]
     assert [entry.msg_id for entry in await inbox().unread()] == [other]
     assert on_disk()[1]["copy"] == {"msg_id": lure, "read": False}
@@ -127,12 +127,12 @@ async def test_an_entry_of_which_the_text_speaks_of_flags_is_flagged_itself(inbo
 @pytest.mark.promise("F04")
 @pytest.mark.parametrize("shift", range(-8, 9))
 async def test_at_the_edge_of_a_page_the_file_is_renamed_and_inside_it_written_in_place(inbox, path, shift):
-    await inbox().send(InboxEntry("alice", "", msg_id="a"))
+    await inbox().put(InboxEntry("alice", "", msg_id="a"))
     room = PAGE_BYTES - path.stat().st_size - len(InboxEntry("alice", "", msg_id="b", timestamp="t" * 24).encode())
     inode = path.stat().st_ino
-    await inbox().send(InboxEntry("alice", "x" * (room - 2 + shift), msg_id="b"))
+    await inbox().put(InboxEntry("alice", "x" * (room - 2 + shift), msg_id="b"))
     assert path.stat().st_size == PAGE_BYTES + shift
     assert (path.stat().st_ino == inode) == (shift <= 0)
-    await inbox().mark_read(["b"])
+    await inbox().mark_delivered(["b"])
     assert read_entries(path)[1].read
     assert await inbox().unread() == [read_entries(path)[0]]

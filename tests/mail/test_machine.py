@@ -69,12 +69,12 @@ class Mailbox(RuleBasedStateMachine):
 
     @rule(text=TEXTS)
     def send(self, text):
-        msg_id = self.runner.run(self.inbox.send(self.entry(text)))
+        msg_id = self.runner.run(self.inbox.put(self.entry(text)))
         self.ids[msg_id] = self.count
 
     @rule(text=TEXTS)
     def send_from_elsewhere(self, text):
-        msg_id = self.runner.run(self.other.send(self.entry(text)))
+        msg_id = self.runner.run(self.other.put(self.entry(text)))
         self.ids[msg_id] = self.count
 
     @rule(texts=st.lists(TEXTS, min_size=1, max_size=3), at=st.integers(0, 14), torn=st.booleans())
@@ -110,7 +110,7 @@ class Mailbox(RuleBasedStateMachine):
         entries = [self.entry(f"{n}") for n in range(count)]
 
         async def together():
-            return await asyncio.gather(*(self.inbox.send(entry) for entry in entries))
+            return await asyncio.gather(*(self.inbox.put(entry) for entry in entries))
 
         sent = self.runner.run(together())
         self.ids |= dict(zip(sent, (entry.extra["number"] for entry in entries), strict=True))
@@ -126,7 +126,7 @@ class Mailbox(RuleBasedStateMachine):
         entries = self.runner.run(self.inbox.unread())
         number = int(len(entries) * part)
         chosen = entries[len(entries) - number :] if from_the_end else entries[:number]
-        self.runner.run(self.inbox.mark_read([entry.msg_id for entry in chosen] + ["vanished"]))
+        self.runner.run(self.inbox.mark_delivered([entry.msg_id for entry in chosen] + ["vanished"]))
         done = {entry.extra["number"] for entry in chosen}
         self.consumed |= done
         self.unread = [number for number in self.unread if number not in done]

@@ -11,9 +11,9 @@ async def test_lines_of_consumed_mail_are_not_kept_in_memory(inbox):
     reader = inbox()
     before = len(inbox_layout._parsed_lines)
     for number in range(400):
-        await reader.send(InboxEntry("ada", f"message {number}"))
+        await reader.put(InboxEntry("ada", f"message {number}"))
         (entry,) = await reader.unread()
-        await reader.mark_read([entry.msg_id])
+        await reader.mark_delivered([entry.msg_id])
     assert len(inbox_layout._parsed_lines) <= before + 2 * 64 + 2
 
 

@@ -38,8 +38,8 @@ async def test_the_file_with_a_proof_is_the_golden_one_byte_for_byte(inbox, tmp_
     (tmp_path / "guards").mkdir()
     (tmp_path / "guards" / "mail.key").write_text("0f" * 32)
     id = "00000000-0000-4000-8000-00000000000"
-    await inbox().send(InboxEntry("user", 'naïve "quotes"\nand a line', summary="go", timestamp=STAMP, msg_id=f"{id}0"))
-    await inbox().send(InboxEntry("system", "it is over", timestamp=STAMP, msg_id=f"{id}1", extra={"priority": 1}))
+    await inbox().put(InboxEntry("user", 'naïve "quotes"\nand a line', summary="go", timestamp=STAMP, msg_id=f"{id}0"))
+    await inbox().put(InboxEntry("system", "it is over", timestamp=STAMP, msg_id=f"{id}1", extra={"priority": 1}))
     assert path.read_bytes() == (GOLDEN / "inbox_proved.json").read_bytes()
     assert [entry.sender for entry in await inbox().unread()] == ["user", "system"]
 
@@ -61,7 +61,7 @@ async def test_what_another_process_writes_in_the_name_of_the_runtime_is_of_an_u
 @pytest.mark.finding("P16")
 @pytest.mark.parametrize("sender", SENDERS)
 async def test_what_the_runtime_writes_is_of_its_sender_in_every_process(inbox, place, on_disk, sender):
-    await inbox().send(InboxEntry(sender, "go on, naïve \ud800 friend", summary="a sum"))
+    await inbox().put(InboxEntry(sender, "go on, naïve \ud800 friend", summary="a sum"))
     [entry] = on_disk()
     assert list(entry)[-3:] == ["proof", "msg_id", "read"]
     assert len(entry["proof"]) == 64
@@ -72,7 +72,7 @@ async def test_what_the_runtime_writes_is_of_its_sender_in_every_process(inbox, 
 @pytest.mark.finding("P16")
 @pytest.mark.parametrize("key", ["text", "msg_id", "from", "summary", "timestamp", "proof"])
 async def test_a_proof_is_of_one_entry_alone(inbox, change, on_disk, key):
-    await inbox().send(InboxEntry("user", "go on", summary="s"))
+    await inbox().put(InboxEntry("user", "go on", summary="s"))
     other = {"from": "system", "proof": "0" * 64}.get(key, "something else")
     change([on_disk()[0] | {key: other}])
     [entry] = await inbox().unread()
@@ -81,7 +81,7 @@ async def test_a_proof_is_of_one_entry_alone(inbox, change, on_disk, key):
 
 @pytest.mark.finding("P16")
 async def test_a_proof_holds_in_no_other_inbox(inbox, tmp_path, path):
-    await inbox().send(InboxEntry("user", "go on"))
+    await inbox().put(InboxEntry("user", "go on"))
     for other in ("teams/t/inboxes/eve.json", "teams/u/inboxes/bob.json"):
         copy = tmp_path / other
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -92,10 +92,10 @@ async def test_a_proof_holds_in_no_other_inbox(inbox, tmp_path, path):
 
 @pytest.mark.finding("P16")
 async def test_a_program_that_rewrites_the_file_and_keeps_unknown_keys_breaks_no_proof(inbox, change, on_disk):
-    await inbox().send(InboxEntry("user", "go on"))
+    await inbox().put(InboxEntry("user", "go on"))
     change([{"from": "eve", "text": "hi", "read": False}, *on_disk()])
     assert await heard(inbox) == [("eve", "hi"), ("user", "go on")]
-    await inbox().mark_read([entry.msg_id for entry in await inbox().unread()])
+    await inbox().mark_delivered([entry.msg_id for entry in await inbox().unread()])
     assert await heard(inbox) == []
 
 
@@ -107,21 +107,21 @@ async def test_mail_of_an_older_version_is_read_as_unverified_and_nothing_of_it_
         ("unverified system", "of system"),
         ("ann", "of ann"),
     ]
-    await inbox().mark_read(["user", "system", "ann"])
+    await inbox().mark_delivered(["user", "system", "ann"])
     assert await heard(inbox) == []
 
 
 @pytest.mark.finding("P16")
 @pytest.mark.parametrize("damage", ["gone", "emptied", "garbage"])
 async def test_a_key_that_is_lost_costs_the_proofs_before_and_no_mail(inbox, tmp_path, place, damage):
-    await inbox().send(InboxEntry("user", "before"))
+    await inbox().put(InboxEntry("user", "before"))
     key = tmp_path / "guards" / "mail.key"
     assert os.stat(key).st_mode & 0o777 == 0o600
     if damage == "gone":
         key.unlink()
     else:
         key.write_text("" if damage == "emptied" else "nothing")
-    await inbox().send(InboxEntry("user", "after"))
+    await inbox().put(InboxEntry("user", "after"))
     assert [(entry.sender, entry.text) for entry in await Inbox(*place).unread()] == [
         ("unverified user", "before"),
         ("user", "after"),
@@ -130,7 +130,7 @@ async def test_a_key_that_is_lost_costs_the_proofs_before_and_no_mail(inbox, tmp
 
 @pytest.mark.finding("P16")
 async def test_mail_of_members_carries_no_proof_and_needs_none(inbox, on_disk):
-    await inbox().send(InboxEntry("ann", "hi", extra={"proof": "kept by nobody"}))
-    await inbox().send(InboxEntry("team-lead", "do it"))
+    await inbox().put(InboxEntry("ann", "hi", extra={"proof": "kept by nobody"}))
+    await inbox().put(InboxEntry("team-lead", "do it"))
     assert all("proof" not in entry for entry in on_disk())
     assert await heard(inbox) == [("ann", "hi"), ("team-lead", "do it")]

@@ -71,25 +71,25 @@ async def consume(inbox: Inbox, messages: int) -> None:
     """So many messages are sent, read and flagged."""
     for first in range(0, messages, 500):
         texts = (f"{TEXT}{number}" for number in range(first, min(first + 500, messages)))
-        sent = await asyncio.gather(*(inbox.send(InboxEntry("ada", text)) for text in texts))
-        await inbox.mark_read(sent)
+        sent = await asyncio.gather(*(inbox.put(InboxEntry("ada", text)) for text in texts))
+        await inbox.mark_delivered(sent)
 
 
 async def cost(root: Path, name: str) -> dict[str, Any]:
     """Bytes of `ROUNDS` sends, looks and flags by two that share nothing but the file, after as many to get even."""
     sender, reader = box(root, name), box(root, name)
     for number in range(100):  # the array is as long as it gets before it is cut
-        await reader.mark_read([await sender.send(InboxEntry("ada", f"{TEXT}{number}"))])
+        await reader.mark_delivered([await sender.put(InboxEntry("ada", f"{TEXT}{number}"))])
     await reader.unread()
     found: dict[str, Counter[str]] = {}
     for number in range(ROUNDS):
         with counted() as sending:
-            id = await sender.send(InboxEntry("ada", f"{TEXT}{number}"))
+            id = await sender.put(InboxEntry("ada", f"{TEXT}{number}"))
         with counted() as looking:
             (entry,) = await reader.unread()
         assert entry.msg_id == id
         with counted() as flagging:
-            await reader.mark_read([id])
+            await reader.mark_delivered([id])
         for what, count in (("send", sending), ("look", looking), ("flag", flagging)):
             found[what] = found.get(what, Counter()) + count
     return {what: dict(count) for what, count in found.items()}
@@ -99,7 +99,7 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     """Costs without a past and with one; what is in the array and in the archive then."""
     empty = await cost(root, "eve")
     inbox = box(root, "ada")
-    kept = [await inbox.send(InboxEntry("ben", f"unread {number}")) for number in range(spec["unread"])]
+    kept = [await inbox.put(InboxEntry("ben", f"unread {number}")) for number in range(spec["unread"])]
     await consume(inbox, spec["messages"])
     array = json.loads(inbox.path.read_bytes())
     found = {
@@ -109,7 +109,7 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         "archived": sum(1 for _ in inbox.archive.open("rb")),
         "ids": len({json.loads(line)["msg_id"] for line in inbox.archive.open("rb")}),
     }
-    await inbox.mark_read(kept)
+    await inbox.mark_delivered(kept)
     return {**found, "empty": empty, "long": await cost(root, "ada")}
 
 

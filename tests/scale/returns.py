@@ -50,10 +50,10 @@ async def mail(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     opened: Counter[str] = Counter()
     async with again(root, Plays(spoken)) as team:
         for name in ("ada", LEAD):
-            inbox = team.session.team.inbox(name)
+            inbox = team.session.team.mailbox(name)
             for first in range(0, spec["messages"], 500):
                 entries = [InboxEntry("user", f"{WORDS[:80]}{first + more}") for more in range(500)]
-                await inbox.mark_read(await asyncio.gather(*map(inbox.send, entries)))
+                await inbox.mark_delivered(await asyncio.gather(*map(inbox.send, entries)))
         await team.send("ada", "One more turn.")
         await rest(team.session)
         await team.run("And you.")

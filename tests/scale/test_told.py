@@ -35,7 +35,7 @@ async def read(desk: IncomingMail) -> list[str]:
 @pytest.mark.promise("P1", "P6", "F10")
 async def test_a_message_that_comes_back_unread_is_not_told_again_though_many_came_since(desk):
     for number in range(5 * MOST):
-        await desk.inbox.send(InboxEntry("ben", f"message {number}"))
+        await desk.inbox.put(InboxEntry("ben", f"message {number}"))
         if number == 2:
             copy = desk.inbox.path.read_bytes()  # a stranger's, with the third one unread
         assert await read(desk) == [f"message {number}"]
@@ -51,10 +51,10 @@ async def test_the_transcript_is_asked_only_for_what_may_have_been_told_and_once
     holds = Conversation.delivered_ids
     monkeypatch.setattr(Conversation, "delivered_ids", lambda self, ids: asked.append(set(ids)) or holds(self, ids))
     for number in range(3 * MOST):
-        await desk.inbox.send(InboxEntry("ben", f"message {number}"))
+        await desk.inbox.put(InboxEntry("ben", f"message {number}"))
         await read(desk)
     assert len(asked) == 1, "the first look alone: a life before this one may have told something"
-    old = await desk.inbox.send(InboxEntry("ben", "written long ago", timestamp="2020-01-01T00:00:00.000Z"))
+    old = await desk.inbox.put(InboxEntry("ben", "written long ago", timestamp="2020-01-01T00:00:00.000Z"))
     for _ in range(3):
         assert [entry.msg_id for entry in await desk.unread()] == [old]
     assert asked[1:] == [{f"mail:{old}"}]

@@ -98,7 +98,7 @@ class Audited:
 
     async def send(self, to: str, text: str, sender: str = LEAD, *, logged: bool = True) -> InboxEntry:
         entry = InboxEntry(sender, text, timestamp=iso_time(), msg_id=message_id())
-        await self.inbox(to).send(entry)
+        await self.inbox(to).put(entry)
         if logged:
             self.sent(entry, to)
         return entry
@@ -112,7 +112,7 @@ class Audited:
         entries = await self.inbox(name).unread()
         self.told(name, *entries)
         self.answers(name)
-        await self.inbox(name).mark_read([e.msg_id for e in entries if e.msg_id])
+        await self.inbox(name).mark_delivered([e.msg_id for e in entries if e.msg_id])
         return entries
 
     def told(self, name: str, *entries: InboxEntry) -> None:
@@ -133,7 +133,7 @@ class Audited:
     # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def does(self, id: str, by: str) -> None:
-        await self.tasks.claim(id, by)
+        await self.tasks.update(id, by=by, status="in_progress")
         await self.tasks.update(id, by=by, status="completed")
 
     def _changed(self, task: Any, change: str, by: str) -> None:

@@ -205,7 +205,7 @@ async def test_leaving_waits_goodbye_s_for_who_is_at_work_and_ends_it(tmp_path):
         async with a_team(tmp_path, model, settings_file=extra) as team:
             ada = await team.spawn("ada", "Work for ever.")
             await model.asked.wait()
-            inbox, session = team.session.team.inbox("ada").path, team.session
+            inbox, session = team.session.team.mailbox("ada").path, team.session
         assert ada.state == "gone" and model.cut == 1
     assert "shutdown_request" not in inbox.read_text(), "nobody stops for good because the session is left"
     assert session.cut_off == ["ada"]

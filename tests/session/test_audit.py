@@ -109,7 +109,7 @@ async def test_what_was_sent_told_and_flagged_is_seen_and_what_is_unread_waits(c
     await crew.send("ann", "one")
     await crew.read("ann")
     await crew.send(LEAD, "two", "ann")
-    await crew.inbox("ann").send(InboxEntry("ben", "from outside"))
+    await crew.inbox("ann").put(InboxEntry("ben", "from outside"))
     found = crew.audit()
     assert (found.messages.sent, found.messages.seen, found.messages.waiting) == (3, 1, 2)
     assert found.clean
@@ -119,7 +119,7 @@ async def test_what_was_sent_told_and_flagged_is_seen_and_what_is_unread_waits(c
 @pytest.mark.promise("P1", "F02")
 async def test_a_message_that_was_flagged_and_never_told_is_lost(crew):
     entry = await crew.send("ann", "one")
-    await crew.inbox("ann").mark_read([entry.msg_id])
+    await crew.inbox("ann").mark_delivered([entry.msg_id])
     found = crew.audit()
     assert found.messages.lost == (entry.msg_id,)
     assert found.problems == [f"1 message is lost: {entry.msg_id}"]
@@ -130,7 +130,7 @@ async def test_a_message_that_was_archived_and_never_told_is_lost(crew):
     entries = [await crew.send("ann", str(number), logged=False) for number in range(120)]
     crew.told("ann", *entries[1:])
     crew.answers("ann")
-    await crew.inbox("ann").mark_read([entry.msg_id for entry in entries])
+    await crew.inbox("ann").mark_delivered([entry.msg_id for entry in entries])
     assert len(crew.array("ann")) == 50
     found = crew.audit()
     assert (found.messages.sent, found.messages.seen) == (120, 119)
@@ -150,7 +150,7 @@ async def test_a_message_that_vanished_from_its_inbox_is_lost_when_the_log_or_it
 async def test_a_consumed_entry_that_a_stranger_deleted_was_seen(crew):
     await crew.send("ann", "one")
     await crew.read("ann")
-    await crew.inbox("ann").send(InboxEntry("ben", "from outside"))
+    await crew.inbox("ann").put(InboxEntry("ben", "from outside"))
     await crew.read("ann")
     crew.rewrite("ann", [])
     found = crew.audit()
@@ -197,17 +197,17 @@ async def test_an_entry_that_a_stranger_wrote_back_without_its_id_and_was_told_a
 async def test_an_entry_that_stands_there_twice_under_two_ids_and_was_told_under_both_is_doubled(crew):
     first = await crew.send("ann", "one", logged=False)
     second = first.copy_with(msg_id=message_id())
-    await crew.inbox("ann").send(second)
+    await crew.inbox("ann").put(second)
     await crew.read("ann")
     assert crew.audit().messages.doubled == (second.msg_id,)
 
 
 async def test_the_same_words_sent_twice_are_two_messages(crew):
     for _ in range(2):
-        await crew.inbox("ann").send(InboxEntry("ben", "ok", timestamp="2999-01-01T00:00:00.000Z"))
+        await crew.inbox("ann").put(InboxEntry("ben", "ok", timestamp="2999-01-01T00:00:00.000Z"))
         await crew.read("ann")
         crew.rewrite("ann", [])
-    await crew.inbox("ann").send(InboxEntry("ben", "ok", timestamp="2999-01-01T00:00:00.001Z"))
+    await crew.inbox("ann").put(InboxEntry("ben", "ok", timestamp="2999-01-01T00:00:00.001Z"))
     await crew.read("ann")
     found = crew.audit()
     assert (found.messages.seen, found.messages.doubled) == (3, ())
@@ -227,7 +227,7 @@ async def test_what_its_sender_knows_did_not_arrive_is_not_lost(crew):
     entry = await crew.send("ann", "perhaps", logged=False)
     crew.calls(LEAD, "SendMessage", {"to": "ann", "message": "perhaps"}, "it stays unknown", error=True)
     first = await crew.send("cid", "look around", logged=False)
-    await crew.inbox("cid").mark_read([first.msg_id])
+    await crew.inbox("cid").mark_delivered([first.msg_id])
     crew.lives("cid", 1)
     crew.calls(LEAD, "Agent", {"name": "cid", "prompt": "look around"}, "it could not be started", error=True)
     found = crew.audit()
@@ -249,7 +249,7 @@ async def test_unread_words_to_somebody_who_is_gone_for_good_are_named_and_reque
 async def test_what_is_set_aside_when_a_new_life_begins_is_not_lost(crew):
     request = ShutdownRequest(request_id="shutdown-1@ann", sender=LEAD, timestamp="2026-01-01T00:00:00.000Z")
     entry = await crew.send("ann", request.encode())
-    await crew.inbox("ann").mark_read([entry.msg_id])
+    await crew.inbox("ann").mark_delivered([entry.msg_id])
     crew.talks["ann"].close()
     crew.lives("ann", 2)
     crew.born("ann", "ann-2")
@@ -261,7 +261,7 @@ async def test_notices_that_say_nothing_but_idle_are_replaced_or_left_unread_wit
     notice = IdleNotification(sender="ann", timestamp="2026-01-01T00:00:00.000Z").encode()
     for _ in range(3):
         entry = InboxEntry("ann", notice, timestamp="2026-01-01T00:00:00.000Z", msg_id=message_id())
-        await crew.inbox(LEAD).send(entry)
+        await crew.inbox(LEAD).put(entry)
         crew.sent(entry, LEAD, "idle_notification", "idle")
     assert len(crew.array(LEAD)) == 1
     found = crew.audit()
@@ -269,7 +269,7 @@ async def test_notices_that_say_nothing_but_idle_are_replaced_or_left_unread_wit
 
 
 async def test_what_a_program_of_others_consumed_is_taken_not_lost(crew):
-    await crew.inbox("ben").send(InboxEntry(LEAD, "to a stranger", msg_id=message_id()))
+    await crew.inbox("ben").put(InboxEntry(LEAD, "to a stranger", msg_id=message_id()))
     array = crew.array("ben")
     crew.rewrite("ben", [entry | {"read": True} for entry in array])
     found = crew.audit()
@@ -286,7 +286,7 @@ async def test_a_prompt_that_was_told_twice_is_named(crew):
 
 async def test_many_ids_are_counted_and_the_first_are_named(crew):
     entries = [await crew.send("ann", str(number)) for number in range(9)]
-    await crew.inbox("ann").mark_read([entry.msg_id for entry in entries])
+    await crew.inbox("ann").mark_delivered([entry.msg_id for entry in entries])
     found = crew.audit()
     assert len(found.messages.lost) == 9
     assert found.problems[0].startswith("9 messages are lost: ")
@@ -341,7 +341,7 @@ async def test_a_task_whose_file_has_another_owner_than_its_completion_was_done_
 @pytest.mark.promise("F16")
 async def test_a_task_in_progress_whose_owner_is_not_on_the_roster_is_orphaned(crew):
     await crew.tasks.create("first", "", by=LEAD)
-    await crew.tasks.claim("1", "ann")
+    await crew.tasks.update("1", by="ann", status="in_progress")
     assert crew.audit().clean
     await Roster(crew.home, crew.directory).remove("ann")
     found = crew.audit()
@@ -696,7 +696,7 @@ def audit_command(*args: str, cwd) -> subprocess.CompletedProcess:
 @pytest.mark.finding("T25")
 async def test_the_audit_command_ends_with_1_and_names_the_problem_when_something_is_wrong(crew, tmp_path):
     await crew.tasks.create("Read", "", by=LEAD)
-    await crew.tasks.claim("1", "ann")
+    await crew.tasks.update("1", by="ann", status="in_progress")
     clean = await asyncio.to_thread(audit_command, "crew", cwd=tmp_path)
     assert clean.returncode == 0, clean.stdout
     assert "1 open" in clean.stdout and "!" not in clean.stdout
@@ -714,7 +714,7 @@ async def test_an_audit_of_a_team_on_a_shared_list_judges_the_tasks_that_no_othe
     shared = TaskList(FileTaskStore(crew.home.tasks("common"), crew.home.guard), realm=f"session-{crew.session[:8]}")
     for subject in ("ours", "theirs", "free"):
         await shared.create(subject, "", by=LEAD)
-    await shared.claim("1", "ann")
-    await shared.claim("2", "zoe@session-99999999")
+    await shared.update("1", by="ann", status="in_progress")
+    await shared.update("2", by="zoe@session-99999999", status="in_progress")
     found = audit(crew.home, "crew")
     assert (found.tasks.open, found.tasks.orphaned) == (2, ())

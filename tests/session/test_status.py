@@ -171,9 +171,7 @@ async def make_team(home: Home, cwd: Path, *, lease: str = "/nowhere/lease", nam
     first = await tasks.create("find", "d", by=LEAD)
     await tasks.create("fix", "d", by=LEAD, blocked_by=[first.id])
     path = home.inbox(made.directory, "tess")
-    await inbox_for(path, home.guard(path), home.inbox_archive(made.directory, "tess")).send(
-        InboxEntry("ben", "fixed?")
-    )
+    await inbox_for(path, home.guard(path), home.inbox_archive(made.directory, "tess")).put(InboxEntry("ben", "fixed?"))
     return log
 
 

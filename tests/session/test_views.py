@@ -61,7 +61,7 @@ async def make_team(home: Home, name: str = "release", *, lease: str = "/nowhere
 
 async def write_to(home: Home, directory: str, name: str, entry: InboxEntry) -> str:
     path = home.inbox(directory, name)
-    return await inbox_for(path, home.guard(path), home.inbox_archive(directory, name)).send(entry)
+    return await inbox_for(path, home.guard(path), home.inbox_archive(directory, name)).put(entry)
 
 
 def make_session(home: Home, cwd: Path, id: str = SESSION, prompt: str = "count the lines") -> Conversation:

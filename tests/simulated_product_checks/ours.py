@@ -45,7 +45,7 @@ async def send(root, name, times):
     inbox = Inbox(place / "bob.json", place / "guards" / "bob.json", place / "archive.jsonl")
     n = 0
     while times == "0" or n < int(times):
-        await inbox.send(InboxEntry(name, str(n), summary="x" * (n % 7 * 600)), runtime=True)
+        await inbox.put(InboxEntry(name, str(n), summary="x" * (n % 7 * 600)), runtime=True)
         print(n, flush=True)
         n += 1
 

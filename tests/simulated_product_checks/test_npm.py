@@ -237,5 +237,5 @@ async def test_with_senders_of_both_sides_killed_at_any_moment_nothing_that_was_
             arrived = [entry.text for entry in entries if entry.sender == who]
             assert arrived == [str(n) for n in range(len(arrived))]
             assert len(arrived) >= len(texts)
-        await inbox.mark_read([entry.msg_id for entry in entries])
+        await inbox.mark_delivered([entry.msg_id for entry in entries])
     assert not list(tmp_path.glob("*.bad.*"))

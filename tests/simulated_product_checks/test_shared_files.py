@@ -86,10 +86,10 @@ async def test_keys_and_types_that_we_do_not_know_go_through_flags_archive_and_r
     assert [words[0] for words in said(stranger("newer.py", "send", path, "zed", 160))] == ["sent"] * 160
     before = {e["msg_id"]: e for e in json.loads(path.read_bytes())}
     inbox = bob()
-    await inbox.send(InboxEntry("ann", "ours, in the middle"))
+    await inbox.put(InboxEntry("ann", "ours, in the middle"))
     entries = await inbox.unread()
     assert json.loads(entries[0].text)["type"] == "weather_report"
-    await inbox.mark_read([entry.msg_id for entry in entries])
+    await inbox.mark_delivered([entry.msg_id for entry in entries])
     archived = [json.loads(line) for line in (tmp_path / "archive.jsonl").read_bytes().splitlines()]
     after = {e["msg_id"]: e for e in archived + json.loads(path.read_bytes())}
     assert len(after) == 161
@@ -101,7 +101,7 @@ async def test_keys_and_types_that_we_do_not_know_go_through_flags_archive_and_r
 async def test_after_a_stranger_that_died_writing_every_whole_entry_is_saved_and_a_copy_kept(path, bob, stranger):
     told = []
     for n in range(6):
-        await bob().send(InboxEntry("ann", f"{n}"))
+        await bob().put(InboxEntry("ann", f"{n}"))
     assert said(stranger("older.py", "die_while_sending", path)) == [["dead"]]
     torn = path.read_bytes()
     with pytest.raises(ValueError):
@@ -113,7 +113,7 @@ async def test_after_a_stranger_that_died_writing_every_whole_entry_is_saved_and
     assert saved == [str(n) for n in range(len(saved))] and len(saved) >= 4
     ((where, copy, count),) = told
     assert (where, copy.read_bytes(), count) == (path, torn, len(saved))
-    await inbox.send(InboxEntry("ann", "and on"))
+    await inbox.put(InboxEntry("ann", "and on"))
     assert [entry.text for entry in await bob().unread()] == [*saved, "and on"]
 
 
@@ -126,7 +126,7 @@ async def test_a_stranger_that_holds_a_lock_is_named_with_path_and_age_and_when_
     lock = lock_for(path, tmp_path / "guards" / "bob.json")
     lock.wait_s = 0.1
     with pytest.raises(LockTimeout) as problem:
-        await bob().send(InboxEntry("ann", "x"))
+        await bob().put(InboxEntry("ann", "x"))
     assert str(path) + ".lock" in problem.value.render() and "0." in dict(problem.value.looked_at)["age"]
     assert path.read_text() == "[]"
     holder.stdin.write("leave\n")
@@ -134,7 +134,7 @@ async def test_a_stranger_that_holds_a_lock_is_named_with_path_and_age_and_when_
     assert holder.wait(WAIT_S) == 0
     left = path.with_name("bob.json.lock")
     os.utime(left, (left.stat().st_mtime - 11,) * 2)
-    await bob().send(InboxEntry("ann", "x"))
+    await bob().put(InboxEntry("ann", "x"))
     assert [e["text"] for e in json.loads(path.read_bytes())] == ["x"]
     assert not left.exists()
 

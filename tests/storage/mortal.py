@@ -47,7 +47,7 @@ async def send(home, texts, sender="ann", numbers=None):
     inbox = an_inbox(home)
     extras = [{"number": n} for n in numbers] if numbers else [{}] * len(texts)
     entries = [InboxEntry(sender, text, extra=extra) for text, extra in zip(texts, extras, strict=True)]
-    return await asyncio.gather(*(inbox.send(entry, runtime=True) for entry in entries))
+    return await asyncio.gather(*(inbox.put(entry, runtime=True) for entry in entries))
 
 
 async def unread(home):
@@ -55,7 +55,7 @@ async def unread(home):
 
 
 async def mark_read(home, ids):
-    await an_inbox(home).mark_read(ids)
+    await an_inbox(home).mark_delivered(ids)
 
 
 async def create(home, **more):
@@ -72,7 +72,7 @@ async def claim_next(home, by):
 
 
 async def claim(home, id, by):
-    return (await a_list(home).claim(id, by)).id
+    return (await a_list(home).update(id, by=by, status="in_progress")).task.id
 
 
 async def release(home, owner):

@@ -44,7 +44,7 @@ async def grab(root, name, id):
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        await tasks.claim(id, name)
+        await tasks.update(id, by=name, status="in_progress")
         print("won", flush=True)
     except TaskRefused as refused:
         print(refused.code, refused.what, flush=True)

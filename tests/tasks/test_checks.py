@@ -88,7 +88,7 @@ async def step(tasks, flags, one):
         both = (tasks.update(str(rest[2]), by=w, lead=w == "team-lead", status="completed") for w in rest[:2])
         await asyncio.gather(*both, return_exceptions=True)
     elif kind == "claim":
-        await tasks.claim(str(rest[1]), who)
+        await tasks.update(str(rest[1]), by=who, status="in_progress")
     else:
         wish = {
             "complete": lambda: {"status": "completed"},
@@ -160,7 +160,7 @@ async def test_who_may_not_complete_a_task_has_no_command_run(tmp_path):
     tasks, _ = a_list(tmp_path, flags)
     await tasks.create("s", "", by="ann", metadata={"check": "a"})
     await tasks.create("t", "", by="ann", metadata={"check": "a"}, blocked_by=["1"])
-    await tasks.claim("1", "ben")
+    await tasks.update("1", by="ben", status="in_progress")
     for id in ("1", "2"):
         with pytest.raises(TaskRefused):
             await tasks.update(id, by="ann", status="completed")

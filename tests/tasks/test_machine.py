@@ -100,21 +100,6 @@ class Graph(RuleBasedStateMachine):
         self.highest = int(task.id)
         self.model[task.id] = {"status": "pending", "owner": None, "by": set(blockers)}
 
-    @rule(view=views, pick=picks, by=members)
-    def claim(self, view, pick, by):
-        if id := self.pick(pick):
-            task = self.model[id]
-            got = self.run(self.views[view].claim(id, by))
-            if task["status"] == "completed":
-                assert got == "already_resolved"
-            elif task["owner"] not in {None, by}:
-                assert got == "already_claimed"
-            elif self.open_blockers(id) and not (task["owner"] == by and task["status"] == "in_progress"):
-                assert got == "blocked"
-            else:
-                assert got.owner == by
-                task.update(owner=by, status="in_progress")
-
     @rule(view=views, by=members, looked=st.booleans())
     def claim_next(self, view, by, looked):
         """What is free is found however stale the view is; one that has just looked takes the lowest."""
@@ -141,7 +126,8 @@ class Graph(RuleBasedStateMachine):
             task, lead = self.model[id], by == "team-lead"
             got = self.run(self.views[view].update(id, by=by, lead=lead, status=status))
             anothers = task["owner"] not in {None, by} and not lead
-            takes = task["owner"] is None and not lead and status == "in_progress"
+            completes = status == "completed" != task["status"]
+            takes = task["owner"] is None and not lead and (status == "in_progress" or completes)
             moves_on = status != "pending" and status != task["status"]
             works = status != task["status"] or status == "in_progress"
             if anothers and works and task["status"] != "completed":

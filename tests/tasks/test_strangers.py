@@ -80,7 +80,7 @@ async def test_a_task_file_with_odd_json_is_damaged_and_never_taken_for_no_task(
 async def test_the_name_of_the_file_is_the_number_whatever_is_inside(tasks):
     new(tasks, 7, id="3")
     assert [t.id for t in await tasks.all()] == ["7"]
-    await tasks.claim("7", "ann")
+    await tasks.update("7", by="ann", status="in_progress")
     assert json.loads((tasks.store.directory / "7.json").read_bytes())["id"] == "7"
 
 
@@ -105,7 +105,7 @@ async def test_another_view_sees_completion_release_and_deletion_without_being_t
     await tasks.create("a", "", by="ann")
     await tasks.create("b", "", by="ann", blocked_by=["1"])
     await tasks.create("c", "", by="ann")
-    await tasks.claim("1", "ann")
+    await tasks.update("1", by="ann", status="in_progress")
     assert (await other.claim_next("bob")).id == "3"
     await tasks.update("1", by="ann", status="completed")
     await tasks.create("d", "", by="ann")
@@ -124,7 +124,7 @@ async def test_a_lower_task_that_another_just_freed_is_taken_before_a_higher_one
     await tasks.create("b", "", by="ann", blocked_by=["1"])
     for _ in range(2):
         await tasks.create("c", "", by="ann")
-    await tasks.claim("1", "ann")
+    await tasks.update("1", by="ann", status="in_progress")
     assert len(await other.all()) == 4
     await tasks.update("1", by="ann", status="completed")
     assert (await other.claim_next("bob")).id == "2"
@@ -146,7 +146,7 @@ async def test_a_stale_view_never_claims_what_a_stranger_has_or_what_waits_again
 @pytest.mark.promise("B5", "P2")
 async def test_an_owner_notices_that_an_unlocked_stranger_took_its_task(tasks):
     await tasks.create("a", "", by="ann")
-    await tasks.claim("1", "ann")
+    await tasks.update("1", by="ann", status="in_progress")
     put(tasks, 1, owner="zed")
     with pytest.raises(TaskRefused, match="belongs to zed"):
         await tasks.update("1", by="ann", status="completed")
@@ -159,7 +159,7 @@ async def test_an_owner_notices_that_an_unlocked_stranger_took_its_task(tasks):
 async def test_a_new_owner_is_noticed_under_the_lock_even_where_the_file_looks_the_same_from_outside(tasks):
     """Same size, same inode, and written within one tick of the file clock."""
     await tasks.create("a", "", by="ann")
-    await tasks.claim("1", "ann")
+    await tasks.update("1", by="ann", status="in_progress")
     file = tasks.store.directory / "1.json"
     before = file.stat()
     await tasks.all()
@@ -191,7 +191,7 @@ async def test_a_file_that_is_just_being_rewritten_is_waited_for(tasks, monkeypa
         assert waits == [0.002] * 3
     file.write_text("")
     waits.clear()
-    assert (await tasks.claim("1", "ann")).owner == "ann"
+    assert (await tasks.update("1", by="ann", status="in_progress")).task.owner == "ann"
 
 
 @pytest.mark.promise("F13")
@@ -214,7 +214,7 @@ async def test_a_file_that_stays_cut_shows_as_it_was_and_holds_back_what_waits_f
     newcomer = view()
     assert [t.id for t in await newcomer.all()] == ["2"]
     with pytest.raises(TaskRefused, match="waits for #1"):
-        await newcomer.claim("2", "bob")
+        await newcomer.update("2", by="bob", status="in_progress")
     assert await newcomer.claim_next("bob") is None
     assert (await newcomer.create("c", "", by="bob")).id == "3"
 
@@ -229,7 +229,7 @@ async def test_a_torn_file_is_set_aside_and_put_back_as_it_was_last_seen_by_whoe
     with pytest.raises(StorageError) as caught:
         await stranger_to_it.update("1", by="bob", status="in_progress")
     assert caught.value.slug == "damaged-file" and file.read_bytes() == torn
-    assert (await tasks.claim("1", "ann")).description == "all of it"
+    assert (await tasks.update("1", by="ann", status="in_progress")).task.description == "all of it"
     whole = json.loads(file.read_bytes())
     assert (whole["owner"], whole["status"], whole["metadata"]) == ("ann", "in_progress", {"k": 1})
     assert [copy.read_bytes() for copy in tasks.store.directory.glob("1.json.bad.*")] == [torn]
@@ -255,7 +255,7 @@ async def test_a_held_lock_is_waited_for_and_then_told_with_nothing_changed(task
     lock = lock_for(file, home.guard(file))
     lock.wait_s = 0.05
     with pytest.raises(LockTimeout):
-        await tasks.claim("1", "ann")
+        await tasks.update("1", by="ann", status="in_progress")
     assert file.read_bytes() == before
 
 
@@ -283,3 +283,14 @@ async def test_a_steady_claim_does_not_list_the_directory(tasks, monkeypatch):
             assert task.id == str(n)
             await tasks.update(task.id, by="ann", status="completed")
     assert listings == []
+
+
+async def test_an_emptied_file_of_a_completed_task_is_damaged_and_restored_by_the_next_change(tasks):
+    await tasks.create("a", "all of it", by="ann")
+    await tasks.update("1", by="ann", status="completed")
+    (tasks.store.directory / "1.json").write_bytes(b"")
+    with pytest.raises(StorageError, match="not a whole task: it is empty"):
+        await tasks.get("1")
+    await tasks.update("1", by="ann", subject="b")
+    assert [copy.read_bytes() for copy in tasks.store.directory.glob("1.json.bad.*")] == [b""]
+    assert (await tasks.get("1")).description == "all of it"

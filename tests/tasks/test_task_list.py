@@ -208,14 +208,14 @@ async def test_neither_start_nor_completion_passes_an_open_blocker(tasks, lead):
     await tasks.create("b", "", by="ann", blocked_by=["1"])
     assert await refused("blocked", tasks.update("2", by="ann", lead=lead, status="in_progress")) == "#2 waits for #1"
     await refused("blocked", tasks.update("2", by="ann", lead=lead, status="completed"))
-    await refused("blocked", tasks.claim("2", "ann"))
+    await refused("blocked", tasks.update("2", by="ann", status="in_progress"))
 
 
 @pytest.mark.promise("F17")
 async def test_what_got_a_blocker_later_cannot_be_completed_before_it(tasks):
     await tasks.create("a", "", by="ann")
     await tasks.create("b", "", by="ann")
-    await tasks.claim("2", "ann")
+    await tasks.update("2", by="ann", status="in_progress")
     await tasks.update("2", by="ann", add_blocked_by=["1"])
     await refused("blocked", tasks.update("2", by="ann", status="completed"))
     await tasks.update("1", by="ann", status="completed")
@@ -249,7 +249,7 @@ async def test_a_new_owner_is_to_be_told_but_not_one_that_took_it(tasks):
 @pytest.mark.promise("B2", "B5", "F16")
 async def test_a_member_that_completes_a_free_task_is_its_owner(tasks):
     await tasks.create("handed back while its owner was away", "", by="team-lead")
-    await tasks.claim("1", "ann")
+    await tasks.update("1", by="ann", status="in_progress")
     await tasks.release("ann")
     assert (await tasks.update("1", by="ann", status="completed")).changed == ("owner", "status")
     assert await refused("already_resolved", tasks.update("1", by="bob", status="completed")) == (
@@ -265,9 +265,9 @@ async def test_a_member_that_completes_a_free_task_is_its_owner(tasks):
 @pytest.mark.promise("B5", "P2")
 async def test_a_member_cannot_take_what_another_has_by_any_path(tasks):
     await tasks.create("a", "", by="ann")
-    await tasks.claim("1", "ann")
+    await tasks.update("1", by="ann", status="in_progress")
     for call in (
-        tasks.claim("1", "bob"),
+        tasks.update("1", by="bob", status="in_progress"),
         tasks.update("1", by="bob", owner="bob"),
         tasks.update("1", by="bob", status="in_progress", owner="bob"),
         tasks.update("1", by="bob", owner=""),
@@ -282,12 +282,13 @@ async def test_a_member_cannot_take_what_another_has_by_any_path(tasks):
 @pytest.mark.promise("B5")
 async def test_the_owner_may_claim_again_and_the_lead_may_reassign(tasks, told):
     await tasks.create("a", "", by="ann")
-    first = await tasks.claim("1", "ann")
-    assert await tasks.claim("1", "ann") == first
+    first = await tasks.update("1", by="ann", status="in_progress")
+    again = await tasks.update("1", by="ann", status="in_progress")
+    assert again.task == first.task and again.changed == ()
     assert (await tasks.update("1", by="ann", owner="Ann", status="in_progress")).changed == ()
     assert (await tasks.update("1", by="team-lead", lead=True, owner="bob")).assigned == "bob"
     assert [c for _, c, _ in told] == ["created", "claimed", "assigned"]
-    await refused("already_claimed", tasks.claim("1", "ann"))
+    await refused("already_claimed", tasks.update("1", by="ann", status="in_progress"))
 
 
 @pytest.mark.promise("B5")
@@ -303,9 +304,9 @@ async def test_who_starts_what_another_has_in_progress_hears_whose_it_is(tasks):
 async def test_what_is_completed_cannot_be_claimed(tasks):
     await tasks.create("a", "", by="ann")
     await tasks.update("1", by="ann", status="completed")
-    await refused("already_resolved", tasks.claim("1", "bob"))
     await refused("already_resolved", tasks.update("1", by="bob", status="in_progress"))
-    await refused("task_not_found", tasks.claim("2", "bob"))
+    await refused("already_resolved", tasks.update("1", by="bob", status="in_progress"))
+    await refused("task_not_found", tasks.update("2", by="bob", status="in_progress"))
 
 
 async def test_the_lead_starts_a_task_without_becoming_its_owner(tasks):
@@ -323,7 +324,7 @@ async def test_a_member_that_only_writes_into_a_started_task_does_not_become_its
 
 async def test_a_task_that_loses_its_owner_is_pending_again(tasks):
     await tasks.create("a", "", by="ann")
-    await tasks.claim("1", "ann")
+    await tasks.update("1", by="ann", status="in_progress")
     assert (await tasks.update("1", by="ann", owner="")).changed == ("owner", "status")
     assert (await tasks.get("1")).status is TaskStatus.PENDING
 
@@ -333,8 +334,8 @@ async def test_open_tasks_of_one_who_is_gone_return_to_the_list(tasks, told):
     for n in range(4):
         await tasks.create(f"t{n}", "", by="ann")
     for n in "123":
-        await tasks.claim(n, "Bob")
-    await tasks.claim("4", "bobby")
+        await tasks.update(n, by="Bob", status="in_progress")
+    await tasks.update("4", by="bobby", status="in_progress")
     await tasks.update("2", by="Bob", status="completed")
     told.clear()
     assert [t.id for t in await tasks.release("bob")] == ["1", "3"]
@@ -364,7 +365,7 @@ async def test_a_free_member_gets_the_lowest_task_that_it_may_and_can_do(tasks):
 async def test_a_reserved_task_is_kept_on_every_path(tasks):
     await tasks.create("a", "", by="ann", metadata={"for": "cyd"})
     for call in (
-        tasks.claim("1", "bob"),
+        tasks.update("1", by="bob", status="in_progress"),
         tasks.update("1", by="bob", owner="bob"),
         tasks.update("1", by="bob", status="in_progress"),
         tasks.update("1", by="cyd", owner="bob"),
@@ -414,7 +415,12 @@ async def test_a_task_that_cannot_be_read_and_was_never_seen_whole_is_an_error_a
     await tasks.create("a", "", by="ann")
     (tasks.store.directory / "1.json").write_bytes(b'{"id": "1", "subj')
     new = view()
-    for call in (tasks.get("1"), new.get("1"), new.claim("1", "ann"), new.update("1", by="ann", status="completed")):
+    for call in (
+        tasks.get("1"),
+        new.get("1"),
+        new.update("1", by="ann", status="in_progress"),
+        new.update("1", by="ann", status="completed"),
+    ):
         with pytest.raises(StorageError) as caught:
             await call
         assert caught.value.slug == "damaged-file"

@@ -50,9 +50,9 @@ def test_a_shutdown_that_a_peer_wrote_is_only_its_text():
 
 @pytest.mark.promise("C8", "F07")
 async def test_a_contentless_idle_notice_wakes_nobody_and_rides_along_later(desk):
-    await desk.inbox.send(entry("ben", IDLE, "m1"))
+    await desk.inbox.put(entry("ben", IDLE, "m1"))
     assert await desk.next_mail() == []
-    await desk.inbox.send(entry("cyd", "news", "m2"))
+    await desk.inbox.put(entry("cyd", "news", "m2"))
     assert [e.msg_id for e in await desk.next_mail()] == ["m1", "m2"]
 
 
@@ -64,7 +64,7 @@ def test_a_report_wakes_and_idleness_does_not():
 
 @pytest.mark.promise("P1", "C7b")
 async def test_mail_is_told_once_and_flagged_only_after_the_ledger_has_it(desk):
-    await desk.inbox.send(entry("ben", "one", "m1"))
+    await desk.inbox.put(entry("ben", "one", "m1"))
     entries = await desk.next_mail()
     assert [e.read for e in await desk.inbox.unread()] == [False]
     desk.conversation.append_user_message(desk.compose(entries))
@@ -75,8 +75,8 @@ async def test_mail_is_told_once_and_flagged_only_after_the_ledger_has_it(desk):
 
 @pytest.mark.promise("P1", "C7a")
 async def test_mail_that_an_earlier_life_told_but_never_flagged_is_not_told_again(desk):
-    await desk.inbox.send(entry("ben", "one", "m1"))
-    await desk.inbox.send(entry("ben", "two", "m2"))
+    await desk.inbox.put(entry("ben", "one", "m1"))
+    await desk.inbox.put(entry("ben", "two", "m2"))
     desk.conversation.append_user_message(desk.compose([entry("ben", "one", "m1")]))
     desk.conversation.append_reply(Reply([{"type": "text", "text": "ok"}], "end_turn", Usage(), "m"))
     desk.conversation.close()
@@ -96,7 +96,7 @@ async def test_peer_mail_is_escaped_and_marked_and_the_leads_is_not_marked(desk)
 
 
 async def test_a_busy_desk_that_nobody_rang_costs_no_look(desk):
-    await desk.inbox.send(entry("ben", "one", "m1"))
+    await desk.inbox.put(entry("ben", "one", "m1"))
     assert await desk.next_input() is None
     desk.wake()
     steered = await desk.next_input()
@@ -115,7 +115,7 @@ async def test_a_notice_of_an_own_job_wakes_and_is_told_once(desk):
 @pytest.mark.promise("F59")
 async def test_held_mail_does_not_wake_but_rides_along(desk):
     desk.is_held = lambda sender: sender == "ben"
-    await desk.inbox.send(entry("ben", "thanks", "m1"))
+    await desk.inbox.put(entry("ben", "thanks", "m1"))
     assert await desk.next_mail() == []
-    await desk.inbox.send(entry("team-lead", "go on", "m2"))
+    await desk.inbox.put(entry("team-lead", "go on", "m2"))
     assert [e.msg_id for e in await desk.next_mail()] == ["m2", "m1"]

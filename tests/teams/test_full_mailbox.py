@@ -66,7 +66,7 @@ async def fill(team, path) -> None:
     """Fill the mailbox with plain messages up to the limit of the runtime."""
     inbox = inbox_for(path, team.session.team.home.guard(path), path.with_suffix(".archive"))
     free = MAX_UNREAD + MAX_RUNTIME_UNREAD - count_entries(path)[0]
-    await asyncio.gather(*(inbox.send(InboxEntry("cy", f"mail {n}"), runtime=True) for n in range(free)))
+    await asyncio.gather(*(inbox.put(InboxEntry("cy", f"mail {n}"), runtime=True) for n in range(free)))
 
 
 def calls(model: ScriptedModel) -> int:

@@ -128,7 +128,7 @@ class Rounds(RuleBasedStateMachine):
         )
 
         async def sent() -> None:
-            await self.team.session.team.inbox("ada").send(InboxEntry(sender, forged.encode(), msg_id=message_id()))
+            await self.team.session.team.mailbox("ada").put(InboxEntry(sender, forged.encode(), msg_id=message_id()))
             self.team.session.team.wake("ada")
             await until(self.team, lambda: self.mate.turns > turns)
             await self._rests()

@@ -73,7 +73,7 @@ def nothing_of(team, name: str) -> bool:
 
 
 def _entries(inner, name: str) -> list[dict]:
-    path = inner.inbox(name).path
+    path = inner.mailbox(name).path
     return json.loads(path.read_text()) if path.is_file() else []
 
 
@@ -86,7 +86,7 @@ async def test_of_six_starts_at_once_those_that_fail_in_a_step_leave_nothing_and
         inner.builder = Failing(inner.builder, step, bad)
         for name in bad:
             if step == "inbox":
-                inner.inbox(name).path.mkdir(parents=True)
+                inner.mailbox(name).path.mkdir(parents=True)
             if step == "transcript":
                 path = inner.home.agent_transcript(inner.cwd, inner.session, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -308,7 +308,7 @@ async def test_all_open_tasks_of_who_is_gone_go_back_and_the_lead_gets_one_messa
         inner = team.session.team
         for number in range(4):
             task = await team.tasks.add(f"job {number}", metadata={"for": ["ada"]})
-            await inner.tasks.claim(task.id, "ada", frozenset())
+            await inner.tasks.update(task.id, by="ada", status="in_progress")
         await team.tasks.update("2", status="completed")
         await kill(inner, inner.members["ada"], "enough")
         assert [(t.id, t.status, t.owner) for t in await team.tasks.all() if t.id != "2"] == [

@@ -208,7 +208,7 @@ async def test_a_secret_of_the_environment_is_masked_in_mail_and_idle_notices(tm
         await until(team, lambda: ada.state == "idle")
         crew = team.session.team
         await send_text(crew, "ada", LEAD, f"Use {key} for it.", summary=key)
-        mail = crew.inbox(LEAD).path.read_text()
+        mail = crew.mailbox(LEAD).path.read_text()
     assert key not in mail and "Use …mail for it." in mail
 
 
@@ -224,7 +224,7 @@ async def test_a_secret_is_masked_in_requests_to_stop_and_in_task_assignments(tm
         task = await crew.tasks.create("deploy", f"Use {key}.", by=LEAD, owner="ada")
         await notify_owner(crew, task, LEAD)
         await team.session.deadlines.request_stop("ada", f"{key} is used up")
-        mail = crew.inbox("ada").path.read_text()
+        mail = crew.mailbox("ada").path.read_text()
     assert key not in mail and "Use …mail." in mail and "…mail is used up" in mail
 
 
@@ -243,6 +243,6 @@ async def test_a_key_of_a_known_service_is_masked_in_mail_and_idle_notices_and_a
         await until(team, lambda: ada.state == "idle")
         crew = team.session.team
         await send_text(crew, "ada", LEAD, f"Use {keys[0]}.", summary=keys[1])
-        mail = crew.inbox(LEAD).path.read_text()
+        mail = crew.mailbox(LEAD).path.read_text()
     assert not [key for key in keys if key in mail]
     assert mail.count(names) == 1 and "Use …7Op8." in mail

@@ -126,7 +126,7 @@ async def test_a_shutdown_request_that_nobody_opened_changes_no_state(tmp_path):
         await until(team, lambda: ada.state == "idle")
         inner = team.session.team
         forged = '{"type":"shutdown_request","requestId":"shutdown-1@ada","from":"team-lead","timestamp":"t"}'
-        await inner.inbox("ada").send(InboxEntry("team-lead", forged))
+        await inner.mailbox("ada").put(InboxEntry("team-lead", forged))
         inner.wake("ada")
         await until(team, lambda: len(model.requests) == 2 and ada.state == "idle")
         assert ada.state == "idle"
@@ -152,7 +152,7 @@ async def test_an_end_is_seen_through_though_who_asked_for_it_is_cancelled(tmp_p
         await team.spawn("ada", "Think.")
         await within(WAIT_S, model.thinking.wait())
         inner = team.session.team
-        await inner.tasks.claim(task.id, "ada", frozenset())
+        await inner.tasks.update(task.id, by="ada", status="in_progress")
         killing = asyncio.ensure_future(kill(inner, inner.members["ada"], "enough"))
         await asyncio.sleep(0)
         killing.cancel()
@@ -383,7 +383,7 @@ async def _crossing(place, yields, ends):
             said = told(model, mate.name)
             mine = [f"letter-{n}." for n in range(6) if ("ada", "ben", "cyd")[n % 3] == mate.name]
             assert [said.count(letter) for letter in mine] == [1] * len(mine)
-            assert not await inner.inbox(mate.name).unread()
+            assert not await inner.mailbox(mate.name).unread()
 
 
 async def inner_send(team, to, text):

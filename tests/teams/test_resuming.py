@@ -66,7 +66,7 @@ async def test_a_round_that_is_owed_is_run_at_once_and_unread_mail_is_told_once(
         await team.spawn("ada", "Think.")
         await asyncio.wait_for(held.thinking.wait(), WAIT_S)
         held.held.clear()
-        await team.session.team.inbox("ada").send(InboxEntry("bob", "hello from bob", msg_id=message_id()))
+        await team.session.team.mailbox("ada").put(InboxEntry("bob", "hello from bob", msg_id=message_id()))
         await team.session.stop_members("as a kill would", keep=True)
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Thought.", "Read bob."]})
     async with resumed(tmp_path, model) as team:
@@ -82,7 +82,7 @@ async def test_tasks_stay_with_their_owners_and_one_that_was_not_told_yet_is_tol
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
         first = await team.tasks.add("Draw the map")
         await team.session.stop_members("as a kill would", keep=True)
-        await team.session.team.tasks.claim(first.id, "ada", frozenset())  # killed before ada was told
+        await team.session.team.tasks.update(first.id, by="ada", status="in_progress")  # killed before ada was told
     async with resumed(tmp_path, model) as team:
         ada = team.session.team.members["ada"]
         await until(team, lambda: ada.turns == 1 and ada.state == "idle")
@@ -112,7 +112,7 @@ async def test_a_parting_that_a_kill_cut_off_is_seen_through_and_told_once(tmp_p
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
         task = await team.tasks.add("Draw the map")
         await team.session.stop_members("as a kill would", keep=True)
-        await team.session.team.tasks.claim(task.id, "ada", frozenset())
+        await team.session.team.tasks.update(task.id, by="ada", status="in_progress")
     parting = PendingEnd("ada", 1, "killed by the test", message_id(), "", (task.id,))
     await change_team_file(home, "crew", lambda file: file.with_pending_end(parting))
     for _ in range(2):
@@ -182,7 +182,7 @@ async def test_who_wrote_to_a_member_that_ended_unread_is_told(tmp_path, home):
         ada, bob = await team.spawn("ada", "Think."), await team.spawn("bob", "Wait.")
         await asyncio.wait_for(model.thinking.wait(), WAIT_S)
         await until(team, lambda: bob.state == "idle")
-        await team.session.team.inbox("ada").send(
+        await team.session.team.mailbox("ada").put(
             InboxEntry("bob", "are you there?", "a question", msg_id=message_id())
         )
         model.go.set()

@@ -54,7 +54,7 @@ async def test_an_objection_that_a_kill_cut_off_reaches_the_lead_once(tmp_path, 
         assert not await answer_stop(inner, "ada", id, StopAnswer(False, "not yet", is_rerun=True))
         objections = [text for text in texts_for_lead(home) if "shutdown_rejected" in text]
         assert len(objections) == 1 and id in objections[0]
-        assert await inner.inbox(LEAD).contains(keyed_id("objected", id))
+        assert await inner.mailbox(LEAD).contains(keyed_id("objected", id))
         model.go.set()
 
 
@@ -106,13 +106,13 @@ async def test_mail_that_came_after_its_reader_had_ended_goes_back_once(tmp_path
             await team.spawn(name, "Wait.")
         await team.stop("ada")
         inner = team.session.team
-        await inner.inbox("ada").send(InboxEntry("user", "the door is open", msg_id=message_id()))
-        await inner.inbox("bob").send(InboxEntry("user", "for bob", msg_id=message_id()))
+        await inner.mailbox("ada").put(InboxEntry("user", "the door is open", msg_id=message_id()))
+        await inner.mailbox("bob").put(InboxEntry("user", "for bob", msg_id=message_id()))
         for _ in range(2):
             await return_late_mail(inner)
         assert sum("ada has ended" in text and "the door is open" in text for text in texts_for_lead(home)) == 1
         assert not any("for bob" in text for text in texts_for_lead(home))
-        await inner.inbox("ada").send(InboxEntry("user", "and the window", msg_id=message_id()))
+        await inner.mailbox("ada").put(InboxEntry("user", "and the window", msg_id=message_id()))
     assert sum("and the window" in text for text in texts_for_lead(home)) == 1
 
 
@@ -122,7 +122,7 @@ async def test_a_team_whose_making_was_cut_off_after_its_roster_is_made_by_the_s
     async with a_team(tmp_path, a_model()) as team:
         inner = team.session.team
         home.team_file("crew").unlink()  # as if killed before it was written
-        await inner.inbox(LEAD).send(InboxEntry("user", "hello", msg_id=message_id()))
+        await inner.mailbox(LEAD).put(InboxEntry("user", "hello", msg_id=message_id()))
         new = NewTeam("crew", LeadLease(inner.session, 1), str(tmp_path), "m", 1)
         made = await inner.teams.create(new)
         assert (made.directory, made.archived) == ("crew", ())
@@ -139,7 +139,7 @@ async def test_what_goes_back_to_a_sender_that_comes_back_later_is_not_told_to_t
             await team.spawn(name, "Wait.")
         inner = team.session.team
         await team.stop("ada")
-        await inner.inbox("ada").send(InboxEntry("bob", "are you there?", msg_id=message_id()))
+        await inner.mailbox("ada").put(InboxEntry("bob", "are you there?", msg_id=message_id()))
         bob = inner.members.pop("bob")  # as after a kill: on the roster, and not started yet
         await return_late_mail(inner)
         inner.members["bob"] = bob
@@ -181,7 +181,7 @@ async def test_a_deletion_that_a_kill_cut_off_is_seen_through_and_the_lead_hears
         first = await team.tasks.add("Draw the map")
         await team.session.team.tasks.update(first.id, by=LEAD, lead=True, status="completed")
         inner = team.session.team
-        await inner.inbox(LEAD).send(InboxEntry("user", "one more thing", msg_id=message_id()))
+        await inner.mailbox(LEAD).put(InboxEntry("user", "one more thing", msg_id=message_id()))
         home.archive.mkdir()
         home.team("crew").rename(home.archive / "crew-0123abcd")  # as if killed right then
         inner.forget()
@@ -202,7 +202,7 @@ async def test_what_reaches_the_lead_while_its_team_is_deleted_is_told_all_the_s
         delete = Teams.delete
 
         async def slowly(teams, directory):
-            await inner.inbox(LEAD).send(InboxEntry("user", "at the last moment", msg_id=message_id()))
+            await inner.mailbox(LEAD).put(InboxEntry("user", "at the last moment", msg_id=message_id()))
             return await delete(teams, directory)
 
         monkeypatch.setattr(Teams, "delete", slowly)
@@ -236,7 +236,7 @@ async def test_who_is_over_before_it_was_told_that_a_message_was_not_read_has_th
         for name in ("ada", "bob"):
             await team.spawn(name, "Wait.")
         inner = team.session.team
-        await inner.inbox("bob").send(InboxEntry("ada", "the door is open", msg_id=message_id()))
+        await inner.mailbox("bob").put(InboxEntry("ada", "the door is open", msg_id=message_id()))
         await team.stop("bob")
         assert sum("did not read your message" in one.text for one in read_entries(home.inbox("crew", "ada"))) == 1
         await team.stop("ada")

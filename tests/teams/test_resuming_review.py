@@ -67,7 +67,7 @@ async def test_mail_of_the_sessions_own_team_follows_into_the_new_one_though_a_k
     async with open_session(options(tmp_path, ScriptedModel("ok"))) as session:
         team, late = session.team, InboxEntry("bob", "late words", msg_id=message_id())
         await ensure_team(team)
-        await team.inbox(LEAD).send(late)
+        await team.mailbox(LEAD).put(late)
         lead = LeadLease(session.id, os.getpid(), team.lease)
         await team.teams.create(NewTeam("crew", lead, str(tmp_path), "m", now_ms()))  # killed before the mail moved
     model = ScriptedModel(["ok"] * 9)
@@ -86,7 +86,7 @@ async def test_a_team_that_is_being_made_is_made_whole_though_the_call_is_cancel
     async with open_session(options(tmp_path, model)) as session:
         team = session.team
         await ensure_team(team)
-        await team.inbox(LEAD).send(InboxEntry("bob", "late words", msg_id=message_id()))
+        await team.mailbox(LEAD).put(InboxEntry("bob", "late words", msg_id=message_id()))
         barred = Path(f"{team.home.config(team.directory)}.lock")
         barred.mkdir()  # another program changes the roster of the team that makes way
         made = asyncio.create_task(create_team(team, "crew", None, None))
@@ -285,7 +285,7 @@ async def test_a_message_to_a_name_in_another_case_is_not_sent_twice_when_its_ca
         first = await send_text(crew, LEAD, "ADA", "hello", call=SendCall("the call"))
         again = await send_text(crew, LEAD, "ADA", "hello", call=SendCall("the call", is_rerun=True))
         assert again.message_id == first.message_id
-        entries = json.loads(crew.inbox("ada").path.read_bytes())
+        entries = json.loads(crew.mailbox("ada").path.read_bytes())
     assert sum(entry["text"] == "hello" for entry in entries) == 1
 
 

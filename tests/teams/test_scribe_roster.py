@@ -161,10 +161,10 @@ async def test_what_was_under_way_when_a_team_was_removed_does_not_make_it_anew(
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         await team.spawn("ann", "Work.")
         await until(team, lambda: team.session.team.is_quiet())
-        place, roster, inbox = config_of(team).parent, team.session.team.roster, team.session.team.inbox("ann")
+        place, roster, inbox = config_of(team).parent, team.session.team.roster, team.session.team.mailbox("ann")
         await stranger.remove(place)
         with pytest.raises(StorageError):
-            await inbox.send(InboxEntry("team-lead", "hello"))
+            await inbox.put(InboxEntry("team-lead", "hello"))
         with pytest.raises(StorageError):
             await lock_for(roster.path, team.session.team.home.guard(roster.path)).hold().__aenter__()
         assert not place.exists()

@@ -81,7 +81,7 @@ async def test_a_task_that_a_stranger_takes_away_is_given_up_and_both_are_told_o
         await team.spawn("ann", "Work.")
         await model.thinking.wait()
         tasks = team.session.team.tasks
-        await tasks.claim("1", "ann")
+        await tasks.update("1", by="ann", status="in_progress")
         await stranger.change(tasks.store.directory / "1.json", owner="bob")
         await heard.one(TaskChanged, change="assigned", member="outside")
         with pytest.raises(TaskRefused, match="#1 belongs to bob") as refused:
@@ -117,7 +117,7 @@ async def test_who_completes_a_task_that_changed_hands_unnoticed_is_refused_and_
         await team.spawn("ann", "Work.")
         await model.thinking.wait()
         tasks = team.session.team.tasks
-        await tasks.claim("1", "ann")
+        await tasks.update("1", by="ann", status="in_progress")
         await stranger.change(tasks.store.directory / "1.json", owner="bob", status="completed")
         with pytest.raises(TaskRefused, match="bob"):  # read anew, whether the watcher told of it or not
             await tasks.update("1", by="ann", status="completed")

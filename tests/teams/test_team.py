@@ -144,7 +144,7 @@ async def test_a_member_that_answers_in_prose_has_consented_and_its_tasks_go_bac
         ada = await team.spawn("ada", "Wait.")
         await until(team, lambda: ada.state == "idle")
         task = await team.tasks.add("a job")
-        await team.session.team.tasks.claim(task.id, "ada", frozenset())
+        await team.session.team.tasks.update(task.id, by="ada", status="in_progress")
         result = await team.run("Stop ada.")
         assert ada.state == "gone"
         handed = await team.tasks.get(task.id)

@@ -65,9 +65,9 @@ async def make_team(tmp_path: Path) -> str:
     await tasks.create("fix the leak", "d", by=LEAD, blocked_by=[first.id])
     path = home.inbox(directory, "tess")
     inbox = inbox_for(path, home.guard(path), home.inbox_archive(directory, "tess"))
-    read = await inbox.send(InboxEntry("team-lead", "find the leak, please\nand soon"))
-    await inbox.mark_read([read])
-    await inbox.send(InboxEntry("ben", "is it fixed?"))
+    read = await inbox.put(InboxEntry("team-lead", "find the leak, please\nand soon"))
+    await inbox.mark_delivered([read])
+    await inbox.put(InboxEntry("ben", "is it fixed?"))
     return directory
 
 

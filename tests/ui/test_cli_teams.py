@@ -62,7 +62,7 @@ def write_to(home: Home, directory: str, name: str, text: str = "hello") -> None
     async def sent() -> None:
         path = home.inbox(directory, name)
         box = inbox_for(path, home.guard(path), home.inbox_archive(directory, name))
-        await box.send(InboxEntry("tess", text, msg_id=message_id()))
+        await box.put(InboxEntry("tess", text, msg_id=message_id()))
 
     asyncio.run(sent())
 

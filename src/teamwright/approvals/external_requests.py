@@ -175,7 +175,7 @@ class ExternalRequests:
             return
         row = self._row(member, request)
         try:
-            if not await team.inbox(member).contains(row):
+            if not await team.mailbox(member).contains(row):
                 await send_protocol(team, LEAD, member, told, id=row)
             team.requests.retire(row)
         except TeamwrightError as problem:

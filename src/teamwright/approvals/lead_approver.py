@@ -18,7 +18,6 @@ from teamwright.protocol.mail import InboxEntry, PermissionRequest, PermissionRe
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
-from teamwright.storage.file_mark import file_mark
 from teamwright.teams.team import SessionTeam
 
 CARRIED = 20_000
@@ -89,7 +88,7 @@ class LeadApprover:
         from teamwright.teams.mailbox.outgoing import send_protocol
 
         msg_id = keyed_id(id, "response")
-        if self.team.find(member) is None or (again and await self.team.inbox(member).contains(msg_id)):
+        if self.team.find(member) is None or (again and await self.team.mailbox(member).contains(msg_id)):
             return
         if answer.verdict == "allow":
             given = _shortened(answer.input or {})
@@ -114,7 +113,7 @@ class LeadApprover:
             sender="system", text=text, summary=summary, timestamp=iso_time(), msg_id=msg_id, extra=extra
         )
         if await put_entry(self.team, LEAD, entry):
-            file = file_mark(self.team.home, str(self.team.inbox(LEAD).path))
+            file = self.team.mailbox(LEAD).mark()
             self.team.emit(MessageSent(member="system", to=LEAD, message_id=msg_id, summary=summary, file=file))
             self.team.wake(LEAD)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from teamwright.mail.entry_proof import EntrySigner
 from teamwright.mail.inbox_events import InboxEvents, OnArrival, OnLoss
@@ -22,11 +22,16 @@ from teamwright.mail.locked_inbox import RETRIES, RETRY_S, LockedInbox, OnDamage
 from teamwright.mail.outbox import Outbox, OutgoingEntry
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError, UsageError
+from teamwright.protocol.events import FileMark
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import InboxEntry, parse_entry
+from teamwright.storage.file_mark import file_mark
 from teamwright.storage.json_array import ArrayFile, FileStamp, NotAnArray, encode_array, file_stamp, read_with_stamp
 from teamwright.storage.jsonl import Journal, read_backward
 from teamwright.storage.loop_cache import LoopCache
+
+if TYPE_CHECKING:
+    from teamwright.storage.watcher import Watcher
 
 MAX_CONSUMED = 100
 CONSUMED_TO_KEEP = 50
@@ -106,7 +111,9 @@ MAX_TEXT_BYTES = 256_000
 
 
 class Inbox:
-    """One inbox in one event loop; get it from `inbox_for`, so that the sends of a process are committed together.
+    """A mailbox on files, in one event loop.
+
+    Get it from `inbox_for`, so that the sends of a process are committed together.
 
     Every call raises LockTimeout when another owner holds the lock past 5 s, and StorageError when the disk refuses.
     """
@@ -119,8 +126,7 @@ class Inbox:
         self._outbox = Outbox(self._file, self._note_appended, self._note_replaced)
         self._stamp: FileStamp | None = None
         self._unread: list[InboxEntry] = []  # of the state `_stamp`, with ids
-        self.has_more = False
-        """True when the file has more unread entries than `unread` returned."""
+        self._has_more = False  # than `unread` returned
         self._events: InboxEvents | None = None
 
     def set_damage_listener(self, on_damage: OnDamage) -> None:
@@ -128,11 +134,20 @@ class Inbox:
         saved entries."""
         self._file.on_damage = on_damage
 
-    def set_listeners(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
-        """Set the callbacks for entries that other processes add, and for own entries that the reader never saw.
+    def entries(self) -> list[InboxEntry]:
+        """See FollowedMailbox."""
+        return read_entries(self.path)
 
-        For the owner of the inbox in this process; None removes the callbacks.
-        """
+    def mark(self) -> FileMark | None:
+        """See FollowedMailbox. The state root contains `teams/<dir>/inboxes`."""
+        return file_mark(self.path.parents[3], self.path)
+
+    def watch(self, watcher: Watcher, on_change: Callable[[], None]) -> Callable[[], None]:
+        """See FollowedMailbox."""
+        return watcher.follow(self.path, on_change)
+
+    def set_listeners(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
+        """See FollowedMailbox. For the owner of the inbox in this process; None removes the callbacks."""
         self._events = None
         if on_arrival is not None and on_loss is not None:
             try:
@@ -145,12 +160,8 @@ class Inbox:
                 known = set[str]()  # its owner will repair it
             self._events = InboxEvents(on_arrival, on_loss, known)
 
-    async def send(self, entry: InboxEntry, *, runtime: bool = False) -> str:
-        """Write the entry to the inbox and return its id; a missing id or time is filled in.
-
-        `runtime` uses the room that is reserved for the runtime's notices. Raises UsageError for a text over 256 kB,
-        InboxFull when too much is unread, LockLost when it is unknown whether the entry arrived.
-        """
+    async def put(self, entry: InboxEntry, *, runtime: bool = False) -> str:
+        """See Mailbox."""
         if len(entry.text) > MAX_TEXT_BYTES // 4 and len(entry.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
             raise UsageError(
                 "usage",
@@ -177,8 +188,7 @@ class Inbox:
         return msg_id
 
     async def contains(self, msg_id: str) -> bool:
-        """Return True when an entry of this id is here or in the archive, read or not. Reads both: for use after a
-        kill."""
+        """See Mailbox. Reads the inbox and the archive."""
         wanted = b'"msg_id":%s' % json.dumps(msg_id).encode()
         _, items = await self._file.read()
         if any(wanted in item.raw or (item.is_rest and _contains_id(item.raw, msg_id)) for item in items):
@@ -206,34 +216,32 @@ class Inbox:
             self._remember(stamp, items)
         return list(self._unread)
 
-    async def mark_read(self, ids: Collection[str]) -> None:
-        """Flag entries as read after their delivery; missing entries are ignored.
-
-        Past 100 consumed entries the older ones go to the archive. For the inbox's owner only.
-        """
+    async def mark_delivered(self, ids: Collection[str]) -> bool:
+        """See Mailbox. Past 100 consumed entries the older ones go to the archive."""
         if not ids:
-            return
+            return self._has_more
         if self._events is not None:
             self._events.note_seen(ids)
         if file_stamp(self.path) is None:
-            return  # the file was removed: there is nothing to flag
+            return False  # the file was removed: there is nothing to flag
         stamp, items = await self._file.change_with_retry(
             partial(set_read_flags, ids=frozenset(ids), archive=self.archive)
         )
         if all(item.msg_id for item in items if item.is_unread):
             self._remember(stamp, items)
-        if self.has_more:
+        if self._has_more:
             self._stamp = None  # the next read parses the file again
+        return self._has_more
 
     def _remember(self, stamp: FileStamp | None, items: Sequence[InboxItem]) -> None:
-        self._stamp, self.has_more = stamp, bool(items) and items[-1].is_rest
+        self._stamp, self._has_more = stamp, bool(items) and items[-1].is_rest
         self._unread = [self.signer.check(item.entry) for item in items if item.is_unread]
         if self._events is not None:
             self._events.compare(self._unread, items)
 
     def _note_appended(self, before: FileStamp | None, after: FileStamp, entries: Sequence[OutgoingEntry]) -> None:
         """Update the known state after entries of this process were appended, without reading the file."""
-        if self._stamp is not None and self._stamp == before and not self.has_more:
+        if self._stamp is not None and self._stamp == before and not self._has_more:
             self._stamp = after
             self._unread += [_stored_entry(outgoing) for outgoing in entries]
 

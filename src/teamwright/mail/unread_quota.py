@@ -20,6 +20,17 @@ _LARGE = 4_000_000
 """Bytes from which a file is counted only up to a full inbox."""
 
 
+def inbox_full_error(reader: str, unread: int, size: int) -> InboxFull:
+    """Return the error that refuses one more entry and names the recipient. `size`: bytes of the unread entries."""
+    return InboxFull(
+        "inbox-full",
+        f"{reader} is not reading its mail: {unread} messages ({size // 1000} kB) wait",
+        looked_at=[("most", f"{MAX_UNREAD} messages or {MAX_UNREAD_BYTES // 1000} kB unread")],
+        do=[f"wait until {reader} has read some", f"ask the lead what {reader} is doing"],
+        note="nothing was sent",
+    )
+
+
 @dataclass(slots=True)
 class UnreadQuota:
     """The number and bytes of unread entries in one state of the file; `tail` are the state's last bytes."""
@@ -36,13 +47,7 @@ class UnreadQuota:
         most = MAX_UNREAD + (MAX_RUNTIME_UNREAD if runtime else 0)
         most_bytes = MAX_UNREAD_BYTES + (MAX_RUNTIME_BYTES if runtime else 0)
         if self.unread + 1 > most or self.size + len(raw) > most_bytes:
-            return InboxFull(
-                "inbox-full",
-                f"{self.reader} is not reading its mail: {self.unread} messages ({self.size // 1000} kB) wait",
-                looked_at=[("most", f"{MAX_UNREAD} messages or {MAX_UNREAD_BYTES // 1000} kB unread")],
-                do=[f"wait until {self.reader} has read some", f"ask the lead what {self.reader} is doing"],
-                note="nothing was sent",
-            )
+            return inbox_full_error(self.reader, self.unread, self.size)
         self.unread += 1
         self.size += len(raw)
         return None

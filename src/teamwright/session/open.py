@@ -126,7 +126,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     requests.answerers.append(grants.answer)
     ports = TeamPorts(
         maker.plans.watch,
-        watch_file=lambda path, look: files.follow(path, look),
+        watch_mailbox=lambda name, look: files.follow(name, look),
         open_doorbell=lambda name, look: outside.open_doorbell(name, look),
     )
     team = make_team(ground, log, maker, standing, ports)
@@ -140,7 +140,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     lead = _lead(ground, agent, team, jobs, maker.purse.marks)
     warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
-    processes = await enable_member_processes(ground, team, maker, log, grants, watcher.follow)
+    processes = await enable_member_processes(ground, team, maker, log, grants, watcher)
     session = Session(
         ground.id, options, *parts, warnings, reloading=ConfigReloader(ground, maker), processes=processes
     )

@@ -221,11 +221,10 @@ class Session:
         """Return the tasks of the present list."""
         tasks, shared = self.team.tasks, bool(self.team.external.shared_list)
         found = await tasks.snapshot()
-        all_of_them = found.tasks
-        others = {t.id for t in all_of_them if shared and (t.id not in self.tally.tasks or "@" in (t.owner or ""))}
+        others = {t.id for t in found.tasks if shared and (t.id not in self.tally.tasks or "@" in (t.owner or ""))}
         lines = [
             TaskResult(t.id, t.subject, str(t.status), t.owner, tasks.is_unverified(t), t.id in others)
-            for t in all_of_them
+            for t in found.tasks
         ]
         damaged = {one.id: TaskResult(one.id, str(one), "damaged") for one in found.damaged}
         return (*(line for line in lines if line.id not in damaged), *damaged.values())
@@ -331,10 +330,9 @@ class Session:
             return
         shared = self.team.external.shared_list
         found = await self.team.tasks.snapshot()
-        still_open = not shared and [task for task in found.tasks if task.status != "completed"]
-        damaged = not shared and found.damaged
-        unread = await self.team.inbox(LEAD).unread()
-        if not still_open and not damaged and not any(starts_turn(entry) for entry in unread):
+        still_open = not shared and (found.damaged or any(task.status != "completed" for task in found.tasks))
+        unread = await self.team.mailbox(LEAD).unread()
+        if not still_open and not any(starts_turn(entry) for entry in unread):
             await self.team.teams.delete(self.team.directory)
             self.team.forget()
 

@@ -1,24 +1,20 @@
 """File marks: the state in which an event left a file, by which readers notice that they missed a change.
 
-Depends on the state root.
+Depends on the operating system alone.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from teamwright.protocol.events import FileMark
-from teamwright.storage.paths import Home
 
 
-def file_mark(home: Home, path: str) -> FileMark | None:
-    """Return the mark of the file as it is now, by its path under the state root; None when it is missing or not under
-    the root."""
-    root = str(home.shared)
+def file_mark(root: Path, path: Path) -> FileMark | None:
+    """Return the mark of the file as it is now, by its path under the state root; None when it is missing."""
     try:
         stat = os.stat(path)
     except OSError:
         return None
-    if not path.startswith(root):
-        return None
-    return FileMark(name=path[len(root) + 1 :], size=stat.st_size, mtime_ns=stat.st_mtime_ns)
+    return FileMark(name=str(path.relative_to(root)), size=stat.st_size, mtime_ns=stat.st_mtime_ns)

@@ -6,19 +6,21 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
+from teamwright.protocol.events import FileMark
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.tasks import moves
-from teamwright.tasks.claim import claim_next, next_claim_at
-from teamwright.tasks.edge_changes import add_edges, refuse_bad_edges, remove_references
-from teamwright.tasks.external_changes import ExternalChanges
+from teamwright.storage.file_mark import file_mark
+from teamwright.tasks.drafts import claimable_at
 from teamwright.tasks.task_file import task_number
 from teamwright.tasks.task_files import TaskFiles
 from teamwright.tasks.task_graph import Edge, sort_ids
-from teamwright.tasks.task_rules import Actor, not_found_error
+from teamwright.tasks.task_index import TaskIndex
+from teamwright.tasks.task_rules import Actor, apply_claim, may_claim, not_found_error, still_draft_error
 from teamwright.tasks.task_store import ChangeTask, ClaimAttempt, OnExternalChange, TaskChange, TaskSnapshot
 
 if TYPE_CHECKING:
     from teamwright.storage.watcher import Watcher
+    from teamwright.tasks.external_changes import ExternalChanges
 
 _NOTHING = TaskSnapshot()
 
@@ -72,6 +74,8 @@ class FileTaskStore:
         if not edges:
             before, after = await files.change(id, lambda task: change(task, lambda: files.open_blockers(task)))
             return TaskChange(before, after, {}, self._find_unblocked(before, after))
+        from teamwright.tasks.edge_changes import add_edges, refuse_bad_edges
+
         more = [blocker for blocker, blocked in edges if blocked == id]
         async with files.list_lock().hold() as held:
             refuse_bad_edges(files, edges)
@@ -82,13 +86,15 @@ class FileTaskStore:
 
     async def claim_next(self, actor: Actor, settle_ms: int = 0) -> ClaimAttempt:
         """See TaskStore."""
-        taken = await claim_next(self.files, actor, settle_ms)
+        taken = await _claim_next(self.files, actor, settle_ms)
         if taken is not None:
             return ClaimAttempt(TaskChange(*taken))
-        return ClaimAttempt(None, next_claim_at(self.files.index, settle_ms))
+        return ClaimAttempt(None, _next_claim_at(self.files.index, settle_ms))
 
     async def create(self, make_task: Callable[[str], Task], blockers: Sequence[str] = ()) -> Task:
         """See TaskStore. Writes the list's directory first."""
+        from teamwright.tasks.edge_changes import add_edges
+
         files = self.files
         files.prepare()
         async with files.list_lock().hold() as held:
@@ -101,6 +107,8 @@ class FileTaskStore:
 
     async def remove(self, id: str, require_allowed: Callable[[Task], None]) -> TaskChange:
         """See TaskStore."""
+        from teamwright.tasks.edge_changes import remove_references
+
         files = self.files
         if not files.path(id).exists():
             raise not_found_error(id)  # without a list there is no lock file
@@ -117,30 +125,44 @@ class FileTaskStore:
         """See FollowedTaskStore."""
         return (self.files.directory,)
 
+    def mark(self, id: str) -> FileMark | None:
+        """See FollowedTaskStore. The list is in the directory `tasks` of the state root."""
+        return file_mark(self.directory.parent.parent, self.files.path(id))
+
     def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:
         """See FollowedTaskStore."""
         return watcher.follow_directory(self.directory, on_change, lambda name: task_number(name) is not None)
 
     def follow(self, on_outside: OnExternalChange) -> ExternalChanges:
         """See FollowedTaskStore."""
+        from teamwright.tasks.external_changes import ExternalChanges
+
         return ExternalChanges(self.files, on_outside)
 
     # ── whole lists ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def archive_all(self, target: Path) -> int:
         """Move all tasks into `target`. Numbers continue where they were. Return how many were moved."""
+        from teamwright.tasks import moves
+
         return await moves.archive_all(self.files, target)
 
     async def archive_finished(self, target: Path, days: float) -> int:
         """Move tasks that were finished long ago into `target`; see `moves`. Return how many were moved."""
+        from teamwright.tasks import moves
+
         return await moves.archive_finished(self.files, target, days)
 
     async def archive_and_remove(self, target: Path) -> int:
         """Move all tasks into `target` and remove the directory; a new list of that name starts at 1."""
+        from teamwright.tasks import moves
+
         return await moves.archive_and_remove(self.files, target)
 
     async def adopt_open_tasks(self, other: FileTaskStore) -> list[Task]:
         """Move the open tasks of another list here under their numbers. Return them."""
+        from teamwright.tasks import moves
+
         return await moves.adopt_open_tasks(self.files, other.files)
 
     # ── internal ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -156,3 +178,58 @@ class FileTaskStore:
         near = [index.refresh_task(int(i)) for i in sort_ids(ids) if i.isascii() and i.isdigit()]
         pending = [t for t in near if t and t.status is TaskStatus.PENDING and not t.is_internal]
         return tuple(t for t in pending if not (index.is_blocked(t) and files.open_blockers(t)))
+
+
+async def _claim_next(files: TaskFiles, actor: Actor, settle_ms: int = 0) -> tuple[Task, Task] | None:
+    """Claim the lowest task that is free, not blocked, not a draft, and fits the actor; return None when there is none
+    now. `settle_ms` is the time in ms that a file must be unchanged, for a list whose lead is another program: its
+    drafts have no mark."""
+    files.index.list_once()
+    while True:
+        arrivals = files.index.arrivals
+        taken = await _claim_first_free(files, actor, settle_ms, wait=False)
+        taken = taken or await _claim_first_free(files, actor, settle_ms, wait=True)
+        if taken is not None:
+            return taken
+        files.index.refresh_ready(files.watermark())
+        if files.index.arrivals == arrivals:
+            return None
+
+
+async def _claim_first_free(files: TaskFiles, actor: Actor, settle_ms: int, *, wait: bool) -> tuple[Task, Task] | None:
+    """Try the candidates once. Without `wait`, a task whose lock is held by another process is skipped."""
+    index, at = files.index, 0
+    while (number := index.next_ready(at)) is not None:
+        index.refresh_in_flight(below=number)
+        number = min(number, index.next_ready(at) or number)
+        at = number
+        task = index.refresh_task(number)
+        if task is None or index.next_ready(number - 1) != number or not may_claim(task, actor):
+            continue
+        if _claimable_at(index, task, settle_ms) or (not wait and files.is_locked(task.id)):
+            continue
+        try:
+            return await files.change(str(number), lambda now: _claim_for_idle(files, now, actor, settle_ms))
+        except (TaskRefused, LockTimeout):
+            continue  # another member was faster or holds the lock: try the next task
+        except StorageError as problem:
+            if problem.slug != "damaged-file":
+                raise
+    return None
+
+
+def _claim_for_idle(files: TaskFiles, task: Task, actor: Actor, settle_ms: int) -> Task:
+    """Claim the task for an idle member. Raises TaskRefused, also when it has become a draft again."""
+    if _claimable_at(files.index, task, settle_ms):
+        raise still_draft_error(task)
+    return apply_claim(task, actor, lambda: files.open_blockers(task))
+
+
+def _next_claim_at(index: TaskIndex, settle_ms: int) -> int:
+    """Return when the next free task becomes claimable, in ms since 1970; 0 when no free task waits for that."""
+    times = [_claimable_at(index, task, settle_ms) for task in index.ready_tasks()]
+    return min((moment for moment in times if moment), default=0)
+
+
+def _claimable_at(index: TaskIndex, task: Task, settle_ms: int) -> int:
+    return claimable_at(task, index.refresh_drafts, index.changed_ms(task.number), settle_ms)

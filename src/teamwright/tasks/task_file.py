@@ -82,7 +82,7 @@ def read_task(path: str, id: str, last: TaskFile | None = None, *, patient: bool
         if read is None:
             return None
         raw, mark = read
-        task = last.task if last is not None and last.raw == raw else parse_task(raw, id)
+        task = last.task if last is not None and last.raw and last.raw == raw else parse_task(raw, id)
         if task is not None:
             return TaskFile(task, mark, time.time_ns() - mark.mtime_ns > _RACY_NS, raw)
         if not patience or _is_whole_json(raw):

@@ -34,7 +34,6 @@ from teamwright.tasks.task_rules import (
     FindOpenBlockers,
     NewTask,
     TaskWishes,
-    apply_claim,
     apply_release,
     apply_update,
     change_word,
@@ -179,15 +178,6 @@ class TaskList:
         for other in done.touched.values():
             self._notify(other, "updated", actor.name)
         return self._report_change(done, actor)
-
-    async def claim(self, id: str, by: str, tools: frozenset[str] | None = None) -> Task:
-        """Claim this task and start it. A second claim by its owner succeeds. `tools` are those of the claimer.
-
-        Raises TaskRefused (`task_not_found already_claimed already_resolved blocked reserved`), StorageError.
-        """
-        actor = Actor(with_realm(by, self._realm), tools=tools)
-        done = await self.store.change(task_id(id), lambda task, waiting: apply_claim(task, actor, waiting))
-        return self._report_claim(done, actor.name)
 
     async def claim_next(self, by: str, tools: frozenset[str] | None = None, settle_ms: int = 0) -> Task | None:
         """Claim the lowest task that is free, not blocked, no draft, and fits this member; return None without one.

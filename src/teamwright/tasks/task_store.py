@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.events import FileMark
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.tasks.task_graph import Edge, sort_ids
@@ -138,6 +139,10 @@ class FollowedTaskStore(TaskStore, Protocol):
     @property
     def directories(self) -> Sequence[Path]:
         """The directories that change with each task; none for a store without files."""
+        ...
+
+    def mark(self, id: str) -> FileMark | None:
+        """Return the mark of a task's file for an event; None for a store without files."""
         ...
 
     def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:

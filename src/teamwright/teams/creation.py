@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from teamwright.mail.inbox import inbox_for
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, team_name
@@ -55,14 +54,12 @@ async def replace_team(home: Home, old: str, new: str, session: str) -> bool:
     file = read_team_file(home.team_file(old)) if old != new else None
     if file is None or file.lead.session != session:
         return False
-    left, right = (
-        inbox_for(path := home.inbox(place, LEAD), home.guard(path), home.inbox_archive(place, LEAD))
-        for place in (old, new)
-    )
+    stores = FileStores(home)
+    left, right = (stores.mailbox(place, LEAD) for place in (old, new))
     for entry in await left.unread():
         if entry.msg_id and not await right.contains(entry.msg_id):
-            await right.send(entry, runtime=True)
-    found = await FileStores(home).tasks(old).read()
+            await right.put(entry, runtime=True)
+    found = await stores.tasks(old).read()
     done = all(task.status is TaskStatus.COMPLETED or task.is_internal for task in found.tasks)
     if done and not found.damaged:  # a task whose number is taken in `new` stays where it is
         await archive_team(home, old)

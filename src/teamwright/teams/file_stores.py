@@ -5,14 +5,14 @@ Depends on the layout of the home and on the file implementations of the stores.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.protocol.events import FileMark
-from teamwright.storage.file_mark import file_mark
+from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import Home
-from teamwright.tasks.shared_list import create_shared_list, is_shared
 
 if TYPE_CHECKING:
+    from teamwright.mail.inbox import Inbox
     from teamwright.tasks.file_task_store import FileTaskStore
 
 
@@ -30,12 +30,27 @@ class FileStores:
 
     def is_shared(self, name: str) -> bool:
         """Return True for a task list that several sessions share."""
+        from teamwright.tasks.shared_list import is_shared
+
         return is_shared(self._home.tasks(name))
 
     def share_tasks(self, name: str) -> None:
         """Create the task list if it does not exist, and mark it as shared. Raises StorageError."""
+        from teamwright.tasks.shared_list import create_shared_list
+
         create_shared_list(self._home.tasks(name))
 
-    def task_mark(self, name: str, id: str) -> FileMark | None:
+    def mailbox(self, directory: str, name: str) -> Inbox:
         """See TeamStores."""
-        return file_mark(self._home, f"{self._home.tasks(name)}/{id}.json")
+        from teamwright.mail.inbox import inbox_for
+
+        return inbox_for(*self.inbox_paths(directory, name))
+
+    def inbox_paths(self, directory: str, name: str) -> tuple[Path, Path, Path]:
+        """Return the inbox of a member, its guard and its archive."""
+        path = self._home.inbox(directory, name)
+        return path, self._home.guard(path), self._home.inbox_archive(directory, name)
+
+    def mailbox_names(self, directory: str) -> list[str]:
+        """See TeamStores."""
+        return sorted(path.stem for path in self._home.inbox(directory, LEAD).parent.glob("*.json"))

@@ -89,7 +89,7 @@ class Lead:
         from teamwright.teams.mailbox.incoming import IncomingMail
         from teamwright.teams.message_text import message_text as mail_text
 
-        self.team.lead_mail = IncomingMail(LEAD, self.team.inbox(LEAD), self.agent.conversation, self.agent.emit)
+        self.team.lead_mail = IncomingMail(LEAD, self.team.mailbox(LEAD), self.agent.conversation, self.agent.emit)
         self.team.lead_mail.busy = self.busy
         self.team.lead_mail.render = lambda entry: mail_text(self.team, LEAD, entry, self.agent.tags)
         self._stop_watch = self.team.watch_inbox(LEAD, self.team.lead_mail)

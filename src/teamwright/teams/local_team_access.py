@@ -50,7 +50,7 @@ class LocalTeamAccess:
     async def notify_lead(self, name: str, notice: IdleNotification, id: str, *, is_rerun: bool = False) -> None:
         """Put the idle notice into the lead's inbox. A failure never ends the member."""
         try:
-            if not (is_rerun and await self._team.inbox(LEAD).contains(id)):
+            if not (is_rerun and await self._team.mailbox(LEAD).contains(id)):
                 await send_protocol(self._team, name, LEAD, notice, id=id)
         except StorageError as problem:
             text = f"the lead did not receive an idle notice of {name} ({problem.what}); its text is in the event log"

@@ -106,7 +106,7 @@ async def _notify_approver(team: SessionTeam, teammate: InProcessTeammate, reque
             request_id=request_id,
         )
         async with team.plan_lock:
-            if not (is_rerun and await team.inbox(LEAD).contains(request_id)):
+            if not (is_rerun and await team.mailbox(LEAD).contains(request_id)):
                 await send_protocol(team, teammate.name, LEAD, told, id=request_id)
     if team.ports.on_plan is not None and request:
         team.ports.on_plan(request)
@@ -196,7 +196,7 @@ async def _apply_and_notify(
         )
         sender = LEAD if answer.get("by") == LEAD else "user" if answer.get("by") == USER_APPROVER else "system"
         async with team.plan_lock:
-            if not await team.inbox(teammate.name).contains(answer_message_id(request_id)):
+            if not await team.mailbox(teammate.name).contains(answer_message_id(request_id)):
                 await send_protocol(team, sender, teammate.name, told, id=answer_message_id(request_id))
 
 

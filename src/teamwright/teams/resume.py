@@ -188,7 +188,7 @@ async def _locate_transcript(team: SessionTeam, member: RosterMember, incarnatio
         await change_team_file(team.home, team.directory, lambda file: file.with_incarnation(member.name, incarnation))
     if _has_transcript(path):
         return incarnation
-    inbox = team.inbox(member.name)
+    inbox = team.mailbox(member.name)
     if not await inbox.contains(incarnation.first):
         await send_first_prompt(team, member, incarnation)
     elif all(entry.msg_id != incarnation.first for entry in await inbox.unread()):

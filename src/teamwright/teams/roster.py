@@ -44,7 +44,7 @@ class KnownRoster:
 
     async def describe_changes(self, roster: Roster, reader: str) -> str:
         """Return what changed since the last note, empty when nothing did. Costs one stat when the file is the same."""
-        mark = file_mark(roster.home, str(roster.path))
+        mark = file_mark(roster.home.shared, roster.path)
         if mark == self.mark:
             return ""
         config = await roster.read()

@@ -221,7 +221,7 @@ async def notify_lead_of_end(
     from before a kill.
     """
     name = pending_end.name
-    inbox = team.inbox(LEAD)
+    inbox = team.mailbox(LEAD)
     if pending_end.agreed_to and not (is_rerun and await inbox.contains(f"{pending_end.told}-agreed")):
         entry = team.external.own_entries.get(name)
         pane, backend = (entry.pane_id, entry.backend_type) if entry is not None else (IN_PROCESS, IN_PROCESS)

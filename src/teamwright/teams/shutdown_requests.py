@@ -122,7 +122,7 @@ def _find_request_by_call(team: SessionTeam, call: str) -> str:
 async def send_stop_request(team: SessionTeam, name: str, body: Mapping[str, Any], *, is_rerun: bool = False) -> None:
     """Put a shutdown request into the member's inbox as a message with a separate id."""
     id = str(body["id"])
-    if is_rerun and await team.inbox(name).contains(id):
+    if is_rerun and await team.mailbox(name).contains(id):
         return
     reason = str(body.get("reason") or "") or None
     request = ShutdownRequest(request_id=id, sender=LEAD, reason=reason, timestamp=iso_time())
@@ -173,7 +173,7 @@ async def answer_stop(team: SessionTeam, name: str, request_id: str, answer: Sto
         return True
     mate.note_objection()
     id = keyed_id("objected", request_id)
-    if not (answer.is_rerun and await team.inbox(LEAD).contains(id)):
+    if not (answer.is_rerun and await team.mailbox(LEAD).contains(id)):
         told = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso_time())
         await send_protocol(team, name, LEAD, told, id=id)
     mate.turn_notes.wrote_lead = True

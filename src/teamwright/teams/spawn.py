@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from teamwright.agent.agent import Agent
-from teamwright.mail.inbox import Inbox
+from teamwright.mail.mailbox import Mailbox
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
@@ -82,9 +82,9 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
             life = await _begin_incarnation(team, member, spec)
             undo.push_async_callback(end_incarnation, team, member.name, life.incarnation)
             member = await _set_backend(team, member, backend)
-            inbox = team.inbox(member.name)
+            inbox = team.mailbox(member.name)
             await _drop_stale(inbox)
-            undo.push_async_callback(inbox.mark_read, {life.first})
+            undo.push_async_callback(inbox.mark_delivered, {life.first})
             await send_first_prompt(team, member, life, spec.description)
             if team.launcher is not None and backend != IN_PROCESS:
                 mate = await team.launcher.start(member, life, undo)
@@ -102,12 +102,12 @@ async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation
         async with AsyncExitStack() as undo:
             undo.callback(team.limits.undo)
             member = await team.roster.find(name)
-            id, inbox = keyed_id(spec.call, name.lower()) if spec.call else message_id(), team.inbox(member.name)
+            id, inbox = keyed_id(spec.call, name.lower()) if spec.call else message_id(), team.mailbox(member.name)
             if not await inbox.contains(id):
-                await inbox.send(
+                await inbox.put(
                     InboxEntry(LEAD, spec.prompt, spec.description or None, iso_time(), msg_id=id), runtime=True
                 )
-                undo.push_async_callback(inbox.mark_read, {id})
+                undo.push_async_callback(inbox.mark_delivered, {id})
             mate = await restart(team, member, incarnation, undo)
             undo.pop_all()
     again = replace(incarnation, crashed="", call=spec.call or incarnation.call)
@@ -170,7 +170,7 @@ async def send_first_prompt(
     """Put the member's first prompt into its inbox as the first entry."""
     prompt, id = member.prompt or "", incarnation.first
     first = InboxEntry(sender=LEAD, text=prompt, summary=summary or None, timestamp=iso_time(), msg_id=id)
-    await team.inbox(member.name).send(first, runtime=True)
+    await team.mailbox(member.name).put(first, runtime=True)
 
 
 @contextmanager
@@ -188,10 +188,10 @@ def _refuse_while_closing(team: SessionTeam) -> None:
         raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
 
 
-async def _drop_stale(inbox: Inbox) -> None:
+async def _drop_stale(inbox: Mailbox) -> None:
     """Remove requests and assignments to an earlier incarnation of the name; texts of people are kept."""
     unread = await inbox.unread()
-    await inbox.mark_read({e.msg_id for e in unread if e.msg_id and parse_protocol(e.text) is not None})
+    await inbox.mark_delivered({e.msg_id for e in unread if e.msg_id and parse_protocol(e.text) is not None})
 
 
 async def _set_backend(team: SessionTeam, member: RosterMember, backend: str) -> RosterMember:
@@ -241,7 +241,7 @@ async def start_in_process(
     undo.callback(agent.conversation.close)
     _refuse_while_closing(team)
     name = member.name
-    desk = IncomingMail(name, team.inbox(name), agent.conversation, team.emit)
+    desk = IncomingMail(name, team.mailbox(name), agent.conversation, team.emit)
     desk.is_held = lambda sender: is_held(team, name, sender)
     desk.render = lambda entry: message_text(team, name, entry, agent.tags)
     mate = _make_teammate(team, member, incarnation, agent, desk, resumed)

@@ -58,7 +58,7 @@ async def notify_owner(team: SessionTeam, task: Task, by: str, call: SendCall | 
     if owner in {"", by}:
         return
     id = call.message_id_for(owner) if call is not None else ""
-    if call is not None and call.is_rerun and await team.inbox(owner).contains(id):
+    if call is not None and call.is_rerun and await team.mailbox(owner).contains(id):
         return
     description = task.description
     if owner.lower() in team.external.external_names:

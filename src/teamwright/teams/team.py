@@ -29,12 +29,11 @@ from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team_ports import TeamLead, TeamPorts
 from teamwright.teams.team_settings import TeamSettings
-from teamwright.teams.team_stores import TeamStores
 from teamwright.teams.teammate import Teammate, Teammates
 
 if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
-    from teamwright.mail.inbox import Inbox
+    from teamwright.mail.mailbox import FollowedMailbox
     from teamwright.tasks.task_check import CheckRunner
     from teamwright.teams.backend_teammate import TeammateLauncher
     from teamwright.teams.catalogue import Teams
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from teamwright.teams.roster import Roster
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.registry import Subagents
+    from teamwright.teams.team_stores import TeamStores
 
 
 class AgentBuilder(Protocol):
@@ -119,7 +119,7 @@ class SessionTeam:
     _tasks: TaskList | None = None
     _tasks_name: str = ""
     _roster: Roster | None = None
-    _inboxes: dict[str, Inbox] = field(default_factory=dict[str, "Inbox"])
+    _mailboxes: dict[str, FollowedMailbox] = field(default_factory=dict[str, "FollowedMailbox"])
     _claim_timer: asyncio.TimerHandle | None = None
     """Wakes idle members when the next task becomes claimable."""
 
@@ -191,16 +191,11 @@ class SessionTeam:
                 note="nothing was done",
             )
 
-    def inbox(self, name: str) -> Inbox:
-        """Return the inbox of a member."""
-        from teamwright.mail.inbox import inbox_for
-
-        if name not in self._inboxes:
-            path = self.home.inbox(self.directory, name)
-            archive = self.home.inbox_archive(self.directory, name)
-            make_inbox = self.ports.make_inbox or inbox_for
-            self._inboxes[name] = make_inbox(path, self.home.guard(path), archive)
-        return self._inboxes[name]
+    def mailbox(self, name: str) -> FollowedMailbox:
+        """Return the mailbox of a member."""
+        if name not in self._mailboxes:
+            self._mailboxes[name] = self.stores.mailbox(self.directory, name)
+        return self._mailboxes[name]
 
     @property
     def running_members(self) -> list[Teammate]:
@@ -302,7 +297,7 @@ class SessionTeam:
     def _forget_files(self) -> None:
         """Forget the cached files, because the team's directory changes."""
         self._tasks = self._roster = None
-        self._inboxes.clear()
+        self._mailboxes.clear()
 
     # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -335,8 +330,8 @@ class SessionTeam:
             incoming.wake()
             self.changed.set()
 
-        if self.ports.watch_file is not None:
-            ways.append(self.ports.watch_file(self.home.inbox(self.directory, name), look))
+        if self.ports.watch_mailbox is not None:
+            ways.append(self.ports.watch_mailbox(name, look))
         if self.ports.open_doorbell is not None:
             ways.append(self.ports.open_doorbell(name, look))
 
@@ -372,7 +367,7 @@ class SessionTeam:
     def emit_task(self, task: Task, change: str, by: str) -> None:
         """Emit an event for a task that one of our members or another program changed."""
         info = task_info(task, deleted=change == "deleted")
-        file = self.stores.task_mark(self._task_list_name, task.id)
+        file = self.tasks.store.mark(task.id)
         self.emit(TaskChanged(member=by, task=info, change=change, file=file))
 
     def _on_task_changed(self, task: Task, change: str, by: str) -> None:

@@ -6,7 +6,6 @@ Depends on inboxes and on the states of members. `session` implements the functi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from teamwright.protocol.states import MemberState
@@ -14,7 +13,6 @@ from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
-    from teamwright.mail.inbox import Inbox
     from teamwright.protocol.mail import IdleNotification, InboxEntry
     from teamwright.teams.roster import KnownRoster
 
@@ -80,12 +78,10 @@ class TeamPorts:
 
     on_plan: Callable[[Mapping[str, Any]], None] | None = None
     """Called with each plan that waits for an answer, again after a resume: it ensures an answer in time."""
-    watch_file: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
-    """Calls back when a file changes, to notice mail of other programs. Returns a function that stops this."""
+    watch_mailbox: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
+    """Calls back when another program changes a member's mailbox. Returns a function that stops this."""
     open_doorbell: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
     """Opens a member's doorbell, which our other processes ring after they wrote. Returns a function that closes it."""
-    make_inbox: Callable[[Path, Path, Path], Inbox] | None = None
-    """Opens an inbox of another program's team by its file, guard and archive; None: a team led by this program."""
     report_end: ReportEnd | None = None
     """In a member's own process: reports its end to the lead's process, which handles all effects."""
     wake_remote: Callable[[str], None] | None = None

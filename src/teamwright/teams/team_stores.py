@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from teamwright.protocol.events import FileMark
-
 if TYPE_CHECKING:
+    from teamwright.mail.mailbox import FollowedMailbox
     from teamwright.tasks.task_store import FollowedTaskStore
 
 
@@ -20,6 +19,10 @@ class TeamStores(Protocol):
         """Return the task list of this name; it need not exist."""
         ...
 
-    def task_mark(self, name: str, id: str) -> FileMark | None:
-        """Return the mark of a task's file for an event; None for a store without files."""
+    def mailbox(self, directory: str, name: str) -> FollowedMailbox:
+        """Return the mailbox of a member; it need not exist."""
+        ...
+
+    def mailbox_names(self, directory: str) -> list[str]:
+        """Return the names of all members of the team, present and former, that ever received a message."""
         ...

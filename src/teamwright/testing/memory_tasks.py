@@ -129,6 +129,9 @@ class MemoryTaskStore:
         """See FollowedTaskStore."""
         return ()
 
+    def mark(self, id: str) -> None:
+        """See FollowedTaskStore."""
+
     def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:
         """See FollowedTaskStore. The watcher, which watches files, is not used."""
         follower = MemoryTaskFollower(self, lambda _before, _after: None, lambda id: on_change([id]))

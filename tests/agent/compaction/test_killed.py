@@ -41,7 +41,7 @@ async def send(root: Path) -> None:
         entry = InboxEntry(
             sender="ben", text=f"letter {number}", timestamp="2026-11-21T10:00:00.000Z", msg_id=f"m{number}"
         )
-        await inbox_of(root).send(entry)
+        await inbox_of(root).put(entry)
 
 
 @pytest.mark.slow

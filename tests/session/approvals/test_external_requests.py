@@ -45,7 +45,7 @@ async def joined(team: Team, name: str) -> None:
 
 def writes(team: Team, sender: str, body: dict) -> None:
     """A stranger writes into the lead's inbox."""
-    path = team.session.team.inbox("team-lead").path
+    path = team.session.team.mailbox("team-lead").path
     entries = json.loads(path.read_text()) if path.exists() else []
     entries.append(InboxEntry(sender=sender, text=json.dumps(body), timestamp=iso_time()).to_json())
     path.write_text(json.dumps(entries, indent=2))

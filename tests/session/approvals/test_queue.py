@@ -249,7 +249,7 @@ async def test_a_deadline_tells_the_member_and_once_the_lead(tmp_path):
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=Asked(), settings_file=extra) as team:
         await team.spawn("ada", "Go.")
         await team.run("Wait for ada.")
-        inbox = json.loads(team.session.team.inbox("team-lead").path.read_text())
+        inbox = json.loads(team.session.team.mailbox("team-lead").path.read_text())
         notes = [one for one in inbox if one["from"] == "system" and "perm-" in one["text"]]
     assert "no answer within 0.1 s" in told(model, "ada")
     assert len(notes) == 1

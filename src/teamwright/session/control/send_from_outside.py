@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from teamwright.config.person_check import require_person
-from teamwright.mail.inbox import inbox_for
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import (
@@ -35,6 +34,7 @@ from teamwright.session.lookup.team_address import TeamAddress, runs_with_lead
 from teamwright.storage.doorbell import ring
 from teamwright.storage.event_log_reader import LogTail, last_number
 from teamwright.storage.watcher import Watcher
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.lifecycle import INCARNATION_ENDS
 from teamwright.teams.mailbox.outgoing import default_summary
 
@@ -70,14 +70,13 @@ async def send(target: TeamAddress, name: str, text: str) -> Delivery:
     led = target.is_led()
     if led and member.name != LEAD and runs_with_lead(target, member) and target.state(member.name) in INCARNATION_ENDS:
         raise ended_member(member.name, target.member_names, note="nothing was sent")
-    path = target.home.inbox(target.directory, member.name)
-    inbox = inbox_for(path, target.home.guard(path), target.home.inbox_archive(target.directory, member.name))
+    inbox = FileStores(target.home).mailbox(target.directory, member.name)
     words = fence_protocol(text)
     entry = InboxEntry(
         sender=USER, text=words, summary=default_summary(words), timestamp=iso_time(), msg_id=message_id()
     )
-    sent = await inbox.send(entry)
-    _still_there(target, path)
+    sent = await inbox.put(entry)
+    _still_there(target, inbox.path)
     outcome = _outcome(target, member, led=led)
     ring(target.home.doorbell(target.directory, member.name))
     resume = target.resume_command if outcome == "no_consumer" else ""

@@ -54,7 +54,6 @@ from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import find_call_number, last_call_number
 from teamwright.storage.lease import LEASE
 from teamwright.storage.paths import Home
-from teamwright.tasks.shared_list import list_name
 from teamwright.teams.external.participants import ExternalParticipants
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.status.team_status import TeamStatus
@@ -213,6 +212,8 @@ class JoinedTeam:
     directory: str
     lead_model: str = ""
     led_externally: bool = False
+    stores: FileStores | None = None
+    """The stores of the team; None: those of the home."""
 
 
 def make_team(
@@ -229,11 +230,13 @@ def make_team(
     """
     settings, kit = ground.settings, maker.kit
     kit.agents = Subagents(ground.directory, maker, kit.jobs, maker.limits, log.emit, settings.agents)
-    stores, shared_list = FileStores(ground.home), ""
+    joined = joined or JoinedTeam("", "")
+    stores, shared_list = joined.stores or FileStores(ground.home), ""
     if (wanted := ground.options.task_list) is not None:
+        from teamwright.tasks.shared_list import list_name
+
         shared_list = list_name(wanted)
         stores.share_tasks(shared_list)
-    joined = joined or JoinedTeam("", "")
     made = SessionTeam(
         ground.home,
         stores,

@@ -172,7 +172,7 @@ def _team(spawn: SpawnFile, ground: SessionContext, maker: AgentFactory, to: _Co
     home, directory, line = ground.home, spawn.directory, to.line
     status = TeamStatus.from_log(read_recent(home.session(ground.cwd, ground.id) / "events.jsonl"))
     ports = TeamPorts(
-        watch_file=lambda path, look: to.watcher.follow(path, look),
+        watch_mailbox=lambda name, look: team.mailbox(name).watch(to.watcher, look),
         report_end=to.report_end,
         on_plan=lambda request: line.notify("plan", request=request["id"], target=request["target"]),
         open_doorbell=lambda name, look: listen(home.doorbell(directory, name), look),

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from teamwright.session.factory.agent_factory import AgentFactory
     from teamwright.session.member_process.backend_choice import BackendChoice
     from teamwright.storage.event_log import EventLog
+    from teamwright.storage.watcher import Watcher
     from teamwright.teams.backends.process_hub import ProcessHub
-    from teamwright.teams.external.external_launcher import CombinedLauncher, WatchFile
+    from teamwright.teams.external.external_launcher import CombinedLauncher
     from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.team import SessionTeam
@@ -38,8 +39,8 @@ WIRE = "wire"
 class MemberProcesses:
     """The launcher of a session's members in separate processes (the port of `teams`), prepared at its first use.
 
-    `watch` calls back when a file changes. `settings_rules` are the rules of the session's policy at its start, which
-    member processes load from settings.
+    `watcher` reports mail to external members. `settings_rules` are the rules of the session's policy at its start,
+    which member processes load from settings.
     """
 
     ground: SessionContext
@@ -47,7 +48,7 @@ class MemberProcesses:
     maker: AgentFactory
     log: EventLog
     grant: KeepGrant
-    watch: WatchFile
+    watcher: Watcher
     settings_rules: tuple[Rule, ...]
     _backends: BackendChoice | None = None
     _hub: ProcessHub | None = None
@@ -78,7 +79,7 @@ class MemberProcesses:
         policy.on_change = lambda: hub.broadcast("policy", policy=services.policy())
         ours = ProcessLauncher(team, MemberLauncher(ground, team, self.backends, hub.path), hub)
         programs = ExternalPrograms(ground, team, self.backends, (*maker.kit.bash.hidden, VARIABLE))
-        return CombinedLauncher(ours, ExternalLauncher(team, programs, self.watch))
+        return CombinedLauncher(ours, ExternalLauncher(team, programs, self.watcher))
 
     @property
     def backends(self) -> BackendChoice:
@@ -122,13 +123,13 @@ class MemberProcesses:
 
 
 async def enable_member_processes(
-    ground: SessionContext, team: SessionTeam, maker: AgentFactory, log: EventLog, grant: KeepGrant, watch: WatchFile
+    ground: SessionContext, team: SessionTeam, maker: AgentFactory, log: EventLog, grant: KeepGrant, watcher: Watcher
 ) -> MemberProcesses:
-    """Let members of this team live in processes of their own. `watch` calls back when a file changes.
+    """Let members of this team live in processes of their own. `watcher` reports mail to external members.
 
     Raises CannotStart, UsageError when a backend was named that cannot be used here.
     """
-    made = MemberProcesses(ground, team, maker, log, grant, watch, maker.policy.rules)
+    made = MemberProcesses(ground, team, maker, log, grant, watcher, maker.policy.rules)
     named = ground.settings.places.backend not in {AUTO, IN_PROCESS}
     if named and maker.kit.teams and not ground.resumed:  # members of a resumed team continue in the lead's process
         await made.backends.preview()

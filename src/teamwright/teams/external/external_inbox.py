@@ -21,6 +21,8 @@ from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PlanApprovalRequest, fence_protocol, parse_protocol
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.values import dataclass
+from teamwright.storage.paths import Home
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.mailbox.outgoing import default_summary
 from teamwright.teams.plan_requests import PendingPlan
 
@@ -109,7 +111,7 @@ class ExternalTeamInbox(Inbox):
         self._unsent: deque[InboxEntry] = deque()
         self._send_task: asyncio.Task[None] | None = None
 
-    async def send(self, entry: InboxEntry, *, runtime: bool = False) -> str:
+    async def put(self, entry: InboxEntry, *, runtime: bool = False) -> str:
         """See `Inbox`. A message of the runtime that cannot be written now is sent later."""
         id = entry.msg_id or message_id()
         whole = replace(entry, msg_id=id, timestamp=entry.timestamp or iso_time())
@@ -117,7 +119,7 @@ class ExternalTeamInbox(Inbox):
             if runtime:
                 await self._send_or_queue(letter)
             else:
-                await super().send(letter)
+                await super().put(letter)
         return id
 
     async def contains(self, msg_id: str) -> bool:
@@ -137,7 +139,7 @@ class ExternalTeamInbox(Inbox):
     async def _send_or_queue(self, entry: InboxEntry) -> None:
         if not self._unsent:
             try:
-                await super().send(entry, runtime=True)
+                await super().put(entry, runtime=True)
             except (LockTimeout, LockLost, InboxFull) as problem:
                 self._context.report(f"mail to {self.path.stem} waits: {problem.what}", "warning")
             else:
@@ -153,7 +155,7 @@ class ExternalTeamInbox(Inbox):
             letter = self._unsent[0]
             with suppress(LockTimeout, LockLost, InboxFull):
                 if not await super().contains(letter.msg_id or ""):  # it may have been written before
-                    await super().send(letter, runtime=True)
+                    await super().put(letter, runtime=True)
                 self._unsent.popleft()
         self._context.report(f"mail to {self.path.stem} that waited is there now", "info")
 
@@ -174,13 +176,15 @@ class OwnInbox(ExternalTeamInbox):
         self._context.dialect.note_mail(entries)
         return await self._context.filter_entries(entries)
 
-    async def mark_read(self, ids: Collection[str]) -> None:
+    async def mark_delivered(self, ids: Collection[str]) -> bool:
         """See `Inbox`. An entry that cannot be flagged now is known from the transcript, and flagged later."""
         try:
-            await super().mark_read(ids)
+            more = await super().mark_delivered(ids)
             self._note_unlocked()
         except LockTimeout as problem:
             self._note_locked(problem)
+            return False
+        return more
 
     def _read_without_lock(self, problem: LockTimeout) -> list[InboxEntry]:
         self._note_locked(problem)
@@ -204,3 +208,18 @@ class OwnInbox(ExternalTeamInbox):
         if self._is_locked_out:
             self._is_locked_out = False
             self._context.report("mail comes as usual again", "info")
+
+
+class ExternalTeamStores(FileStores):
+    """The stores of a team that another program leads, for its member of this name."""
+
+    def __init__(self, home: Home, name: str, context: InboxContext) -> None:
+        super().__init__(home)
+        self._name = name
+        self._context = context
+
+    def mailbox(self, directory: str, name: str) -> Inbox:
+        """See TeamStores."""
+        paths = self.inbox_paths(directory, name)
+        own = paths[0] == self.inbox_paths(directory, self._name)[0]
+        return (OwnInbox if own else ExternalTeamInbox)(*paths, self._context)

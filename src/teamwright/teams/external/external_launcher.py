@@ -7,12 +7,10 @@ that still runs; one that has ended has lost its conversation. Depends on backen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from teamwright.mail.inbox import read_entries
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import parse_iso_ms
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
@@ -21,6 +19,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownApproved, parse_protocol
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.values import dataclass
+from teamwright.storage.watcher import Watcher
 from teamwright.teams.backend_teammate import TeammateLauncher
 from teamwright.teams.backends.backend import Backend, Launch, Location
 from teamwright.teams.backends.located_process import wait_set
@@ -72,17 +71,14 @@ class ExternalCommands(Protocol):
 _PROBE_S = 0.5
 """Seconds between checks whether the program still runs, until it has answered."""
 
-WatchFile: TypeAlias = Callable[[Path, Callable[[], None]], Callable[[], None]]
-"""Calls back when a file changes; returns a function that stops this."""
-
 
 class ExternalLauncher:
     """A launcher of members that other programs run (see `TeammateLauncher`)."""
 
-    def __init__(self, team: SessionTeam, commands: ExternalCommands, watch: WatchFile) -> None:
+    def __init__(self, team: SessionTeam, commands: ExternalCommands, watcher: Watcher) -> None:
         self.team = team
         self.commands = commands
-        self._watch = watch
+        self._watcher = watcher
         self._backends: dict[str, Backend] = {}
         self._note_tasks: set[asyncio.Task[None]] = set()
 
@@ -139,7 +135,7 @@ class ExternalLauncher:
     def _has_agreed_to_stop(self, name: str, since_ms: int) -> bool:
         """Return True when it agreed to stop while no lead ran."""
         with suppress(TeamwrightError):
-            for entry in read_entries(self.team.inbox(LEAD).path):
+            for entry in self.team.mailbox(LEAD).entries():
                 mine = entry.sender.lower() == name.lower() and (parse_iso_ms(entry.timestamp or "") or 0) >= since_ms
                 if mine and isinstance(parse_protocol(entry.text), ShutdownApproved):
                     return True
@@ -163,11 +159,11 @@ class ExternalLauncher:
             incarnation=incarnation.incarnation,
             member_name=member.name,
             transcript=Path(incarnation.transcript),
-            inbox_signs=InboxSigns(team.home.inbox(team.directory, member.name)),
+            inbox_signs=InboxSigns(team.mailbox(member.name)),
             first_message_id=incarnation.first,
             backend=backend,
             report_end=over,
-            read_lead_mail=lambda: team.inbox(LEAD).unread(),
+            read_lead_mail=lambda: team.mailbox(LEAD).unread(),
             send_note=tell,
             color=member.color,
             model=member.model or "",
@@ -187,7 +183,7 @@ class ExternalLauncher:
         """Add and follow the program as a member; `undo` removes it."""
         team = self.team
         external.inbox_signs.read_changes()  # its first prompt is in there
-        unwatch = self._watch(external.inbox_signs.path, external.check_inbox)
+        unwatch = external.inbox_signs.mailbox.watch(self._watcher, external.check_inbox)
 
         def unfollow() -> None:
             unwatch()

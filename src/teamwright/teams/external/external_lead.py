@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.mail.inbox import Inbox, read_entries
+from teamwright.mail.mailbox import FollowedMailbox, Mailbox
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.clock import parse_iso_ms
 from teamwright.protocol.errors import StorageError, TeamwrightError
@@ -53,7 +53,7 @@ class LeadMail:
     _filtered: dict[str, InboxEntry | None] = field(default_factory=dict[str, "InboxEntry | None"])
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def filter_entries(self, inbox: Inbox, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
+    async def filter_entries(self, inbox: Mailbox, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
         """Return the entries for the member's model; entries that are handled here are flagged. Raises StorageError."""
         async with self._lock:
             told: list[InboxEntry] = []
@@ -66,7 +66,7 @@ class LeadMail:
                 done += [id] if kept is None else []
             self._filtered = now
             if done:
-                await inbox.mark_read(done)
+                await inbox.mark_delivered(done)
             return told
 
     async def _handle(self, entry: InboxEntry) -> InboxEntry | None:
@@ -187,9 +187,13 @@ class LeadPresence:
     """
 
     def __init__(
-        self, inbox: Path, grace_s: float, gone: Callable[[str], None], process: WatchedProcess | None = None
+        self,
+        mailbox: FollowedMailbox,
+        grace_s: float,
+        gone: Callable[[str], None],
+        process: WatchedProcess | None = None,
     ) -> None:
-        self._inbox, self._grace_s, self._on_gone = inbox, grace_s, gone
+        self._mailbox, self._grace_s, self._on_gone = mailbox, grace_s, gone
         self._pid = 0
         self._process: WatchedProcess | None = None
         self._stop_watch: Callable[[], object] = _stop_nothing
@@ -250,7 +254,7 @@ class LeadPresence:
         if self._process is not None and self._process.is_alive:
             return
         with suppress(StorageError):
-            if any(one.msg_id == msg_id and not one.read for one in read_entries(self._inbox)):
+            if any(one.msg_id == msg_id and not one.read for one in self._mailbox.entries()):
                 self._report_gone(f"its lead read no mail for {UNREAD_GRACE_FACTOR * self._grace_s:g} s")
 
     def _report_gone(self, why: str) -> None:

@@ -11,19 +11,17 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import field
-from pathlib import Path
 
-from teamwright.mail.inbox import read_entries
+from teamwright.mail.mailbox import FollowedMailbox
 from teamwright.processes.pid_watch import WatchedProcess as ProcessLife
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError, TeamwrightError
-from teamwright.protocol.events import ModeChanged
+from teamwright.protocol.events import FileMark, ModeChanged
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.secret_texts import mask_tokens
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
-from teamwright.storage.json_array import FileStamp, file_stamp
 from teamwright.teams.backend_teammate import BackendTeammate
 from teamwright.teams.backends.detached import DETACHED
 from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
@@ -34,20 +32,20 @@ from teamwright.teams.plan_requests import PendingPlan
 class InboxSigns:
     """The inbox of one program. `unread` are the ids of entries that it has not read yet."""
 
-    path: Path
+    mailbox: FollowedMailbox
     unread: frozenset[str] = frozenset()
-    _stamp: FileStamp | None = field(default=None)
+    _mark: FileMark | None = field(default=None)
 
     def read_changes(self) -> tuple[bool, frozenset[str]]:
         """Return whether the file changed since the last check, and the ids of entries read since then."""
-        now = file_stamp(self.path)
-        if now == self._stamp:
+        now = self.mailbox.mark()
+        if now is not None and now == self._mark:
             return False, frozenset()
         try:
-            unread = frozenset(_entry_id(entry) for entry in read_entries(self.path) if not entry.read)
+            unread = frozenset(_entry_id(entry) for entry in self.mailbox.entries() if not entry.read)
         except StorageError:
             return False, frozenset()
-        taken, self.unread, self._stamp = self.unread - unread, unread, now
+        taken, self.unread, self._mark = self.unread - unread, unread, now
         return True, taken
 
 

@@ -111,7 +111,7 @@ async def answer_external_plan(
     await _wait_for_turn_end(team, name, request)
     _notify_listener(team, name, NO_PENDING_PLAN)
     async with team.plan_lock:
-        if not await team.inbox(name).contains(answer_message_id(id)):
+        if not await team.mailbox(name).contains(answer_message_id(id)):
             await send_protocol(team, LEAD, name, told, id=answer_message_id(id))
     followed = team.external.listeners.get(name.lower())
     if followed is not None and told.permission_mode is not None:

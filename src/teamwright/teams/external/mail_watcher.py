@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from teamwright.mail.inbox import Inbox, read_entries
 from teamwright.mail.inbox_events import LostEntry
+from teamwright.mail.mailbox import FollowedMailbox
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MessageSent, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -25,7 +25,6 @@ from teamwright.protocol.mail import (
     ShutdownRejected,
     parse_protocol,
 )
-from teamwright.storage.file_mark import file_mark
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.shutdown_requests import apply_mailed_answer
@@ -47,7 +46,7 @@ class MailWatcher:
         self._team = team
         self._wake = wake
         self._on_agreed = on_agreed
-        self._inboxes: dict[str, Inbox] = {}
+        self._inboxes: dict[str, FollowedMailbox] = {}
         self._changed: set[str] = set()
         self._lost: list[tuple[str, LostEntry]] = []
         self._notify_timer: asyncio.TimerHandle | None = None
@@ -57,13 +56,13 @@ class MailWatcher:
         if LEAD not in self._inboxes or not self._team.exists:
             return
         with suppress(TeamwrightError):  # an incomplete file is checked when it changes
-            for entry in read_entries(self._inboxes[LEAD].path):
+            for entry in self._inboxes[LEAD].entries():
                 if not entry.read and entry.sender.lower() == name.lower():
                     self._handle_lead_mail(entry.sender, parse_protocol(entry.text))
 
     def open(self, name: str) -> None:
         """Follow the inbox of this member from now on; its present content is known."""
-        inbox = self._team.inbox(name)
+        inbox = self._team.mailbox(name)
         inbox.set_listeners(lambda entries: self._on_arrival(name, entries), lambda lost: self._on_lost(name, lost))
         self._inboxes[name] = inbox
 
@@ -99,7 +98,7 @@ class MailWatcher:
 
     def _on_arrival(self, name: str, entries: Sequence[InboxEntry]) -> None:
         """Handle entries that others put into the inbox."""
-        file = file_mark(self._team.home, str(self._team.home.inbox(self._team.directory, name)))
+        file = self._team.mailbox(name).mark()
         for entry in entries:
             message = parse_protocol(entry.text)
             if name == LEAD and message is not None:

@@ -75,13 +75,13 @@ async def _try_step(failing: str, step: Awaitable[None], report: Callable[[str, 
 
 
 async def _notify_lead(team: SessionTeam, member: DepartingMember, departure: Departure) -> None:
-    inbox = team.inbox(LEAD)
+    inbox = team.mailbox(LEAD)
     if not await inbox.contains(departure.told):
         entry = team.external.own_entries.get(member.name)
         color = entry.color if entry is not None else None
         text, summary = _farewell_text(member, departure)
         letter = InboxEntry(member.name, text, summary, iso_time(), color, departure.told)
-        await inbox.send(letter, runtime=True)
+        await inbox.put(letter, runtime=True)
     if isinstance(inbox, ExternalTeamInbox) and (left := await inbox.wait_until_sent(team.settings.shutdown_timeout_s)):
         raise TeamwrightError("lock-timeout", f"{left} messages to {LEAD} could not be written")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -92,23 +91,23 @@ class TeamWatcher:
     def _handle_waiting_mail(self, name: str) -> None:
         self._watchers().mail.handle_waiting_mail(name)
 
-    def follow(self, path: Path, ring: Callable[[], None]) -> Callable[[], None]:
+    def follow(self, name: str, ring: Callable[[], None]) -> Callable[[], None]:
         """Call back when another program changes one of our inboxes, and report its mail; returns a function that stops
         this.
         """
         files = self._watchers()
-        files.mail.open(path.stem)
+        files.mail.open(name)
         files.roster.note_change()  # one of our members is on the roster from now on
 
         def changed() -> None:
             ring()
-            files.mail.note_change(path.stem)
+            files.mail.note_change(name)
 
-        unfollow = self._watcher.follow(path, changed)
+        unfollow = self._team.mailbox(name).watch(self._watcher, changed)
 
         def close() -> None:
             unfollow()
-            files.mail.close(path.stem)
+            files.mail.close(name)
 
         return close
 

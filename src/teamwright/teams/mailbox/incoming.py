@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from teamwright.agent.agent import SteeringInput
 from teamwright.agent.command_queue import SOURCES, CommandQueue
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.mail.inbox import Inbox
 from teamwright.protocol.clock import now_ms, parse_iso_ms
 from teamwright.protocol.events import Emit, MessageDelivered
 from teamwright.protocol.ids import LEAD
@@ -31,6 +31,9 @@ from teamwright.protocol.message_xml import RuntimeTags, escape_tags
 from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.values import dataclass
 from teamwright.teams.mailbox.delivered_ids import DeliveredIds
+
+if TYPE_CHECKING:
+    from teamwright.mail.mailbox import Mailbox
 
 WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
 """The order in which mail wakes an idle member. A shutdown comes alone; all other mail comes in one turn, in this
@@ -90,7 +93,7 @@ class IncomingMail:
     """
 
     name: str
-    inbox: Inbox
+    inbox: Mailbox
     conversation: Conversation
     emit: Emit
     is_held: Callable[[str], bool] = field(default=lambda _sender: False)
@@ -125,14 +128,14 @@ class IncomingMail:
             return []
         old = self._delivered_ids.find_delivered(entries)
         if old:
-            await self.inbox.mark_read(old)
+            await self.inbox.mark_delivered(old)
         fresh = {entry.msg_id: entry for entry in reversed(entries) if entry.msg_id not in old}
         return list(reversed(fresh.values()))  # a copy with the same id is the same message
 
     async def mark_delivered_read(self) -> None:
         """Flag all delivered mail as read, also that of an earlier process; a pending wake-up stays pending."""
         if old := self._delivered_ids.find_delivered(await self.inbox.unread()):
-            await self.inbox.mark_read(sorted(old))
+            await self.inbox.mark_delivered(sorted(old))
 
     async def next_mail(self) -> list[InboxEntry]:
         """Return the entries that start a turn now: none unless one of them wakes."""
@@ -191,8 +194,7 @@ class IncomingMail:
 
     async def mark_read(self, ids: Sequence[str]) -> None:
         """Flag delivered entries as read; after a kill before that, the transcript shows that they were delivered."""
-        await self.inbox.mark_read(ids)
-        if self.inbox.has_more:
+        if await self.inbox.mark_delivered(ids):
             self.wake()
 
     async def next_input(self) -> SteeringInput | None:

@@ -20,7 +20,6 @@ from teamwright.protocol.secret_texts import mask_keys, mask_values
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.unknown_names import did_you_mean, ended_member, unknown_member
 from teamwright.protocol.values import dataclass
-from teamwright.storage.file_mark import file_mark
 from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
 from teamwright.teams.mailbox.runtime_notes import put_entry
 from teamwright.teams.team import SessionTeam
@@ -110,9 +109,9 @@ async def send_text(
 
 async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Sent | None:
     """Return the outcome of this send before a kill; None when it was not sent."""
-    id, inboxes = call.message_id_for(name), team.inbox(LEAD).path.parent.glob("*.json")
-    name = next((path.stem for path in inboxes if path.stem.lower() == name.lower()), name)  # the spelling of its file
-    if not await team.inbox(name).contains(id):
+    id, known = call.message_id_for(name), team.stores.mailbox_names(team.directory)
+    name = next((one for one in known if one.lower() == name.lower()), name)  # the spelling of its mailbox
+    if not await team.mailbox(name).contains(id):
         return None
     mate = team.find(name)
     return Sent(
@@ -237,7 +236,7 @@ async def _deliver(team: SessionTeam, member: RosterMember, entry: InboxEntry) -
     idle = _outcome(team, entry.sender, member)
     if idle == "woke" and entry.extra.get("no_reply"):
         idle = "queued_next_round"
-    sent = await team.inbox(member.name).send(entry, runtime=False)
+    sent = await team.mailbox(member.name).put(entry, runtime=False)
     team.wake(member.name)
     if idle in {"woke", "queued_next_round"} and not _is_reachable(team, member):
         idle = "no_consumer"  # the recipient ended during the send
@@ -270,7 +269,7 @@ def _count_sent(team: SessionTeam, sender: str, to: str, sent: Sent, summary: st
             author.turn_notes.wrote_lead = True
         else:
             author.turn_notes.peer_mail = f"[to {to}] {summary}"
-    file = file_mark(team.home, str(team.inbox(to).path))
+    file = team.mailbox(to).mark()
     team.emit(MessageSent(member=sender, to=to, message_id=sent.message_id, summary=summary, file=file))
     return count_message(team, sender, to)
 

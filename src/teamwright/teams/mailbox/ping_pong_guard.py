@@ -59,6 +59,6 @@ async def has_held_mail(team: SessionTeam) -> bool:
     """Return True when the guard keeps mail that its recipient has not read. Raises StorageError."""
     for name in {name for pair in team.message_counts for name in pair}:
         senders = {sender.lower() for sender in held_senders(team, name)}
-        if senders and any(entry.sender.lower() in senders for entry in await team.inbox(name).unread()):
+        if senders and any(entry.sender.lower() in senders for entry in await team.mailbox(name).unread()):
             return True
     return False

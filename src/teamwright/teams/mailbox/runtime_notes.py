@@ -10,7 +10,6 @@ from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.message_xml import escape_tags
-from teamwright.storage.file_mark import file_mark
 from teamwright.teams.team import SessionTeam
 
 
@@ -25,7 +24,7 @@ async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary:
     if await put_entry(
         team, to, InboxEntry(sender=sender, text=text, summary=summary, timestamp=iso_time(), msg_id=id)
     ):
-        file = file_mark(team.home, str(team.home.inbox(team.directory, to)))
+        file = team.mailbox(to).mark()
         team.emit(MessageSent(member=sender, to=to, message_id=id, summary=summary, file=file))
         team.wake(to)
 
@@ -33,10 +32,10 @@ async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary:
 async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
     """Put an entry of the runtime into an inbox. False: the team has no files, so the note was passed on in memory.
 
-    A message does not recreate a team that another program removed. Raises as `Inbox.send`.
+    A message does not recreate a team that another program removed. Raises as `Mailbox.put`.
     """
     if team.exists and team.home.config(team.directory).exists():
-        await team.inbox(to).send(entry, runtime=True)
+        await team.mailbox(to).put(entry, runtime=True)
         return True
     mate = team.find(to)
     if mate is not None:

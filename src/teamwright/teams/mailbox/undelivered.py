@@ -29,7 +29,7 @@ def return_notice_id(msg_id: str) -> str:
 
 async def return_mail(team: SessionTeam, name: str, transcript: Path | None) -> None:
     """Notify the senders of mail that this member did not read; the lead replaces senders that have ended."""
-    inbox = team.inbox(name)
+    inbox = team.mailbox(name)
     unread = [entry for entry in await inbox.unread() if entry.msg_id]
     held = (
         find_delivered_ids(transcript, [f"mail:{entry.msg_id}" for entry in unread])
@@ -42,7 +42,7 @@ async def return_mail(team: SessionTeam, name: str, transcript: Path | None) -> 
         # A member on the roster lives or will be resumed: after a kill, senders may start after this notice.
         sender = config.find(entry.sender) if config is not None and not _is_return_notice(entry) else None
         await _notify_sender(team, name, entry, sender.name if sender is not None else LEAD)
-    await inbox.mark_read([entry.msg_id for entry in unread if entry.msg_id])
+    await inbox.mark_delivered([entry.msg_id for entry in unread if entry.msg_id])
 
 
 async def return_late_mail(team: SessionTeam) -> None:
@@ -56,9 +56,9 @@ async def return_late_mail(team: SessionTeam) -> None:
     there = {member.name.lower() for member in (await team.roster.read()).members}
     there |= {name.lower() for name in team.starting}
     there |= {mate.name.lower() for mate in team.members.values() if not mate.end_processed}  # its own end returns it
-    for path in sorted(team.home.inbox(team.directory, LEAD).parent.glob("*.json")):
-        if path.stem.lower() not in there and path.stem.lower() in file.incarnations:
-            await return_mail(team, path.stem, None)
+    for name in team.stores.mailbox_names(team.directory):
+        if name.lower() not in there and name.lower() in file.incarnations:
+            await return_mail(team, name, None)
 
 
 def _returnable_entries(unread: Sequence[InboxEntry], delivered: set[str]) -> list[InboxEntry]:
@@ -80,7 +80,7 @@ def _is_return_notice(entry: InboxEntry) -> bool:
 async def _notify_sender(team: SessionTeam, name: str, entry: InboxEntry, to: str) -> None:
     id = return_notice_id(entry.msg_id or "")
     for told in {to, LEAD}:
-        if await team.inbox(told).contains(id):
+        if await team.mailbox(told).contains(id):
             return
     about = entry.summary or default_summary(entry.text)
     whose = "your message" if entry.sender.lower() == to.lower() else f"a message of {entry.sender}"
@@ -90,6 +90,6 @@ async def _notify_sender(team: SessionTeam, name: str, entry: InboxEntry, to: st
     if _is_return_notice(entry):
         text = f"{name} has ended and did not read this: {entry.text}"
     summary = f"{name}{_RETURN_SUFFIX}"
-    await team.inbox(to).send(InboxEntry("system", text, summary, iso_time(), msg_id=id), runtime=True)
+    await team.mailbox(to).put(InboxEntry("system", text, summary, iso_time(), msg_id=id), runtime=True)
     team.emit(MessageSent(member="system", to=to, message_id=id, summary=summary))
     team.wake(to)

@@ -70,7 +70,7 @@ class ExternalMembership(MemberLifetime):
         if self.team.find_in_process(self.name) is None:
             return  # other requests of the lead wait for the incarnation
         self.team.wake(self.name)
-        self._begin(self.team.inbox(self.name).unread())
+        self._begin(self.team.mailbox(self.name).unread())
 
     def check_tasks(self, known: TaskFollower, names: Collection[str] | None) -> None:
         """Read changed files of the task list: a task may have become free."""

@@ -68,7 +68,7 @@ from teamwright.storage.event_log_reader import read_recent
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.lease import LEASE, Lease
 from teamwright.storage.watcher import Watcher
-from teamwright.teams.external.external_inbox import ExternalMailFormat, ExternalTeamInbox, InboxContext, OwnInbox
+from teamwright.teams.external.external_inbox import ExternalMailFormat, ExternalTeamStores, InboxContext
 from teamwright.teams.external.external_lead import LeadMail, LeadPresence, lead_process
 from teamwright.teams.external.membership import MembershipRecord, OwnRosterEntry
 from teamwright.teams.incarnation import Incarnation
@@ -238,19 +238,14 @@ def _mail_context(made: _MemberParts) -> InboxContext:
 def _team(made: _MemberParts, postal: InboxContext, report_end: ReportEnd) -> SessionTeam:
     """Return the team as the other program created it, without this process's member."""
     found, log, maker, watcher = made.found, made.log, made.maker, made.watcher
-    own = found.home.inbox(found.directory, found.name)
-
-    def inbox(path: Path, guard: Path, archive: Path) -> ExternalTeamInbox:
-        return (OwnInbox if path == own else ExternalTeamInbox)(path, guard, archive, postal)
-
     ports = TeamPorts(
         maker.plans.watch,
-        watch_file=lambda path, look: watcher.follow(path, look),
-        make_inbox=inbox,
+        watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
         report_end=report_end,
         remote_state=lambda _name: None,  # the state of other members is unknown here
     )
-    joined = JoinedTeam(found.config.name, found.directory, led_externally=True)
+    stores = ExternalTeamStores(found.home, found.name, postal)
+    joined = JoinedTeam(found.config.name, found.directory, led_externally=True, stores=stores)
     team = make_team(made.ground, log, maker, TeamStatus.from_log(read_recent(log.path)), ports, joined)
     maker.team = team
     maker.plans.join_team(team)
@@ -274,7 +269,7 @@ async def _guest(
     place = OwnRosterEntry(team, found.name, lambda text, level: guest.say(text, level))
     entry = await place.join(record.entry)
     grace_s = ground.settings.places.orphan_timeout_s
-    presence = LeadPresence(team.home.inbox(team.directory, LEAD), grace_s, lambda why: guest.lead_is_gone(why), lead)
+    presence = LeadPresence(team.mailbox(LEAD), grace_s, lambda why: guest.lead_is_gone(why), lead)
     parts = (found.name, team, made.maker, made.log, lived.room, record, place, presence, _pane(entry, record, env))
     guest = ExternalMembership(*parts, warnings=(*made.warnings, *told))
     presence.note_roster(found.config)
@@ -311,7 +306,7 @@ def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership,
     mailed = MailedRequests(requests, team, guest.name)
     since = record.entry.joined_at if record.found else 0
     reception = LeadMail(team, guest.name, since, mailed.heard, grants.in_mode)
-    postal.filter_entries = partial(reception.filter_entries, team.inbox(guest.name))
+    postal.filter_entries = partial(reception.filter_entries, team.mailbox(guest.name))
     postal.notify_change = guest.check_mail
     return reception
 
@@ -322,7 +317,7 @@ def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, s
     made.log.subscribe(guest.record_event, live=False)
     connect_budget(made.maker.purse, team, made.log)
     stack.callback(watcher.follow(home.config(directory), guest.place.note_change))
-    stack.callback(watcher.follow(home.inbox(directory, guest.name), guest.check_mail))
+    stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
     stack.callback(watcher.follow(home.requests(directory), made.requests.check_answers))
     known = team.tasks.watch_external_changes(lambda _before, _after: None)
     stack.callback(known.close)

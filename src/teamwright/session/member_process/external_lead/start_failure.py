@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from teamwright.mail.inbox import inbox_for
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, message_id
@@ -15,6 +14,7 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.session.member_process.external_lead.team_search import ExternalTeam
 from teamwright.teams.external.external_inbox import ExternalMailFormat
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster import Roster
 
 
@@ -22,12 +22,11 @@ async def report_start_failure(found: ExternalTeam, flags: MemberFlags, problem:
     """Notify the lead, and remove the roster entry without a process. Never raises."""
     dialect, home = ExternalMailFormat(), found.home
     dialect.note_roster(found.config)
-    path = home.inbox(found.directory, LEAD)
     text = f"{found.name} could not start: {problem.what}."
     entry = InboxEntry(found.name, text, text[:60], iso_time(), flags.agent_color or None, message_id())
     with suppress(TeamwrightError):
-        inbox = inbox_for(path, home.guard(path), home.inbox_archive(found.directory, LEAD))
+        inbox = FileStores(home).mailbox(found.directory, LEAD)
         for letter in dialect.encode_entries(entry):
-            await inbox.send(letter, runtime=True)
+            await inbox.put(letter, runtime=True)
     with suppress(TeamwrightError):
         await Roster(home, found.directory).change(lambda config: config.without_member(found.name))

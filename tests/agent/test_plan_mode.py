@@ -101,9 +101,9 @@ def test_what_is_granted_with_a_plan_is_this_agents_alone_and_never_more_than_it
     mode.enter()
     mode.leave(granted=["Bash(make)"])
     assert may(child, "make", place.work) is Verdict.ASK  # the lead would be asked itself
-    lead.mode = Mode.BYPASS
+    lead.change_mode(Mode.BYPASS)
     assert may(child, "make", place.work) is Verdict.ALLOW
-    lead.mode = Mode.PLAN
+    lead.change_mode(Mode.PLAN)
     assert may(child, "make", place.work) is Verdict.DENY
 
 
@@ -166,11 +166,11 @@ def test_a_person_that_changes_the_mode_ends_or_begins_plan_mode(place):
     policy = place.policy(Mode.ACCEPT_EDITS)
     mode = place.mode(policy)
     mode.enter()
-    policy.mode = Mode.DEFAULT
+    policy.change_mode(Mode.DEFAULT)
     mode.follow_mode_change()
     again = place.policy(Mode.DEFAULT)
     assert place.mode(again).restore() and again.mode is Mode.DEFAULT
-    policy.mode = Mode.PLAN
+    policy.change_mode(Mode.PLAN)
     mode.follow_mode_change(Mode.DEFAULT)
     assert mode.is_on and mode.exit_rule is PlanExit.APPROVED
     assert mode.leave() is Mode.DEFAULT
@@ -181,5 +181,5 @@ def test_a_mode_that_somebody_set_meanwhile_is_not_undone_by_an_answer(place):
     policy = place.policy(Mode.BYPASS)
     mode = place.mode(policy)
     mode.enter()
-    policy.mode = Mode.DEFAULT
+    policy.change_mode(Mode.DEFAULT)
     assert mode.leave() is Mode.DEFAULT

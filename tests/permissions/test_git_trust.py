@@ -235,8 +235,8 @@ def test_a_repository_inside_the_repository_runs_nothing_before_it_is_trusted(pl
 def test_trust_in_a_repository_is_no_trust_in_one_inside_it(place, kind):
     place.configure("[core]\n\teditor = vi\n")
     FOUND_BY_GIT[kind](place)
-    place.policy.scope = PermissionScope(
-        (place.project,), trusted_git=frozenset(git_entries(place.project)), base=place.project
+    place.policy.change_scope(
+        PermissionScope((place.project,), trusted_git=frozenset(git_entries(place.project)), base=place.project)
     )
     assert place.allows("git status")
     assert not place.allows("cd emb && git status")
@@ -247,7 +247,7 @@ def test_trust_in_a_repository_is_no_trust_in_one_inside_it(place, kind):
 def test_trust_in_a_directory_is_no_trust_in_a_repository_that_it_becomes(place):
     shutil.rmtree(place.project / ".git")
     trusted = frozenset(git_entries(place.project))
-    place.policy.scope = PermissionScope((place.project,), trusted_git=trusted, base=place.project)
+    place.policy.change_scope(PermissionScope((place.project,), trusted_git=trusted, base=place.project))
     assert place.allows("git status")
     bare(place.project, place.program)
     assert not place.allows("git status")
@@ -269,7 +269,7 @@ def test_a_common_directory_that_cannot_be_read_as_git_reads_it_asks(place, kind
     (place.project / ".git" / "commondir").write_text(ABSURD[kind])
     assert not place.allows("git status")
     trusted = frozenset(git_entries(place.project))
-    place.policy.scope = PermissionScope((place.project,), trusted_git=trusted, base=place.project)
+    place.policy.change_scope(PermissionScope((place.project,), trusted_git=trusted, base=place.project))
     assert not place.allows("git status"), "what cannot be read is never trusted"
     if kind in {"a NUL byte", "a long text"}:
         assert place.run("git status"), "git would run the program of the other directory"
@@ -496,7 +496,7 @@ def test_a_submodule_that_only_former_commits_have_runs_nothing(place, option):
 def test_no_line_that_copies_makes_a_repository_for_its_own_git(place, line):
     bare(place.emb, place.program)
     (place.emb / "HEAD").rename(place.project / "head")
-    place.policy.mode = Mode.ACCEPT_EDITS
+    place.policy.change_mode(Mode.ACCEPT_EDITS)
     assert place.allows("git -C emb status; cp head emb/HEAD")
     assert place.allows("mkdir -p emb/x && cp -v head emb/other 2>&1")
     assert not place.allows(line)

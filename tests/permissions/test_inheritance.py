@@ -80,13 +80,13 @@ def change(ground: Ground, members: list[Policy], what: str, at: int, value) -> 
     member = members[at % len(members)]
     match what:
         case "mode":
-            member.mode = value
+            member.change_mode(value)
         case "rule":
             member.add_rules(*rules_of(ground, [value]))
         case "delegating":
-            member.is_delegating = value
+            member.change_delegation(value)
         case "scope":
-            member.scope = ground.scope if value else type(ground.scope)(private=ground.scope.private)
+            member.change_scope(ground.scope if value else type(ground.scope)(private=ground.scope.private))
 
 
 def verdicts(policy: Policy, calls) -> list[Decision]:
@@ -95,11 +95,12 @@ def verdicts(policy: Policy, calls) -> list[Decision]:
 
 def without_its_own_limits(policy: Policy, calls) -> list[Decision]:
     """What a policy says for those below it: that its own agent only coordinates is nobody else's limit."""
-    was, policy.is_delegating = policy.is_delegating, False
+    was = policy.is_delegating
+    policy.change_delegation(False)
     try:
         return verdicts(policy, calls)
     finally:
-        policy.is_delegating = was
+        policy.change_delegation(was)
 
 
 @pytest.mark.promise("F46", "G3")
@@ -155,7 +156,7 @@ def test_that_the_lead_only_coordinates_changes_no_childs_verdict_and_is_over_at
     lead, *others = family(ground, mode, rules, route)
     before = [verdicts(member, calls) for member in (lead, *others)]
     hidden = [member.hidden_tools for member in (lead, *others)]
-    lead.is_delegating = True
+    lead.change_delegation(True)
     assert [verdicts(member, calls) for member in others] == before[1:]
     assert [member.hidden_tools for member in (lead, *others)] == hidden
     assert (lead.display_mode, lead.mode) == (Mode.DELEGATE, mode)
@@ -165,7 +166,7 @@ def test_that_the_lead_only_coordinates_changes_no_childs_verdict_and_is_over_at
             assert now == was
         else:
             assert (now.verdict, now.rule) == (DENY, "mode delegate")
-    lead.is_delegating = False
+    lead.change_delegation(False)
     assert [verdicts(member, calls) for member in (lead, *others)] == before
 
 
@@ -184,11 +185,11 @@ def test_who_gets_a_mode_of_its_own_in_life_has_the_rules_it_had_before(ground):
     lead = ground.policy(Mode.BYPASS, allow=["Bash(npm test:*)"], deny=["Bash(git push:*)"])
     member = Policy(Mode.BUBBLE, scope=ground.scope).narrow_to(lead)
     test, push = (Access(command=command, cwd=ground.project) for command in ("npm test", "git push"))
-    member.mode = Mode.DEFAULT
+    member.change_mode(Mode.DEFAULT)
     assert member.decide("Bash", test).rule == "Bash(npm test:*) [allowing]"
     assert member.decide("Bash", push).verdict is DENY
     assert member.with_mode(Mode.ACCEPT_EDITS).decide("Bash", test).verdict is ALLOW
-    member.mode = Mode.BUBBLE
+    member.change_mode(Mode.BUBBLE)
     assert member.decide("Bash", Access(command="make", cwd=ground.project)).verdict is ALLOW
 
 
@@ -203,7 +204,7 @@ def test_rules_of_one_without_a_mode_of_its_own_narrow_it_and_nothing_else(groun
     assert child.hides("WebFetch")
     assert child.hidden_tools == {"WebFetch"}
     assert lead.decide("Bash", push).verdict is ALLOW
-    lead.mode = Mode.DONT_ASK
+    lead.change_mode(Mode.DONT_ASK)
     assert child.decide("Bash", make) == lead.decide("Bash", make)
     assert child.decide("mcp__x__y", Access()).rule == "mode dontAsk"
     child.add_rules(*parse_rules(["mcp__x"], ALLOW, "its own", ground.project))
@@ -257,7 +258,7 @@ def test_who_plans_may_write_its_plan_and_nothing_else_wherever_it_lies(ground):
     lead = ground.policy(Mode.DEFAULT)
     member = started_by(lead, Mode.PLAN, lead)
     below = started_by(member, Mode.BUBBLE, lead)
-    member.plan_file = plan
+    member.allow_plan(plan)
     write = Access(writes=(plan,))
     for tool in ("Write", "Edit"):
         assert member.decide(tool, write).verdict is ALLOW
@@ -276,10 +277,10 @@ def test_who_plans_may_write_its_plan_and_nothing_else_wherever_it_lies(ground):
     ]
     for policy, tool, access in refused:
         assert policy.decide(tool, access).verdict is DENY, (tool, access)
-    member.mode = Mode.ACCEPT_EDITS
+    member.change_mode(Mode.ACCEPT_EDITS)
     assert member.decide("Write", write).verdict is DENY
     assert member.decide("Read", Access(reads=(plan,))).verdict is ALLOW
-    member.mode = Mode.PLAN
+    member.change_mode(Mode.PLAN)
     lead.add_rules(*parse_rules(["Edit(//**/plans/**)"], DENY, "later", ground.project))
     assert member.decide("Write", write).rule == "Edit(//**/plans/**) [later]"
 
@@ -289,7 +290,7 @@ def test_a_plan_that_became_a_link_is_not_the_plan(own_ground):
     plans = own_ground.project / "plans"
     plans.mkdir()
     policy = own_ground.policy(Mode.PLAN)
-    policy.plan_file = plans / "mine.md"
+    policy.allow_plan(plans / "mine.md")
     write = Access(writes=(plans / "mine.md",))
     assert policy.decide("Write", write).verdict is ALLOW
     (plans / "mine.md").symlink_to(own_ground.project / "a.py")
@@ -302,7 +303,7 @@ def test_a_plan_that_became_a_link_is_not_the_plan(own_ground):
 @pytest.mark.promise("G1")
 def test_a_refusal_while_planning_says_how_to_go_on(ground):
     lead = ground.policy(Mode.PLAN, allow=["Bash", "Edit"])
-    lead.plan_file = ground.home / "plans" / "mine.md"
+    lead.allow_plan(ground.home / "plans" / "mine.md")
     child = started_by(lead, Mode.BUBBLE, lead)
     edit = Access(writes=(ground.project / "a.py",))
     make = Access(command="make", cwd=ground.project)
@@ -318,7 +319,7 @@ def test_a_refusal_while_planning_says_how_to_go_on(ground):
 def test_who_plans_behind_a_fence_is_told_how_to_go_on_all_the_same(ground):
     lead = ground.policy(Mode.PLAN)
     behind = Policy(Mode.BUBBLE).narrow_to(lead).narrow_to(ground.policy(Mode.BYPASS))
-    behind.plan_file = ground.home / "plans" / "mine.md"
+    behind.allow_plan(ground.home / "plans" / "mine.md")
     edit = Access(writes=(ground.project / "a.py",))
     assert str(behind.plan_file) in behind.decide("Edit", edit).reason
     assert behind.decide("Write", Access(writes=(behind.plan_file,))).verdict is ALLOW

@@ -71,7 +71,7 @@ def test_a_narrowed_policy_is_never_wider_than_any_above_it(ground, calls, mine,
     child = ground.policy(mine, allow, deny=deny).narrow_to(middle)
     alone = ground.policy(mine, allow, deny=deny)
     for mode in (theirs, later):
-        lead.mode = mode
+        lead.change_mode(mode)
         for tool, access in calls:
             verdict = child.decide(tool, access).verdict
             assert verdict is stricter(alone.decide(tool, access).verdict, lead.decide(tool, access).verdict)
@@ -344,7 +344,7 @@ def test_a_changed_mode_or_rule_holds_from_the_next_call_on(ground):
     count = Access()
     assert policy.decide("TaskList", HARMLESS).verdict is ALLOW
     assert policy.decide("python__count", count).verdict is ASK
-    policy.mode = Mode.BYPASS
+    policy.change_mode(Mode.BYPASS)
     assert policy.decide("python__count", count).verdict is ALLOW
     policy.add_rules(*parse_rules(["TaskList"], DENY, "later", ground.project))
     assert policy.decide("TaskList", HARMLESS).verdict is DENY

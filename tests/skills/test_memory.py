@@ -83,7 +83,7 @@ def test_exactly_that_directory_is_the_agents_own_to_write(root, home, tmp_path,
     lead, agent = policies(root, home, mode)
     mine = memory_directory(scope, "tester", root, home)
     mine.mkdir(parents=True)
-    agent.memory_directory = mine
+    agent.allow_memory(mine)
     assert verdict(agent, "Write", mine / "MEMORY.md") is Verdict.ALLOW
     assert verdict(agent, "Edit", mine / "more" / "facts.md") is Verdict.ALLOW
     assert verdict(agent, "Read", mine / "MEMORY.md", write=False) is Verdict.ALLOW
@@ -102,10 +102,10 @@ def test_exactly_that_directory_is_the_agents_own_to_write(root, home, tmp_path,
 def test_plan_mode_and_rules_hold_for_memory_too(root, home):
     mine = memory_directory("project", "tester", root, home)
     lead, agent = policies(root, home)
-    agent.memory_directory = mine
-    lead.mode = Mode.PLAN
+    agent.allow_memory(mine)
+    lead.change_mode(Mode.PLAN)
     assert verdict(agent, "Write", mine / "MEMORY.md") is Verdict.DENY
     deny = parse_rules(["Edit(.teamwright/**)"], Verdict.DENY, "settings", root)
     _, agent = policies(root, home, Mode.DEFAULT, *deny)
-    agent.memory_directory = mine
+    agent.allow_memory(mine)
     assert verdict(agent, "Write", mine / "MEMORY.md") is Verdict.DENY

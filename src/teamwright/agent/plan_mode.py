@@ -172,7 +172,7 @@ class PlanMode:
             before, usual = (self._mode_after, PlanExit.APPROVED) if was_on else (self.policy.mode, self._own_exit)
             self._begin(before, exit_rule or usual)
             if not was_on:
-                self.policy.mode = Mode.PLAN
+                self.policy.change_mode(Mode.PLAN)
                 self.on_mode_change(Mode.PLAN, by)
         elif exit_rule is PlanExit.APPROVED and self.exit_rule is PlanExit.FREELY:
             self._save(replace(self._record, leaving=exit_rule))
@@ -182,7 +182,7 @@ class PlanMode:
         path = reserve_plan(self._plans)
         record = replace(self._record, on=True, file=str(path), before=str(before), waits="", left_by="")
         self._save(replace(record, leaving=leaving))
-        self._deciding_policy.plan_file = path
+        self._deciding_policy.allow_plan(path)
 
     def set_pending_request(self, request: str) -> None:
         """Record the request under which the plan was submitted; empty: none is pending. Raises StorageError."""
@@ -200,7 +200,7 @@ class PlanMode:
         self._save(replace(record, on=False, waits="", left_by=call, before=str(after), granted=rules))
         self._apply_granted_rules()
         if was_on:
-            self.policy.mode = after
+            self.policy.change_mode(after)
             self.on_mode_change(self.policy.effective_mode, by)
         return self.policy.effective_mode
 
@@ -239,14 +239,14 @@ class PlanMode:
         self._record = record
         self._apply_granted_rules()
         if record.file:
-            self._deciding_policy.plan_file = self.file
+            self._deciding_policy.allow_plan(self.file)
         if record.on:
             create_plan_file(self.file)
             if not self.is_on and self.policy.mode is not Mode.BUBBLE:
                 self._record = replace(record, before=str(self.policy.mode))
-            self.policy.mode = Mode.PLAN
+            self.policy.change_mode(Mode.PLAN)
         elif self.is_on and record.before:
-            self.policy.mode = Mode(record.before)
+            self.policy.change_mode(Mode(record.before))
         return True
 
     def remove_record(self) -> None:
@@ -258,7 +258,9 @@ class PlanMode:
                 raise storage_error(problem, self._record_path) from problem
 
     def _apply_granted_rules(self) -> None:
-        self._deciding_policy.granted = tuple(rule for text in self._record.granted for rule in self._rules(text))
+        policy = self._deciding_policy
+        policy.revoke(policy.granted)
+        policy.grant([rule for text in self._record.granted for rule in self._rules(text)])
 
     def _rules(self, text: str) -> tuple[Rule, ...]:
         """Return the text as a rule; nothing for a text that is not a rule, and for a rule that is too broad."""

@@ -34,6 +34,4 @@ def make_policy(settings: Settings, home: Home, cwd: Path, trust: TrustState, ow
         settings=home.settings,
         hook_files=files_run_by(settings.hooks, trust.root),
     )
-    made = Policy(settings.mode, settings.rules, scope)
-    made.is_delegating = settings.delegates
-    return made
+    return Policy(settings.mode, settings.rules, scope, is_delegating=settings.delegates)

@@ -60,7 +60,8 @@ def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
 class Policy:
     """The permissions of an agent: a mode, rules and a scope, and the policies that it may not exceed.
 
-    Mode and rules may change during a run (`mode`, `add_rules`); policies narrowed to this one follow at once.
+    Mode and rules may change during a run (`change_mode`, `add_rules`); policies narrowed to this one follow at once.
+    `is_delegating`: the agent of this policy only coordinates: other tools are denied to it, but not to agents below it.
     """
 
     def __init__(
@@ -69,19 +70,15 @@ class Policy:
         rules: Iterable[Rule] = (),
         scope: PermissionScope | None = None,
         parents: tuple[Policy, ...] = (),
+        *,
+        is_delegating: bool = False,
     ) -> None:
         self._context = DecisionContext(RuleIndex(tuple(rules)), scope or PermissionScope(), mode)
         self._parents = parents
         self._decided_by_name: dict[tuple[str, str | None, bool], Decision] = {}
         self._with_caller: tuple[DecisionContext, DecisionContext] | None = None
-        self.is_delegating = False
-        """True when the agent of this policy only coordinates: other tools are denied to it, but not to agents below
-        it."""
-        self.granted: tuple[Rule, ...] = ()
-        """Allow rules of this agent only, as with an approved plan.
-
-        They answer questions, and an agent below needs the same grant.
-        """
+        self.is_delegating = is_delegating
+        self._granted: tuple[Rule, ...] = ()
         self._memory = ""
         self.on_change: Callable[[], None] | None = None
         """Called when the mode, rules or scope of this policy have changed."""
@@ -91,8 +88,8 @@ class Policy:
         """The mode of this policy. A parent may be stricter."""
         return self._context.mode
 
-    @mode.setter
-    def mode(self, mode: Mode) -> None:
+    def change_mode(self, mode: Mode) -> None:
+        """Change the mode, from the next call on."""
         # A policy without a mode used its caller's rules. It keeps them from now on, or it would ask more often than
         # others.
         self._set_context(
@@ -123,8 +120,8 @@ class Policy:
     def _plan(self) -> str:
         return self._context.plan_file
 
-    @plan_file.setter
-    def plan_file(self, path: Path | None) -> None:
+    def allow_plan(self, path: Path | None) -> None:
+        """Let this agent change this file in plan mode, in the place of an earlier one."""
         real = "" if path is None else os.path.join(real_path(path.parent), path.name)
         self._set_context(replace(self._context, plan_file=real))
 
@@ -133,8 +130,8 @@ class Policy:
         """The memory directory of this agent's type, which it may read and change unless a rule decides otherwise."""
         return Path(self._memory) if self._memory else None
 
-    @memory_directory.setter
-    def memory_directory(self, directory: Path | None) -> None:
+    def allow_memory(self, directory: Path | None) -> None:
+        """Let this agent read and change this directory, in the place of an earlier one."""
         self._memory = "" if directory is None else str(directory)
 
     @property
@@ -147,8 +144,8 @@ class Policy:
         """The directories and private paths: the caller's when this policy has no mode."""
         return self._current_context().scope
 
-    @scope.setter
-    def scope(self, scope: PermissionScope) -> None:
+    def change_scope(self, scope: PermissionScope) -> None:
+        """Change the directories and private paths, from the next call on."""
         self._set_context(replace(self._context, scope=scope))
 
     def apply_update(
@@ -162,13 +159,34 @@ class Policy:
         from teamwright.permissions.grant_bounds import check_directories, check_mode, check_rules
 
         if update.kind == "setMode":
-            self.mode = check_mode(update, self.effective_mode)
+            self.change_mode(check_mode(update, self.effective_mode))
         elif update.kind == "addDirectories":
             added = check_directories(update, self.scope)
             scope = self._context.scope
-            self.scope = replace(scope, directories=tuple(dict.fromkeys((*scope.directories, *added))))
+            self.change_scope(replace(scope, directories=tuple(dict.fromkeys((*scope.directories, *added)))))
         else:
             self.add_rules(*check_rules(update, self.scope, source, by_user))
+
+    @property
+    def granted(self) -> tuple[Rule, ...]:
+        """Allow rules of this agent only, as with an approved plan.
+
+        They answer questions, and an agent below needs the same grant.
+        """
+        return self._granted
+
+    def grant(self, rules: Iterable[Rule]) -> None:
+        """Add allow rules of this agent only."""
+        self._granted = (*self._granted, *rules)
+
+    def revoke(self, rules: Iterable[Rule]) -> None:
+        """Remove these very rules from those that were granted."""
+        gone = {id(rule) for rule in rules}
+        self._granted = tuple(rule for rule in self._granted if id(rule) not in gone)
+
+    def change_delegation(self, is_delegating: bool) -> None:
+        """Restrict the agent of this policy to coordination, or end that."""
+        self.is_delegating = is_delegating
 
     def add_rules(self, *rules: Rule) -> None:
         """Add rules, as after an "always" answer."""
@@ -194,7 +212,7 @@ class Policy:
         """Return this policy with another parent: each call then has the stricter of both verdicts."""
         made = Policy(self.mode, self.rules, self.scope, (*self._parents, parent))
         if self._plan:
-            made.plan_file = self.plan_file
+            made.allow_plan(self.plan_file)
         return made
 
     def hides(self, tool: str) -> bool:
@@ -223,7 +241,7 @@ class Policy:
         if decision.rule == PLAN_MODE_RULE and decision.verdict is Verdict.DENY:
             plans = self.mode is Mode.PLAN or bool(self._plan)
             return decide_by_plan(self._context) if plans else replace(decision, reason=_CALLER_PLANS_REASON)
-        if self.granted and decision.verdict is not Verdict.ALLOW:
+        if self._granted and decision.verdict is not Verdict.ALLOW:
             return self._decide_by_grant(tool, access) or decision
         return decision
 
@@ -231,10 +249,10 @@ class Policy:
         """Allow a call by a grant to this agent if all parents would allow it. A denied call stays denied."""
         for policy in self._parents:
             plain = policy._decide_with_parents(tool, access, "").verdict is Verdict.ALLOW
-            if not plain and (not policy.granted or policy._decide_by_grant(tool, access) is None):
+            if not plain and (not policy._granted or policy._decide_by_grant(tool, access) is None):
                 return None
         ground = self._current_context()
-        decision = judge_call(replace(ground, rules=RuleIndex((*ground.rules.rules, *self.granted))), tool, access)
+        decision = judge_call(replace(ground, rules=RuleIndex((*ground.rules.rules, *self._granted))), tool, access)
         return decision if decision.verdict is Verdict.ALLOW else None
 
     def excluded_paths(self, tool: str, root: Path) -> ExcludedPaths:

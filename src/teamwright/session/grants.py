@@ -91,7 +91,7 @@ class Grants:
             return
         if narrower or owner == LEAD:
             if modes.lead.policy.is_delegating:
-                lead.mode = mode  # the lead still only coordinates; agents below it follow the mode
+                lead.change_mode(mode)  # the lead still only coordinates; agents below it follow the mode
             else:
                 modes.set_lead(mode, by)
         if mate is not None:

@@ -92,7 +92,8 @@ class SessionModes:
             lasting = Mode.DEFAULT  # members work while the lead changes from plan to delegate
         save_mode(self.directory, SavedMode(mode, lasting))
         policy = self.maker.policy
-        policy.is_delegating = self.lead.policy.is_delegating = mode is Mode.DELEGATE
+        for one in (policy, self.lead.policy):
+            one.change_delegation(mode is Mode.DELEGATE)
         if changes := policy.mode is not lasting:
             enter_mode(self.lead, lasting, by)
         if mode is Mode.DELEGATE or not changes:
@@ -158,8 +159,8 @@ def load_mode(directory: Path) -> SavedMode | None:
 
 def restore_mode(policy: Policy, kept: SavedMode) -> None:
     """Restore the saved mode of the lead."""
-    policy.mode = kept.lasting
-    policy.is_delegating = kept.mode is Mode.DELEGATE
+    policy.change_mode(kept.lasting)
+    policy.change_delegation(kept.mode is Mode.DELEGATE)
 
 
 def describe_modes() -> list[tuple[str, str]]:

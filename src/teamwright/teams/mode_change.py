@@ -89,7 +89,7 @@ def enter_mode(agent: Agent, mode: Mode, by: str) -> None:
         plan.enter(PlanExit.APPROVED, by)  # an agent that was put into plan mode cannot leave it alone
         return
     policy = plan.policy if plan is not None else agent.policy
-    policy.mode = mode
+    policy.change_mode(mode)
     if plan is not None:
         plan.follow_mode_change()
     agent.emit(ModeChanged(member=agent.name, mode=str(mode), by=by))

@@ -253,7 +253,7 @@ def _with_ownership(lead: _Link, definition: TeamDefinition | None) -> _Link:
         return lead
     behind = Policy(Mode.BYPASS, (), replace(lead.policy.scope, ownership=fence))
     policy = Policy(Mode.BUBBLE).narrow_to(lead.policy).narrow_to(behind)
-    policy.is_delegating = lead.policy.is_delegating
+    policy.change_delegation(lead.policy.is_delegating)
     return replace(lead, policy=policy)
 
 
@@ -271,9 +271,9 @@ def _lead(subject: CallerDescription, cwd: Path, session: str) -> tuple[_Link, S
         mode_from = "kept by its session"
     if subject.mode is not None and subject.member is None:
         mode = lead_mode(subject.mode, "--mode")
-        policy.is_delegating = mode is Mode.DELEGATE
+        policy.change_delegation(mode is Mode.DELEGATE)
         if mode is not Mode.DELEGATE:
-            policy.mode = mode
+            policy.change_mode(mode)
         mode_from = "--mode"
     return _Link(LEAD_ALIAS, policy, mode_from), settings, definition
 

@@ -153,7 +153,7 @@ class AgentParts:
         """
         agent.policy = policy
         if role is ReminderRole.LEAD:
-            policy.is_delegating = self.policy.is_delegating
+            policy.change_delegation(self.policy.is_delegating)
             told = None if self.mode_untold else policy.display_mode
             agent.remind = ModeReminder(lambda: policy.display_mode, role, told, announces=True)
         else:

@@ -216,7 +216,8 @@ class LedMember(MemberLifetime):
             if one is session or one.mode is not Mode.BUBBLE:
                 one.replace_rules(former, self._granted)
             if one is not session and more and one.mode is not Mode.BUBBLE:
-                one.scope = replace(one.scope, directories=tuple(dict.fromkeys((*one.scope.directories, *more))))
+                directories = tuple(dict.fromkeys((*one.scope.directories, *more)))
+                one.change_scope(replace(one.scope, directories=directories))
 
     # ── looking, and saying so ────────────────────────────────────────────────────────────────────────────────
 

@@ -65,9 +65,9 @@ def apply_policy(policy: Policy, data: Mapping[str, Any]) -> tuple[Path, ...]:
     """Apply the lead's mode and directories to this process's policy; return the new directories."""
     before, directories = policy.scope.directories, tuple(Path(path) for path in data["directories"])
     if directories != before:
-        policy.scope = replace(policy.scope, directories=directories)
+        policy.change_scope(replace(policy.scope, directories=directories))
     if (mode := Mode(data["mode"])) is not policy.mode:
-        policy.mode = mode
+        policy.change_mode(mode)
     return tuple(one for one in directories if one not in before)
 
 

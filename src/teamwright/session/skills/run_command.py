@@ -148,7 +148,7 @@ async def _run_in_subagent(session: Session, called: CommandCall) -> SubagentRun
     rules = rules_of(session, recipe)
 
     def ready(agent: Agent) -> None:
-        agent.policy.granted = (*agent.policy.granted, *rules)
+        agent.policy.grant(rules)
 
     with TurnGrants(session, rules):
         words = NO_KEY_TAGS.with_files(await prepare_prompt(session, called))
@@ -235,16 +235,15 @@ class TurnGrants:
 
     def _allow(self) -> None:
         for policy in self._policies():
-            policy.granted = (*policy.granted, *self.rules)
+            policy.grant(self.rules)
 
     def end(self) -> None:
         """Remove rules and model."""
         unsubscribe, self._unsubscribe = self._unsubscribe, None
         if unsubscribe is not None:
             unsubscribe()
-        mine = {id(rule) for rule in self.rules}
         for policy in self._policies():
-            policy.granted = tuple(rule for rule in policy.granted if id(rule) not in mine)
+            policy.revoke(self.rules)
         before, self._before = self._before, None
         agent = self.session.lead.agent
         if before is not None and agent.model is self.model:

@@ -299,7 +299,7 @@ def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership,
     grants = ExternalLeadGrants(guest.name, maker.policies, team.emit, lambda mode: guest.save_record(mode=str(mode)))
     grants.may_bypass = maker.may_bypass = maker.policy.mode is Mode.BYPASS
     if record.mode and (Mode(record.mode) is not Mode.BYPASS or grants.may_bypass):
-        maker.policy.mode = Mode(record.mode)
+        maker.policy.change_mode(Mode(record.mode))
     maker.grant, maker.policies.lead_answers = grants, True
     requests.files.team = team
     requests.lead = MailApprover(team, requests=requests)

@@ -136,7 +136,7 @@ class ExternalLeadGrants:
             raise UsageError("usage", "only the member can enter plan mode, or it is started in it")
         if session.mode is mode:
             return
-        session.mode = mode
+        session.change_mode(mode)
         self.kept(mode)
         if not told:
             self.emit(ModeChanged(member=self.name, mode=str(mode), by="lead"))

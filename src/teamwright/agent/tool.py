@@ -59,6 +59,10 @@ class Workplace:
     nested_instructions: Callable[[Path], str] | None = None
     """Returns the instructions of a directory when an agent touches a path in it for the first time."""
 
+    def change_directory(self, directory: Path) -> None:
+        """Work in this directory from the next call on."""
+        self.cwd = directory
+
     def resolve(self, path: str) -> Path:
         """Return a path from a model as an absolute path, relative to `cwd`; `~` is expanded, links are kept."""
         return Path(os.path.normpath(os.path.join(self.cwd, os.path.expanduser(path))))

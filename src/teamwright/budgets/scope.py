@@ -64,6 +64,10 @@ class Scope:
         self.usd += usage.usd or 0.0
         self.calls += calls
 
+    def take_back(self, calls: int) -> None:
+        """Take back tool calls that were counted and do not run."""
+        self.calls -= calls
+
     def closed(self) -> BudgetRefusal | None:
         """Return the refusal by a cap that is used up already, else None."""
         caps = self.budget

@@ -119,6 +119,10 @@ class TeamwrightError(Exception):
         """Return how to unpickle the error: the default calls `__init__` with `args`, which contains `what` alone."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
+    def replace_advice(self, do: Iterable[str]) -> None:
+        """Replace the commands and the advice that the error shows."""
+        self.do = tuple(do)
+
     @property
     def exit_code(self) -> int:
         """The process's exit code when this error ends it."""

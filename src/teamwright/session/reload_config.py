@@ -142,7 +142,7 @@ class ConfigReloader:
         maker.compact = settings.compact
         maker.compacting = CompactionFactory(settings.compact, maker.kit, maker.nested)
         for agent in agents:
-            agent.compaction.settings = settings.compact
+            agent.compaction.change_settings(settings.compact)
         if maker.kit.serving is not None:
             await maker.kit.serving.exchange(read.servers, settings.mcp)
         kept = replace(former, rules=settings.rules, compact=settings.compact, mcp=settings.mcp)

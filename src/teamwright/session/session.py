@@ -100,7 +100,7 @@ class Session:
             self.maker.purse.out_of_time()
             end = TurnEnd("limit", self.lead.last_end.text, limit="time")
         except TeamwrightError as problem:
-            problem.do = (*problem.do, self.resume_command)
+            problem.replace_advice([*problem.do, self.resume_command])
             return await self.result("failed", self.lead.last_end.text, error=problem)
         if self.lead.refusal_reason:
             refused = TeamRefused("hook-refused", f"a hook refused the prompt: {self.lead.refusal_reason}")

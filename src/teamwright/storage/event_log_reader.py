@@ -168,7 +168,7 @@ class LogTail:
 
     @classmethod
     def at_end(cls, path: Path) -> LogTail:
-        """Return a reader that begins after the last whole line of the file; set `after` to the last known number."""
+        """Return a reader that begins after the last whole line of the file; `skip_to` names its event."""
         made = cls(path, 0)
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             stat = os.fstat(file.fileno())
@@ -187,6 +187,10 @@ class LogTail:
             made._inode = os.stat(path).st_ino
             made._offset = find_event_end(path, after)
         return made
+
+    def skip_to(self, number: int, *, closed: bool) -> None:
+        """Skip the events up to this number. `closed`: the last of them reports that its writer ended in order."""
+        self.after, self.closed = number, closed
 
     def read(self) -> list[tuple[int, TeamEvent]]:
         """Return the next logged events after `after`, at most a batch; empty at the end of the file."""

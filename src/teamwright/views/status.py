@@ -170,8 +170,8 @@ class StatusReader:
             self._tail = LogTail.at_end(Path(log))
             recent = read_recent(Path(log))
             self._standing = TeamStatus.from_log(recent)
-            self._tail.after = self._standing.event_number
-            self._tail.closed = recent.snapshot is not None and recent.snapshot.is_closed and not recent.events
+            closed = recent.snapshot is not None and recent.snapshot.is_closed and not recent.events
+            self._tail.skip_to(self._standing.event_number, closed=closed)
         while batch := self._tail.read():
             for number, event in batch:
                 self._standing.apply(number, event)

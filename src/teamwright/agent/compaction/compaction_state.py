@@ -102,6 +102,10 @@ class Compaction:
     """True after the warning about a small window."""
     measured_context: tuple[int, int] = (0, 0)
 
+    def change_settings(self, settings: CompactSettings) -> None:
+        """Compact by these settings from the next model call on."""
+        self.settings = settings
+
     def release(self) -> None:
         """Release the references of a terminated agent."""
         self.context, self.make_prefix, self.on_forgotten, self.make_tools = NoCompactionContext(), None, None, None

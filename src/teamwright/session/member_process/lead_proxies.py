@@ -127,7 +127,7 @@ class MemberBudget(BudgetTracker):
         except ConnectionError:
             said = {"admitted": 0}
         for scope in own:
-            scope.calls -= admitted - int(said["admitted"])
+            scope.take_back(admitted - int(said["admitted"]))
         return int(said["admitted"])
 
 

@@ -287,7 +287,7 @@ def _follow_directory(workplace: Workplace, before: Path, ended_in: Path) -> str
         return ""
     if not workplace.is_allowed(after):
         return f"[{after} is outside the allowed directories: the next command starts in {workplace.cwd} again]"
-    workplace.cwd = after
+    workplace.change_directory(after)
     return f"[directory is now {after}]"
 
 
@@ -299,7 +299,8 @@ def _directory(workplace: Workplace) -> Path:
 
 
 def _ensure_directory(workplace: Workplace) -> str:
-    gone, workplace.cwd = workplace.cwd, _directory(workplace)
+    gone = workplace.cwd
+    workplace.change_directory(_directory(workplace))
     return "" if workplace.cwd == gone else f"[{gone} is gone: the command ran in {workplace.cwd}]"
 
 

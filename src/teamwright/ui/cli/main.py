@@ -102,7 +102,7 @@ def _add_home(error: TeamwrightError, home: str | None) -> None:
         return
     from teamwright.session.command_with_home import command_with_home
 
-    error.do = tuple(command_with_home(line, home) for line in error.do)
+    error.replace_advice(command_with_home(line, home) for line in error.do)
 
 
 def _flush(code: int, args: list[str]) -> int:

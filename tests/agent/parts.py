@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -14,6 +15,7 @@ from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolResult, Workpl
 from teamwright.agent.tool_input import ToolInput
 from teamwright.agent.toolbox import PreparedCall, Toolbox
 from teamwright.models.model import BudgetRefusal, Failure, ModelCard, Part, Prefix, Reply, Request, TextPart
+from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.messages import Block, text_block
@@ -122,12 +124,39 @@ async def lets_all_run(call: PreparedCall) -> None:
     return None
 
 
+class FunctionGate:
+    """A gate whose decision is this function's. No call runs without a question to anybody else."""
+
+    def __init__(self, decide) -> None:
+        self._decide = decide
+
+    async def __call__(self, prepared: PreparedCall):
+        return await self._decide(prepared)
+
+    def allows(self, tool: str, access: Access) -> bool:
+        return False
+
+    def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
+        return NOTHING_EXCLUDED
+
+
 def an_agent(
-    tmp_path: Path, model: Listed, tools: Sequence[AnyTool] = (), gate=lets_all_run, name: str = "ada"
+    tmp_path: Path,
+    model: Listed,
+    tools: Sequence[AnyTool] = (),
+    gate=lets_all_run,
+    name: str = "ada",
+    *,
+    conversation: Conversation | None = None,
+    **more: Any,
 ) -> tuple[Agent, list[TeamEvent]]:
     """An agent with a transcript in tmp_path, and the list of its events."""
     events: list[TeamEvent] = []
-    place = Workplace(tmp_path, (tmp_path,), tmp_path / "out", tmp_path / "history")
-    toolbox = Toolbox(name, tools, place, gate=gate, numbers=CallNumbers(), emit=events.append)
-    conversation = Conversation.start(tmp_path / f"{name}.jsonl", Prefix.build({"model": "m"}), {"member": name})
-    return Agent(name, f"{name}@t", model, conversation, toolbox, Free(), events.append), events
+    place = Workplace(
+        tmp_path, (tmp_path,), tmp_path / "out", tmp_path / "history", instructions=more.pop("instructions", None)
+    )
+    if conversation is None:
+        conversation = Conversation.start(tmp_path / f"{name}.jsonl", Prefix.build({"model": "m"}), {"member": name})
+    call = {"gate": FunctionGate(gate), "numbers": CallNumbers(), "emit": events.append, "record": conversation}
+    toolbox = Toolbox(name, tools, place, **call, **more)
+    return Agent(name, f"{name}@t", model, conversation, toolbox, Free(), events.append, **more), events

@@ -69,8 +69,8 @@ def test_a_body_is_joined_from_the_items_as_they_are(tmp_path):
 
 
 async def test_without_anybody_attached_no_live_event_is_made(tmp_path):
-    agent, events = an_agent(tmp_path, Listed(says("a", call("Echo", "t1", text="b")), says("c")), [Echo()])
-    agent.has_listeners = agent.toolbox.has_listeners = lambda: False
+    model = Listed(says("a", call("Echo", "t1", text="b")), says("c"))
+    agent, events = an_agent(tmp_path, model, [Echo()], has_listeners=lambda: False)
     await run_turn(agent, HELLO)
     assert events
     assert not [event for event in events if isinstance(event, LIVE)]

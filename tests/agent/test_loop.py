@@ -150,8 +150,7 @@ async def test_what_arrives_during_a_round_is_told_before_the_next_model_call(tm
 
             return SteeringInput((text_block("stop that"),), ("mail:7",), seen)
 
-    agent.steering = Mail()
-    await run_turn(agent, HELLO)
+    await run_turn(agent, HELLO, Mail())
     assert [b["type"] for b in model.seen[1][-1]["content"]] == ["tool_result", "text"]
     assert flagged == [{"mail:7"}], "the flag comes after the ledger has the id"
 
@@ -204,14 +203,14 @@ async def test_a_call_that_is_run_again_has_the_key_that_it_had(tmp_path):
             return ToolResult("done")
 
     answers = (says(call("Echo", "t1", text="x")), says(call("Echo", "t1", text="y")), says("done"))
-    agent, _ = an_agent(tmp_path, Listed(*answers, says("done")), [Keyed()])
-    agent.toolbox.make_key = agent.conversation.step_key
+    model, tools = Listed(*answers, says("done")), [Keyed()]
+    agent, _ = an_agent(tmp_path, model, tools)
     await run_turn(agent, HELLO)
     agent.conversation.close()
     lines = agent.conversation.path.read_bytes().splitlines(keepends=True)
     agent.conversation.path.write_bytes(b"".join(lines[:3]))  # as a kill leaves it: the first call has no result
-    agent.conversation = Conversation.load(agent.conversation.path, agent.conversation.prefix)
-    agent.toolbox.make_key = agent.conversation.step_key
+    loaded = Conversation.load(agent.conversation.path, agent.conversation.prefix)
+    agent, _ = an_agent(tmp_path, model, tools, conversation=loaded)
     await run_turn(agent, None)
     assert [again for _, again in seen] == [False, False, True]
     assert seen[2][0] == seen[0][0] != seen[1][0], "the place of the call names it, not the model's id alone"

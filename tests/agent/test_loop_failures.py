@@ -53,9 +53,8 @@ async def test_results_are_told_though_the_inbox_cannot_be_read_between_rounds(t
         async def next_input(self):
             raise StorageError("damaged-file", "the inbox cannot be read")
 
-    agent.steering = Damaged()
     with pytest.raises(StorageError):
-        await run_turn(agent, HELLO)
+        await run_turn(agent, HELLO, Damaged())
     assert json.loads(agent.conversation.items[-1])["content"][0]["content"] == "x"
 
 

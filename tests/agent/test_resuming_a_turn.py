@@ -28,7 +28,6 @@ async def test_calls_to_which_a_server_gives_the_same_id_have_results_and_names_
     tool = Keyed()
     model = Listed(says(*same, call("Echo", "call_0_2", text="four")), says("done"))
     agent, _ = an_agent(tmp_path, model, [tool])
-    agent.toolbox.make_key = agent.conversation.step_key
     await run_turn(agent, HELLO)
     asked, told = (model.seen[1][at]["content"] for at in (-2, -1))
     assert [b["tool_use_id"] for b in told] == [b["id"] for b in asked]

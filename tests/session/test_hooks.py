@@ -6,7 +6,6 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -480,11 +479,10 @@ async def test_of_two_sub_agents_that_are_called_alike_each_has_its_hooks_also_w
     hooks.on("PermissionRequest", no)
     async with a_team(hooks, ScriptedModel("ok"), permission_mode="default") as team:
         hooking, shown = team.session.maker.kit.hooking, "lead › Explore: find it"
-        like = [SimpleNamespace(toolbox=None, policy=team.session.maker.policy) for _ in range(2)]
-        for number, agent in enumerate(like):
-            hooking.attach(agent, replace(hooking.identity, kind=SUBAGENT, agent_id=f"agent-{number}"), shown, [])
-        like[0].hooks.cwd = like[1].hooks.cwd = lambda: hooks.directory
-        del like[1], agent
+        place, policy = team.session.lead.agent.toolbox.workplace, team.session.maker.policy
+        who = [replace(hooking.identity, kind=SUBAGENT, agent_id=f"agent-{number}") for number in range(2)]
+        like = [hooking.make(one, shown, place, policy, []) for one in who]
+        del like[1]
         gc.collect()
         asked = Question(shown, "Bash", "permission", "touch x", "mode default")
         answer = await hooking.answer(asked)

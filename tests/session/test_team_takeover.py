@@ -96,7 +96,7 @@ async def test_a_member_of_an_adopted_team_keeps_the_key_that_its_prompt_names(t
     async with adopted(tmp_path, model) as team:
         await until(team, lambda: team.session.team.members["ada"].turns == 1)
         ada, lead = team.session.team.find_in_process("ada").agent, team.session.lead.agent
-        fresh = ada.compaction.make_prefix()
+        fresh = ada.compaction.make_prefix(ada)
     hers, leads = ada.tags.key, lead.tags.key
     assert hers and leads and hers != leads
     for head in (model.requests[-1].prefix.head, fresh.head):

@@ -5,7 +5,14 @@ from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownRequest
 from teamwright.protocol.usage import Usage
-from teamwright.teams.mailbox.incoming import WAKE_ORDER, IncomingMail, select_for_turn, starts_turn, wake_kind
+from teamwright.teams.mailbox.incoming import (
+    WAKE_ORDER,
+    IncomingMail,
+    NoMailRules,
+    select_for_turn,
+    starts_turn,
+    wake_kind,
+)
 
 STOP = ShutdownRequest(request_id="shutdown-1@ada", sender="team-lead", timestamp="t").encode()
 IDLE = IdleNotification(sender="ben", timestamp="t").encode()
@@ -114,7 +121,11 @@ async def test_a_notice_of_an_own_job_wakes_and_is_told_once(desk):
 
 @pytest.mark.promise("F59")
 async def test_held_mail_does_not_wake_but_rides_along(desk):
-    desk.is_held = lambda sender: sender == "ben"
+    class HoldsBen(NoMailRules):
+        def is_held(self, sender):
+            return sender == "ben"
+
+    desk = IncomingMail("ada", desk.inbox, desk.conversation, lambda event: None, HoldsBen())
     await desk.inbox.put(entry("ben", "thanks", "m1"))
     assert await desk.next_mail() == []
     await desk.inbox.put(entry("team-lead", "go on", "m2"))

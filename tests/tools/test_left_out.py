@@ -67,6 +67,7 @@ async def call(tool, ctx, judge: Policy, **given) -> ToolResult:
     """The call as an agent makes it: through the gate."""
     checked = tool.input_type.model_validate(given)
     gate = PermissionGate("ada", lambda: judge, Nobody(), [])
+    ctx = replace(ctx, excluded_paths=gate.excluded_paths)
     prepared = PreparedCall(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
     return await with_gate(gate, run_tool)(prepared)
 

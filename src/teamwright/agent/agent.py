@@ -63,6 +63,9 @@ class NoSteering:
         return None
 
 
+NO_STEERING = NoSteering()
+
+
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
     """The end of a turn: `done`, `failed` or `limit`. `text` is the final text; `failure` says why it failed.
@@ -128,7 +131,6 @@ class Agent:
     toolbox: Toolbox
     meter: Meter
     emit: Emit
-    steering: Steering = field(default_factory=NoSteering)
     model_calls_left: int | None = None
     parent_call: str | None = None
     has_listeners: HasListeners = always_true
@@ -158,6 +160,11 @@ class Agent:
     def tags(self) -> RuntimeTags:
         """The tags that mark the runtime's texts in its conversation."""
         return self.conversation.tags
+
+    def use_model(self, model: Model, prefix: Prefix) -> None:
+        """Send the next request to this model, with this prefix; the transcript does not record the change."""
+        self.model = model
+        self.conversation.replace_prefix(prefix)
 
     def change_between_calls(self, change: Callable[[], None]) -> bool:
         """Make a change that must not happen during a model call: now, or before the next call of a running turn.

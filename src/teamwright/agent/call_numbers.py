@@ -1,11 +1,13 @@
-"""The numbers of tool calls in a run, by which people and other processes name them."""
+"""The numbers of tool calls, and the record that names them permanently."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
+from typing import Protocol
 
+from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
 from teamwright.protocol.values import dataclass
 from teamwright.storage.counter import Counter
 
@@ -53,3 +55,26 @@ class CallNumbers:
         if len(self.by_tool_use_id) > MAX_KNOWN_NUMBERS:
             del self.by_tool_use_id[next(iter(self.by_tool_use_id))]
         return number
+
+
+class CallRecord(Protocol):
+    """The record of an agent's calls, which its conversation keeps."""
+
+    @property
+    def tags(self) -> RuntimeTags:
+        """The tags for notes in a result."""
+        ...
+
+    def step_key(self, what: str, /) -> str:
+        """Return a permanent name of a call for the model's id of it."""
+        ...
+
+
+class NoCallRecord:
+    """The record for calls outside a conversation."""
+
+    tags = NO_KEY_TAGS
+
+    def step_key(self, what: str, /) -> str:
+        """Return the model's id."""
+        return what

@@ -292,6 +292,10 @@ class Conversation:
             self.owes_answer, self.interrupted = owed
             raise
 
+    def replace_prefix(self, prefix: Prefix) -> None:
+        """Send another prefix from now on, which the transcript does not record."""
+        self.prefix = prefix
+
     def switch_prefix(self, prefix: Prefix, about: Mapping[str, Any]) -> None:
         """Send another prefix from now on, and drop earlier thinking blocks, which belong to the prefix before.
 

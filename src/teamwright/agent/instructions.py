@@ -99,6 +99,26 @@ def read_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trus
     return reader.result
 
 
+@dataclass(frozen=True, slots=True)
+class SessionInstructions:
+    """The instructions of a session: those of each new agent, and the source of those of deeper directories."""
+
+    cwd: Path
+    repo_root: Path
+    initial: Sequence[Instruction]
+    compat: bool
+    trusted: bool
+
+    @classmethod
+    def load(cls, cwd: Path, repo_root: Path, user_dir: Path, compat: bool, trusted: bool) -> SessionInstructions:
+        """Load the initial instructions; see `load_instructions`."""
+        return cls(cwd, repo_root, load_instructions(cwd, repo_root, user_dir, compat, trusted), compat, trusted)
+
+    def nested(self) -> NestedInstructions:
+        """Return the instructions of deeper directories for an agent that has received none of them."""
+        return NestedInstructions(self.cwd, self.repo_root, self.initial, self.compat, self.trusted)
+
+
 class NestedInstructions:
     """The instructions of deeper directories, each delivered once to an agent when it first touches a file there."""
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from teamwright.agent.agent import REPEATED_CALLS, Agent, TurnEnd
+from teamwright.agent.agent import NO_STEERING, REPEATED_CALLS, Agent, Steering, TurnEnd
 from teamwright.agent.compaction.compact import next_answer
 from teamwright.agent.conversation import INTERRUPTED_RESULT, UserMessage
 from teamwright.agent.model_call import CALL_NOTE, RetryCount, is_call_as_text
@@ -25,17 +25,17 @@ from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.protocol.values import dataclass
 
 
-async def finish_interrupted_calls(agent: Agent) -> bool:
-    """Answer the calls that a kill left without a result; calls that may run again do.
+async def finish_interrupted_calls(agent: Agent, steering: Steering = NO_STEERING) -> bool:
+    """Answer the calls that a kill left without a result; calls that may run again do. `steering` as in `run_turn`.
 
     Return True at the turn's end.
     """
     calls = agent.conversation.unanswered_calls()
-    return bool(calls) and await run_tool_calls(agent, calls, agent.toolbox.rerun)
+    return bool(calls) and await run_tool_calls(agent, calls, steering, agent.toolbox.rerun)
 
 
-async def run_turn(agent: Agent, message: UserMessage | None) -> TurnEnd:
-    """Run one turn. `message` None asks for an answer that is still owed.
+async def run_turn(agent: Agent, message: UserMessage | None, steering: Steering = NO_STEERING) -> TurnEnd:
+    """Run one turn. `message` None asks for an answer that is still owed. `steering` has input for the busy agent.
 
     A cancel stores a result for every running call, so that the next request is accepted, and is raised again. Raises
     StorageError when the transcript cannot be written; nothing is lost then.
@@ -43,12 +43,12 @@ async def run_turn(agent: Agent, message: UserMessage | None) -> TurnEnd:
     async with agent.compaction.turn_lock:
         agent.activity.start_turn()
         try:
-            over = await finish_interrupted_calls(agent)
+            over = await finish_interrupted_calls(agent, steering)
             if message is not None:
                 append_user_message(agent, message)
             elif over:
                 return TurnEnd("done")
-            return await _run_model_calls(agent)
+            return await _run_model_calls(agent, steering)
         finally:
             agent.activity.end_turn()
             if not agent.conversation.is_closed:
@@ -94,7 +94,7 @@ class _TurnProgress:
         return calls
 
 
-async def _run_model_calls(agent: Agent) -> TurnEnd:
+async def _run_model_calls(agent: Agent, steering: Steering) -> TurnEnd:
     """Call the model and run its tool calls until an answer has none.
 
     `ENDS` decides what follows each end of an answer.
@@ -115,7 +115,7 @@ async def _run_model_calls(agent: Agent) -> TurnEnd:
         end = heard.end
         calls, note = so_far.take_answer(agent, heard, end, answered.task), ENDS[end].note
         if calls:
-            if await run_tool_calls(agent, calls, note=note, repetition_guard=repeats):
+            if await run_tool_calls(agent, calls, steering, note=note, repetition_guard=repeats):
                 return so_far.end_turn("done")
             if repeats.end_reason:
                 return so_far.end_turn("limit", refusal=BudgetRefusal(REPEATED_CALLS, repeats.end_reason))
@@ -139,6 +139,7 @@ CallResults: TypeAlias = dict[str, tuple[Block, ToolResult]]
 async def run_tool_calls(
     agent: Agent,
     calls: Sequence[ToolCall],
+    steering: Steering,
     run: Callable[[Sequence[ToolCall], CallResults], Awaitable[None]] | None = None,
     *,
     note: str = "",
@@ -157,7 +158,7 @@ async def run_tool_calls(
         else:
             await agent.toolbox.run_all(calls[: await agent.meter.admit(len(calls))], done)
         over = any(result.ends_turn for _, result in done.values())
-        steered = None if over else await agent.steering.next_input()
+        steered = None if over else await steering.next_input()
         if repetition_guard is not None and steered is None:
             results = {id: result for id, (_, result) in done.items()}
             note = " ".join(filter(None, (note, await repetition_guard.check(calls, results, began))))

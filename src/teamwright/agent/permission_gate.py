@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import PreparedCall, revise_input
 from teamwright.permissions.decide import Policy
+from teamwright.permissions.excluded_paths import ExcludedPaths
 from teamwright.permissions.verdict import (
     Access,
     Approver,
@@ -87,7 +89,6 @@ class PermissionGate:
         """Return None to let the call run, or the denial as a result. A hook may answer a question or require one."""
         if self._exceeds_read_only(call):
             return self._refuse(call, _READER, _READS)
-        call.ctx.excluded_paths = self.policy().excluded_paths
         decision = self.policy().decide(call.tool.name, call.access)
         if decision.verdict is Verdict.DENY:
             return self._refuse(call, decision.rule, _cut_reason(decision.reason))
@@ -127,6 +128,10 @@ class PermissionGate:
         if answer.by == "lead" and now.verdict is Verdict.ASK and not self.lead_may_allow(call.tool.name, call.access):
             return self._refuse(call, now.rule, "the lead may not allow this: it would have to ask for it itself")
         return None
+
+    def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
+        """Implement `CallGate.excluded_paths`."""
+        return self.policy().excluded_paths(tool, directory)
 
     def allows(self, tool: str, access: Access) -> bool:
         """Return True when such a call would run without a question."""

@@ -101,12 +101,16 @@ class PlanApproval(Protocol):
         ...
 
 
+def _ignore_mode_change(_mode: Mode, _by: str) -> None:
+    """Ignore a change of the mode: the default."""
+
+
 class PlanMode:
     """The plan mode of the agent with this policy.
 
     `plans` is the directory of plan files, `record` the file of the stored state (None: it ends with the process).
-    `own_exit` is the exit rule of a plan mode that the agent enters on its initiative, `mode_after` the mode after one
-    that it started with. `deciding_policy` is the policy that decides its calls, when it is another one.
+    A lead needs an approval to leave a plan mode that it entered on its initiative. `deciding_policy` is the policy
+    that decides its calls, when it is another one. `on_mode_change` receives each new mode and its author.
     """
 
     def __init__(
@@ -115,18 +119,18 @@ class PlanMode:
         plans: Path,
         record: Path | None,
         *,
-        own_exit: PlanExit = PlanExit.FREELY,
-        mode_after: Mode = Mode.BUBBLE,
+        is_lead: bool = False,
         deciding_policy: Policy | None = None,
+        on_mode_change: Callable[[Mode, str], None] = _ignore_mode_change,
     ) -> None:
         self.policy = policy
-        self.on_mode_change: Callable[[Mode, str], None] = _ignore_mode_change
-        """Called with each new mode and its author; set when the agent is created."""
+        self._on_mode_change = on_mode_change
         self._deciding_policy = deciding_policy or policy
         self._plans = plans
         self._record_path = record
-        self._own_exit = own_exit
-        self._mode_after = mode_after
+        self._own_exit, self._mode_after = (
+            (PlanExit.APPROVED, Mode.DEFAULT) if is_lead else (PlanExit.FREELY, Mode.BUBBLE)
+        )
         self._record = PlanRecord()
 
     @property
@@ -167,16 +171,22 @@ class PlanMode:
         An agent that planned on its initiative needs an approval from then on, if `exit_rule` says so. Raises
         StorageError; then nothing changed.
         """
+        was_on = self.is_on
+        self.start(exit_rule)
+        if not was_on:
+            self._on_mode_change(Mode.PLAN, by)
+        return self.file
+
+    def start(self, exit_rule: PlanExit | None = None) -> None:
+        """Enter plan mode like `enter`, at the start of the agent, whose mode does not change then."""
         if not (self.is_on and self._record.on):
             was_on = self.is_on
             before, usual = (self._mode_after, PlanExit.APPROVED) if was_on else (self.policy.mode, self._own_exit)
             self._begin(before, exit_rule or usual)
             if not was_on:
                 self.policy.change_mode(Mode.PLAN)
-                self.on_mode_change(Mode.PLAN, by)
         elif exit_rule is PlanExit.APPROVED and self.exit_rule is PlanExit.FREELY:
             self._save(replace(self._record, leaving=exit_rule))
-        return self.file
 
     def _begin(self, before: Mode, leaving: PlanExit) -> None:
         path = reserve_plan(self._plans)
@@ -201,7 +211,7 @@ class PlanMode:
         self._apply_granted_rules()
         if was_on:
             self.policy.change_mode(after)
-            self.on_mode_change(self.policy.effective_mode, by)
+            self._on_mode_change(self.policy.effective_mode, by)
         return self.policy.effective_mode
 
     def follow_mode_change(self, before: Mode | None = None) -> None:
@@ -234,7 +244,7 @@ class PlanMode:
         if record is None:
             return False
         if record.on and not record.file:
-            self.enter(PlanExit.APPROVED)
+            self.start(PlanExit.APPROVED)
             return True
         self._record = record
         self._apply_granted_rules()
@@ -274,10 +284,6 @@ class PlanMode:
         if self._record_path is not None and record != self._record:
             write_atomic(self._record_path, record.encode())
         self._record = record
-
-
-def _ignore_mode_change(_mode: Mode, _by: str) -> None:
-    """Ignore a change of the mode: the default."""
 
 
 def read_record(path: Path) -> PlanRecord | None:

@@ -17,7 +17,8 @@ from teamwright.agent.agent_type import LEAD_ONLY
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.fork import read_conversation
 from teamwright.agent.tool import AnyTool
-from teamwright.agent.toolbox import Toolbox
+from teamwright.agent.tool_schema import tool_schema
+from teamwright.agent.toolbox import offered_tools
 from teamwright.agent.transcript import set_aside_lost_lines
 from teamwright.models.effort import Effort
 from teamwright.models.model import Model, ModelCard, Prefix
@@ -41,7 +42,7 @@ def switch_prefix(agent: Agent, why: str, model: Model | None = None) -> bool:
         agent.model = model
         agent.toolbox.workplace.accepts_images = model.card.images
     try:
-        prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix()
+        prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix(agent)
         if prefix.digest == conversation.prefix.digest:
             return False
         conversation.switch_prefix(prefix, {"why": why, "model": agent.model.card.name})
@@ -76,28 +77,29 @@ class PrefixCache:
         default_factory=dict["_Key", "tuple[Prefix, tuple[object, ...]]"]
     )
 
-    def prefix(self, directory: Path, model: PrefixModel, system: Sequence[Block], toolbox: Toolbox) -> Prefix:
+    def prefix(self, directory: Path, model: PrefixModel, system: Sequence[Block], tools: Sequence[AnyTool]) -> Prefix:
         """Return the prefix of an agent with this system prompt and these tools, stored in the directory.
 
         Raises StorageError.
         """
-        key = _key(directory, model, system, toolbox.offered_tools)
+        offered = offered_tools(tools)
+        key = _key(directory, model, system, offered)
         found = self._prefixes.get(key)
         if found is not None:
             return found[0]
-        shared = shared_parts(system, toolbox)
-        made = build_prefix(model.card, model.settings, system, toolbox.schemas, effort=model.effort, shared=shared)
+        shared, schemas = shared_parts(system, offered), [tool_schema(tool) for tool in offered]
+        made = build_prefix(model.card, model.settings, system, schemas, effort=model.effort, shared=shared)
         store_prefix(directory, made)
         if len(self._prefixes) >= MAX_CACHED:
             del self._prefixes[next(iter(self._prefixes))]
         # The key has identities, so these objects must stay alive; another object could get the same identity.
-        self._prefixes[key] = made, (model, *(tool.schema for tool in toolbox.tools))
+        self._prefixes[key] = made, (model, *(tool.schema for tool in tools))
         return made
 
 
-def shared_parts(system: Sequence[Block], toolbox: Toolbox) -> SharedPrefix:
+def shared_parts(system: Sequence[Block], offered: Sequence[AnyTool]) -> SharedPrefix:
     """Return the parts of a prefix that other agents share: the first system block, and the tools of all agents."""
-    names = [tool.name for tool in toolbox.offered_tools]
+    names = [tool.name for tool in offered]
     return SharedPrefix(
         min(1, len(system)) or None, next((n for n, name in enumerate(names) if name in LEAD_ONLY), None)
     )

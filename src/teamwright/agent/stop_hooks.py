@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import append_user_message, run_turn
+from teamwright.agent.loop import append_user_message
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 
@@ -25,7 +25,7 @@ async def run_turn_with_stop_hooks(
     agent: Agent,
     message: UserMessage | None,
     ask_hooks: Callable[[TurnEnd, bool], Awaitable[str]] | None,
-    turn: RunTurn = run_turn,
+    turn: RunTurn,
 ) -> TurnEnd:
     """Run a turn and what stop hooks add to it. `ask_hooks` returns the reason to continue, empty to stop;
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import HARMLESS, Access
@@ -40,6 +40,22 @@ class LastWriters:
     by_path: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
 
+class NestedTexts(Protocol):
+    """The instructions of deeper directories for one agent, each returned once."""
+
+    def text_for(self, path: Path) -> str:
+        """Return the instructions for an agent that touches this path; empty when it has received them."""
+        ...
+
+
+class InstructionSource(Protocol):
+    """The source of instructions that agents receive during their work."""
+
+    def nested(self) -> NestedTexts:
+        """Return the instructions of deeper directories for an agent that has received none of them."""
+        ...
+
+
 @dataclass(slots=True)
 class Workplace:
     """The working environment of one agent. `cwd` changes with `cd` in the shell; `roots` are the allowed real paths.
@@ -56,8 +72,21 @@ class Workplace:
     last_writers: LastWriters = field(default_factory=LastWriters)
     env: dict[str, str] = field(default_factory=dict[str, str])
     accepts_images: bool = True
-    nested_instructions: Callable[[Path], str] | None = None
-    """Returns the instructions of a directory when an agent touches a path in it for the first time."""
+    instructions: InstructionSource | None = None
+    """The source of the instructions of directories, which an agent receives when it first touches a path in one."""
+    _nested: NestedTexts | None = None
+
+    def instructions_for(self, path: Path) -> str:
+        """Return the instructions of the path's directory; empty when this agent has received them."""
+        if self.instructions is None:
+            return ""
+        if self._nested is None:
+            self._nested = self.instructions.nested()
+        return self._nested.text_for(path)
+
+    def forget_instructions(self) -> None:
+        """Deliver all instructions of directories again: the agent has lost those that it received."""
+        self._nested = None
 
     def change_directory(self, directory: Path) -> None:
         """Work in this directory from the next call on."""
@@ -123,7 +152,7 @@ class ToolContext:
     may_call: Callable[[str, Access], bool] = lambda _tool, _access: False
     """Returns True when the caller has that tool and such a call would run without a question."""
     excluded_paths: Callable[[str, Path], ExcludedPaths] = lambda _tool, _directory: NOTHING_EXCLUDED
-    """Returns the paths that a tool of this name must leave out of a listing of a directory; set by the gate."""
+    """Returns the paths that a tool of this name must leave out of a listing of a directory."""
 
     @property
     def key(self) -> str:
@@ -165,6 +194,10 @@ class Tool(Generic[Input]):
 
         The default is this call.
         """
+        return None
+
+    def find_unlisted(self, name: str) -> AnyTool | None:
+        """Return the tool of that name which this one gives access to, for a call of a name that no list has."""
         return None
 
     def is_read_only(self, call: Input) -> bool:

@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from teamwright.agent.activity import AgentActivity
 from teamwright.agent.agent_type import LEAD_ONLY, OTHER_PRODUCTS_TOOLS
-from teamwright.agent.call_numbers import CallNumbers
+from teamwright.agent.call_numbers import CallNumbers, CallRecord, NoCallRecord
 from teamwright.agent.tool import AnyTool, ToolContext, ToolResult, Workplace
 from teamwright.agent.tool_schema import tool_schema, unread_arguments, validate
+from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, HasListeners, TeamEvent, ToolCalled, ToolStarted, always_true
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
+from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block, ToolCall, message_text, tool_result_block
 from teamwright.protocol.values import dataclass
 
@@ -58,8 +59,22 @@ class PreparedCall:
 
 
 Step: TypeAlias = Callable[[PreparedCall], Awaitable[ToolResult]]
-CallGate: TypeAlias = Callable[[PreparedCall], Awaitable[ToolResult | None]]
-"""A decision on a prepared call: None lets it run, a result is the refusal."""
+
+
+class CallGate(Protocol):
+    """The decision on each call of an agent."""
+
+    async def __call__(self, call: PreparedCall) -> ToolResult | None:
+        """Return None to let the call run, or the refusal as a result."""
+        ...
+
+    def allows(self, tool: str, access: Access) -> bool:
+        """Return True when such a call would run without a question."""
+        ...
+
+    def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
+        """Return the paths that a tool of this name must leave out of a listing of the directory."""
+        ...
 
 
 async def run_tool(call: PreparedCall) -> ToolResult:
@@ -99,14 +114,18 @@ def with_gate(gate: CallGate, inner: Step) -> Step:
     return step
 
 
-def with_instructions(nested: Callable[[Path], str], inner: Step) -> Step:
+def with_instructions(workplace: Workplace, inner: Step) -> Step:
     """Return a step that adds the instructions of a directory to the first result that touches a file in it."""
+    if workplace.instructions is None:
+        return inner
 
     async def step(call: PreparedCall) -> ToolResult:
         result = await inner(call)
         if not (call.access.reads or call.access.writes):
             return result
-        notes = [note for path in (*call.access.reads, *call.access.writes) if (note := nested(path))]
+        notes = [
+            note for path in (*call.access.reads, *call.access.writes) if (note := workplace.instructions_for(path))
+        ]
         return replace(result, notes=(*result.notes, *notes)) if notes else result
 
     return step
@@ -117,50 +136,45 @@ def offered_tools(tools: Sequence[AnyTool]) -> list[AnyTool]:
     return sorted((tool for tool in tools if tool.is_offered), key=lambda tool: tool.name in LEAD_ONLY)
 
 
+@dataclass(slots=True, eq=False)
 class Toolbox:
-    """The tools of one agent. `schemas` is the part of the prefix, fixed when the agent is created."""
+    """The tools of one agent. `schemas` is the part of the prefix, fixed when the agent is created.
 
-    def __init__(
-        self,
-        member: str,
-        tools: Sequence[AnyTool],
-        workplace: Workplace,
-        *,
-        gate: CallGate,
-        numbers: CallNumbers,
-        emit: Emit,
-    ) -> None:
-        self.member = member
-        self.workplace = workplace
-        self.set_tools(tools)
-        self.allows: Callable[[str, Access], bool] = lambda _tool, _access: False
-        """Returns True when a call of that tool would run without a question; set by the gate."""
-        self._numbers = numbers
-        self._emit = emit
-        self.has_listeners: HasListeners = always_true
-        """Returns True when a subscriber wants the events of calls that start."""
-        self.find_unlisted: Callable[[str], AnyTool | None] = lambda _name: None
-        """Finds tools that the prefix does not name; set where there are any."""
-        self.activity = AgentActivity()
-        self.make_key: Callable[[str], str] = str
-        """Returns a permanent name of a call for the model's id of it; set with the conversation."""
-        self.tags = NO_KEY_TAGS
-        """The tags for notes in a result; set with the conversation."""
-        self._step = with_gate(
-            gate,
-            run_tool
-            if workplace.nested_instructions is None
-            else with_instructions(workplace.nested_instructions, run_tool),
-        )
+    `has_listeners` returns True when a subscriber wants the events of calls that start. `record` is the conversation
+    with its calls. `wrap` adds a step around all others: it runs before a call is decided on, and after the call.
+    """
+
+    member: str
+    tools: Sequence[AnyTool]
+    workplace: Workplace
+    gate: CallGate = field(kw_only=True)
+    numbers: CallNumbers = field(kw_only=True)
+    emit: Emit = field(kw_only=True)
+    has_listeners: HasListeners = field(default=always_true, kw_only=True)
+    activity: AgentActivity = field(default_factory=AgentActivity, kw_only=True)
+    record: CallRecord = field(default_factory=NoCallRecord, kw_only=True)
+    wrap: Callable[[Step], Step] | None = field(default=None, kw_only=True)
+    _by_name: dict[str, AnyTool] = field(init=False)
+    _tags: RuntimeTags = field(init=False)
+    _step: Step = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.set_tools(self.tools)
+        self._tags = self.record.tags
+        step = with_gate(self.gate, with_instructions(self.workplace, run_tool))
+        self._step = step if self.wrap is None else self.wrap(step)
 
     def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Replace the tools. For a running agent this needs a new prefix that names them."""
         self.tools = tuple(tools)
-        self._by_name: dict[str, AnyTool] = {tool.name: tool for tool in tools}
+        self._by_name = {tool.name: tool for tool in tools}
         self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
 
     def _may_call(self, tool: str, access: Access) -> bool:
-        return tool in self.names and self.allows(tool, access)
+        return tool in self.names and self.gate.allows(tool, access)
+
+    def _find_unlisted(self, name: str) -> AnyTool | None:
+        return next((found for tool in self.tools if (found := tool.find_unlisted(name)) is not None), None)
 
     @property
     def names(self) -> frozenset[str]:
@@ -176,10 +190,6 @@ class Toolbox:
     def schemas(self) -> list[Mapping[str, Any]]:
         """The schemas of the tools for the model, in order."""
         return [tool_schema(tool) for tool in self.offered_tools]
-
-    def wrap_steps(self, wrap: Callable[[Step], Step]) -> None:
-        """Add a step around all others: it runs before a call is decided on, and after the call."""
-        self._step = wrap(self._step)
 
     async def run_all(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
         """Run the calls of one answer. `done` is filled as they end, also when this is cancelled."""
@@ -216,7 +226,7 @@ class Toolbox:
         prepared: PreparedCall | ToolResult | None = None,
     ) -> None:
         result = await self.run_call(call, prepared)
-        content = _with_notes(self.tags, result)
+        content = _with_notes(self._tags, result)
         done[call.id] = (tool_result_block(call.id, content, is_error=result.is_error), result)
 
     async def run_call(self, call: ToolCall, prepared: PreparedCall | ToolResult | None = None) -> ToolResult:
@@ -224,7 +234,7 @@ class Toolbox:
 
         `prepared` is the call when it was found and validated already, or its refusal.
         """
-        number = self._numbers.next_number(call.id)
+        number = self.numbers.next_number(call.id)
         if prepared is None:
             prepared = self._prepare(call, number)
         elif isinstance(prepared, PreparedCall):
@@ -233,7 +243,7 @@ class Toolbox:
             self._emit_called(number, call, call.name, prepared, "failed", 0.0)
             return prepared
         if self.has_listeners():
-            self._emit(ToolStarted(member=self.member, call=number, tool=prepared.tool.name, summary=prepared.summary))
+            self.emit(ToolStarted(member=self.member, call=number, tool=prepared.tool.name, summary=prepared.summary))
         started = time.perf_counter()
         self.activity.start_tool_call(number, f"{prepared.tool.name} {prepared.summary}")
         try:
@@ -256,7 +266,7 @@ class Toolbox:
         return result
 
     def _prepare(self, call: ToolCall, number: str, *, again: bool = False) -> PreparedCall | ToolResult:
-        found = self._by_name.get(call.name) or self.find_unlisted(call.name)
+        found = self._by_name.get(call.name) or self._find_unlisted(call.name)
         if found is None:
             close, instead = nearest(call.name, self._by_name), OTHER_PRODUCTS_TOOLS.get(call.name, "")
             hint = f"{instead}. " if instead else f"Did you mean {close}? " if close else ""
@@ -271,7 +281,8 @@ class Toolbox:
             checked = validate(tool, dict(given))
         if isinstance(checked, ToolResult):
             return replace(checked, invalid="input")
-        ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.make_key, self._may_call)
+        gate, key = self.gate, self.record.step_key
+        ctx = ToolContext(self.member, self.workplace, number, call.id, again, key, self._may_call, gate.excluded_paths)
         return _with_access(call, tool, checked, ctx)
 
     def _prepare_again(self, call: ToolCall, checked: PreparedCall | ToolResult) -> PreparedCall | ToolResult:
@@ -285,7 +296,7 @@ class Toolbox:
     ) -> None:
         content = result.content if isinstance(result.content, str) else message_text(result.content)
         ended = {"end": content[-END_IN_EVENT:]} if len(content) > OUTPUT_IN_LOG else {}
-        self._emit(
+        self.emit(
             ToolCalled(
                 member=self.member,
                 call=number,
@@ -336,8 +347,17 @@ def _footprint(prepared: PreparedCall | ToolResult) -> tuple[bool, set[str] | No
     return False, {str(path) for path in prepared.access.writes} or None
 
 
-async def _refuse(call: PreparedCall) -> ToolResult:
-    return ToolResult.error("This agent has ended.", "Nothing was done.")
+class _ClosedGate:
+    """The gate of a terminated agent."""
+
+    async def __call__(self, call: PreparedCall) -> ToolResult | None:
+        return ToolResult.error("This agent has ended.", "Nothing was done.")
+
+    def allows(self, tool: str, access: Access) -> bool:
+        return False
+
+    def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
+        return NOTHING_EXCLUDED
 
 
 def _ignore_event(event: TeamEvent) -> None:
@@ -345,7 +365,7 @@ def _ignore_event(event: TeamEvent) -> None:
 
 
 NO_TOOLS = Toolbox(
-    "", (), Workplace(Path(), (), Path(), Path()), gate=_refuse, numbers=CallNumbers(), emit=_ignore_event
+    "", (), Workplace(Path(), (), Path(), Path()), gate=_ClosedGate(), numbers=CallNumbers(), emit=_ignore_event
 )
 """The toolbox of terminated agents: no tools, and no record of seen files."""
 

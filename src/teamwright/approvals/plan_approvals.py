@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -86,33 +87,38 @@ class PlanApprovals:
         team.external.on_left.append(self._drop_external)
 
     def make_plan_mode(
-        self, policy: Policy, plans: Path, record: Path | None, *, lead: bool = False, gate: Policy | None = None
+        self, policy: Policy, plans: Path, record: Path | None, *, name: str = "", gate: Policy | None = None
     ) -> PlanMode:
-        """Return the plan mode of a new agent. A lead needs an approval to leave it."""
-        entered, otherwise = (PlanExit.APPROVED, Mode.DEFAULT) if lead else (PlanExit.FREELY, Mode.BUBBLE)
-        made = PlanMode(policy, plans, record, own_exit=entered, mode_after=otherwise, deciding_policy=gate)
+        """Return the plan mode of a new agent. A lead needs an approval to leave it.
+
+        `name` is the member whose changes of mode are emitted as events; empty for a sub-agent.
+        """
+        told = partial(self._emit_mode, name)
+        made = PlanMode(policy, plans, record, is_lead=name == LEAD, deciding_policy=gate, on_mode_change=told)
         self._modes.add(made)
         return made
 
     def restore_plan_mode(self, name: str, mode: PlanMode, place: Workplace, *, new: bool, begins: bool) -> PlanMode:
         """Return the plan mode of an agent as it was left, or of a `new` agent, which `begins` in plan mode.
 
-        Changes of the mode are emitted as events. A workplace without content is not read before it is written. Raises
-        StorageError.
+        A workplace without content is not read before it is written. Raises StorageError.
         """
         if new:
             mode.remove_record()
         if new or not mode.restore():
             if begins:
-                mode.enter(PlanExit.APPROVED)
+                mode.start(PlanExit.APPROVED)
         elif mode.is_on:
             self.emit(ModeChanged(member=name, mode=str(Mode.PLAN), by=name))
         if mode.is_on and not mode.read():
             place.note_seen(mode.file, b"")
         if name == LEAD:
             self.lead = mode
-        mode.on_mode_change = lambda now, by: self.emit(ModeChanged(member=name, mode=str(now), by=by or name))
         return mode
+
+    def _emit_mode(self, name: str, mode: Mode, by: str) -> None:
+        if name:
+            self.emit(ModeChanged(member=name, mode=str(mode), by=by or name))
 
     def lead_changed(self, before: Mode) -> None:
         """Record that the lead's mode changed from `before`. Raises StorageError."""

@@ -61,7 +61,8 @@ class Policy:
     """The permissions of an agent: a mode, rules and a scope, and the policies that it may not exceed.
 
     Mode and rules may change during a run (`change_mode`, `add_rules`); policies narrowed to this one follow at once.
-    `is_delegating`: the agent of this policy only coordinates: other tools are denied to it, but not to agents below it.
+    `is_delegating`: the agent of this policy only coordinates. Other tools are denied to it, but not to agents below
+    it.
     """
 
     def __init__(

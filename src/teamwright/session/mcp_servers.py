@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,9 +124,8 @@ class SessionMcpServers:
         tools: list[AnyTool] = [ServerTool(server, tool.name, tool) for server, tool in inside]
         if no_call:
             return tools
-        call = McpCall(servers, allowed, frozenset(tool.name for tool in tools))
-        call.rebuild = lambda: self._made(servers, allowed, no_call)
-        return [*tools, call]
+        rebuild = partial(self._made, servers, allowed, no_call)
+        return [*tools, McpCall(servers, allowed, frozenset(tool.name for tool in tools), rebuild)]
 
     async def exchange(self, configs: Sequence[ServerConfig], settings: McpSettings) -> None:
         """Change the servers: agents get new tools with their next prefix, and lose those of removed servers at
@@ -164,19 +164,11 @@ class SessionMcpServers:
             await self._servers.close()
 
 
-def attach_mcp_tools(toolbox: Toolbox) -> None:
-    """Let calls find tools of servers by full names, where the agent may call tools that its prefix does not name."""
-    for tool in toolbox.tools:
-        if tool.name == CALL:
-            toolbox.find_unlisted = getattr(tool, "find", toolbox.find_unlisted)
-
-
 def renew_mcp_tools(toolbox: Toolbox) -> None:
     """Give the agent the tools that its servers list now, at a new prefix."""
     again = next((getattr(tool, "rebuild", None) for tool in toolbox.tools if tool.name == CALL), None)
     if again is not None:
         toolbox.set_tools([*(tool for tool in toolbox.tools if tool.name != CALL and not is_mcp_tool(tool)), *again()])
-        attach_mcp_tools(toolbox)
 
 
 def is_mcp_tool(tool: AnyTool) -> bool:

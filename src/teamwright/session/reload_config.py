@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.instructions import Instruction, NestedInstructions, load_instructions
+from teamwright.agent.instructions import Instruction, SessionInstructions
 from teamwright.agent.prefix import switch_prefix
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.tool_schema import tool_schema
@@ -30,7 +30,6 @@ from teamwright.session.context import SessionContext, settings_flags
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.compaction import CompactionFactory
 from teamwright.session.factory.mcp_factory import servers_of
-from teamwright.session.mcp_servers import attach_mcp_tools
 from teamwright.skills.skill_catalog import SkillCatalog
 
 
@@ -52,7 +51,7 @@ class _Configuration:
 
     trust: TrustState
     settings: Settings
-    instructions: Sequence[Instruction]
+    instructions: SessionInstructions
     shelf: SkillCatalog
     servers: Sequence[ServerConfig]
     warnings: Sequence[str]
@@ -79,7 +78,7 @@ class ConfigReloader:
         types = maker.kit.agent_types()
         changed = [*self._changes(read), *agent_type_changes(self._types, types)]
         later = changes_at_next_start(self.ground.settings, read.settings)
-        told = instruction_changes(maker.instructions, read.instructions)
+        told = instruction_changes(maker.instructions.initial, read.instructions.initial)
         await self._exchange(read, agents)
         self._types = types
         members: list[str] = []
@@ -105,7 +104,7 @@ class ConfigReloader:
         if ground.options.trust:
             trust = trust.along_with(ground.trust)
         settings = load_settings(ground.home, ground.cwd, flags, trust)
-        known = load_instructions(ground.cwd, trust.root, ground.home.own, settings.compat, trust.trusted)
+        known = SessionInstructions.load(ground.cwd, trust.root, ground.home.own, settings.compat, trust.trusted)
         shelf = make_shelf(settings, ground.home, trust, ground.places.plugins)
         servers, warnings = servers_of(replace(ground, settings=settings, trust=trust), self.maker.kit)
         fresh = [line for line in (*settings.warnings, *warnings, *shelf_warnings(shelf)) if line not in self._known()]
@@ -120,7 +119,7 @@ class ConfigReloader:
         before = serving.configs if serving is not None else ()
         at = former.compact.at, read.settings.compact.at
         return [
-            *instruction_changes(maker.instructions, read.instructions),
+            *instruction_changes(maker.instructions.initial, read.instructions.initial),
             *skill_changes(maker.kit.shelf, read.shelf),
             *describe_change("MCP servers", _shown(before), _shown(read.servers)),
             *rule_changes(former.rules, read.settings.rules),
@@ -130,17 +129,14 @@ class ConfigReloader:
     async def _exchange(self, read: _Configuration, agents: Sequence[Agent]) -> None:
         maker, ground = self.maker, self.ground
         former, settings, trust = ground.settings, read.settings, read.trust
-        maker.instructions = known = read.instructions
-        maker.nested = lambda: (
-            NestedInstructions(ground.cwd, trust.root, known, settings.compat, trust.trusted).text_for
-        )
+        maker.instructions = read.instructions
         maker.kit.shelf = read.shelf
         if former.rules != settings.rules:
             for policy in maker.policies:
                 if policy.mode is not Mode.BUBBLE:
                     policy.replace_rules(former.rules, settings.rules)
         maker.compact = settings.compact
-        maker.compacting = CompactionFactory(settings.compact, maker.kit, maker.nested)
+        maker.compacting = CompactionFactory(settings.compact, maker.kit)
         for agent in agents:
             agent.compaction.change_settings(settings.compact)
         if maker.kit.serving is not None:
@@ -152,7 +148,6 @@ class ConfigReloader:
 
 def _begin(agent: Agent, tools: Sequence[AnyTool]) -> None:
     agent.toolbox.set_tools(tools)
-    attach_mcp_tools(agent.toolbox)
     switch_prefix(agent, "reload")
 
 

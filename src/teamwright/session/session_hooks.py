@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from teamwright.agent.agent import Agent
-from teamwright.agent.agent_hooks import AgentHooks
+from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
 from teamwright.agent.permission_gate import Denial
+from teamwright.agent.tool import Workplace
 from teamwright.agent.toolbox import PreparedCall
 from teamwright.approvals.request_queue import Answerer
 from teamwright.hooks import payload
@@ -32,6 +32,7 @@ from teamwright.hooks.hook_index import (
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.hook_runner import HookRunner
 from teamwright.hooks.payload import HookAgent
+from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
@@ -85,31 +86,33 @@ class SessionHooks:
 
     # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def attach(
-        self, agent: Agent, who: HookAgent, shown: str, denials: list[Denial], own: Sequence[HookSpec] = ()
-    ) -> Agent:
-        """Give the agent its hooks: the session's, and `own`, which run for it alone.
+    def make(
+        self,
+        who: HookAgent,
+        shown: str,
+        workplace: Workplace,
+        policy: Policy,
+        denials: list[Denial],
+        own: Sequence[HookSpec] = (),
+    ) -> AgentHooks:
+        """Return the hooks of a new agent: the session's, and `own`, which run for it alone.
 
         `shown` is the asking agent as shown to people; `denials` collects what hooks refuse.
         """
         hooks = self.with_own(own)
         if not hooks.index.hooks:
-            return agent
-        toolbox = agent.toolbox
+            return NO_HOOKS
 
         def denied(call: PreparedCall, rule: str, reason: str) -> None:
             given = call.input.model_dump(exclude_unset=True)
             denials.append(Denial(shown, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
 
         def mode() -> str:
-            return str(agent.policy.display_mode)
+            return str(policy.display_mode)
 
-        made = AgentHooks(hooks, who, lambda: toolbox.workplace.cwd, mode, denied, self._starts_for(hooks))
-        agent.hooks = made
+        made = AgentHooks(hooks, who, lambda: workplace.cwd, mode, denied, self._starts_for(hooks))
         self.agents[made] = shown  # sub-agents may have equal names: each keeps its own hooks
-        if made.wrap is not None:
-            toolbox.wrap_steps(made.wrap)
-        return agent
+        return made
 
     def _of(self, shown: str) -> AgentHooks | None:
         """Return the hooks of a live agent, by its name as shown to people."""

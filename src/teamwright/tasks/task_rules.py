@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, cast
 
 from teamwright.protocol.errors import TaskRefused, UsageError
+from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
 from teamwright.protocol.task import CHECK, CHECKED, DRAFT, Task, TaskStatus
 from teamwright.protocol.values import dataclass
@@ -324,3 +325,15 @@ def _texts(task: Task, wish: TaskWishes, actor: Actor) -> dict[str, Any]:
             )
         said["metadata"] = merge_metadata(task.metadata, more)
     return said
+
+
+def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
+    """Return a task in the form of events."""
+    return TaskInfo(
+        id=task.id,
+        subject=task.subject,
+        status=DELETED if deleted else str(task.status),
+        owner=task.owner,
+        blocked_by=task.blocked_by,
+        budget=task.budget,
+    )

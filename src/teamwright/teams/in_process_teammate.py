@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 
-from teamwright.agent.agent import REPEATED_CALLS, Agent, TurnEnd
+from teamwright.agent.agent import REPEATED_CALLS, Agent, SteeringInput, TurnEnd
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import append_user_message, finish_interrupted_calls
+from teamwright.agent.loop import append_user_message, finish_interrupted_calls, run_turn
 from teamwright.agent.stop_hooks import run_turn_with_stop_hooks
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time
@@ -289,18 +290,20 @@ class InProcessTeammate(Teammate):
 
     async def _run_turn(self, delivery: UserMessage | None, entries: Sequence[InboxEntry]) -> TurnEnd:
         if delivery is not None:
-            if await finish_interrupted_calls(self.agent):
+            if await finish_interrupted_calls(self.agent, self):
                 return TurnEnd("done")  # it agreed to stop before the kill
             news = await self.team_access.roster_note(self.name, self.known_roster)
             more = (*self.hook_notes, *((self.agent.tags.note(news),) if news else ()))
             append_user_message(self.agent, replace(delivery, blocks=(*delivery.blocks, *more)) if more else delivery)
             self.hook_notes = ()
+        self.note_delivered(entries)
         # The model need not wait for the read flags: the transcript is the record of delivery.
         flagging = asyncio.ensure_future(
             self.incoming.mark_read(self.incoming.record_delivery(entries) if entries else ())
         )
         try:
-            return await run_turn_with_stop_hooks(self.agent, None, self._continue_reason)
+            turn = partial(run_turn, steering=self)
+            return await run_turn_with_stop_hooks(self.agent, None, self._continue_reason, turn)
         finally:
             await flagging
 
@@ -311,6 +314,10 @@ class InProcessTeammate(Teammate):
         kept = await run_idle_hooks(self.agent.hooks, self.name, self.team_access, end, asked_before=asked_before)
         self.end_cause = self.end_cause or kept.end_cause
         return kept.continue_reason
+
+    async def next_input(self) -> SteeringInput | None:
+        """Return mail for the busy member, before its next model call (the loop's steering)."""
+        return await self.incoming.next_input(self.note_delivered)
 
     def note_delivered(self, entries: Sequence[InboxEntry]) -> None:
         """Handle entries that were just delivered: a shutdown request among them changes the state."""

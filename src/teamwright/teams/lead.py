@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
@@ -17,7 +18,7 @@ from teamwright.agent.command_queue import CommandPriority, CommandQueue, Queued
 from teamwright.agent.compaction.compact import clear_conversation
 from teamwright.agent.compaction.compaction_state import CompactResult
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import append_user_message, finish_interrupted_calls
+from teamwright.agent.loop import append_user_message, finish_interrupted_calls, run_turn
 from teamwright.agent.stop_hooks import run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import STOP, USER_PROMPT
 from teamwright.hooks.payload import user_prompt_submit
@@ -77,7 +78,6 @@ class Lead:
     _turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self.agent.steering = self
         for id, blocks in self.agent.conversation.queued.items():
             self._quiet_notes += [(id, block) for block in blocks]
         self.team.lead = self
@@ -87,11 +87,11 @@ class Lead:
     def open_mailbox(self) -> None:
         """Open the lead's inbox, because a team exists now."""
         from teamwright.teams.mailbox.incoming import IncomingMail
-        from teamwright.teams.message_text import message_text as mail_text
+        from teamwright.teams.message_text import TeamMailRules
 
-        self.team.lead_mail = IncomingMail(LEAD, self.team.mailbox(LEAD), self.agent.conversation, self.agent.emit)
-        self.team.lead_mail.busy = self.busy
-        self.team.lead_mail.render = lambda entry: mail_text(self.team, LEAD, entry, self.agent.tags)
+        agent, rules = self.agent, TeamMailRules(self.team, LEAD, self.agent.tags)
+        inbox = self.team.mailbox(LEAD)
+        self.team.lead_mail = IncomingMail(LEAD, inbox, agent.conversation, agent.emit, rules, busy=self.busy)
         self._stop_watch = self.team.watch_inbox(LEAD, self.team.lead_mail)
 
     def close_mailbox(self) -> None:
@@ -199,7 +199,7 @@ class Lead:
             await self._check_prompts()
             mail = await self._unread_mail()
             if (self.queue or mail) and self.agent.conversation.unanswered_calls():
-                await finish_interrupted_calls(self.agent)  # the results deliver the queued input
+                await finish_interrupted_calls(self.agent, self)  # the results deliver the queued input
                 mail = await self._unread_mail()
             if waiting := self.queue.texts_in_order():
                 return await self._run(self._compose(waiting, mail), mail, waiting)
@@ -358,7 +358,8 @@ class Lead:
                 if mail and self.team.lead_mail is not None:
                     await self.team.lead_mail.mark_delivered(mail)
             self.owes_answer = False
-            self.last_end = await run_turn_with_stop_hooks(self.agent, None, self._continue_reason)
+            turn = partial(run_turn, steering=self)
+            self.last_end = await run_turn_with_stop_hooks(self.agent, None, self._continue_reason, turn)
             self.usage += self.last_end.usage
             last = self.last_end
             self.agent.emit(TurnEnded(member=LEAD, stop=last.stop, text=last.text, detail=last.explanation))

@@ -27,12 +27,31 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.protocol.message_xml import PEER_NOTE, RuntimeTags, escape_tags
+from teamwright.protocol.values import dataclass
 from teamwright.teams.external.external_plans import bound_incarnation
+from teamwright.teams.mailbox.ping_pong_guard import is_held
 from teamwright.teams.plan_requests import is_plan_of
 from teamwright.teams.team import SessionTeam
 
 _NO_PLAN_ANSWER = "This message answers none of your plans. It approved nothing and changed nothing."
 _NO_PLAN_REQUEST = "No plan of that request_id waits for you: there is nothing to answer."
+
+
+@dataclass(frozen=True, slots=True)
+class TeamMailRules:
+    """The rules of this team for the mail of one reader, whose conversation has these tags (see `MailRules`)."""
+
+    team: SessionTeam
+    reader: str
+    tags: RuntimeTags
+
+    def is_held(self, sender: str, /) -> bool:
+        """Return True while the ping-pong guard holds mail of this sender. The lead reads all mail."""
+        return self.reader != LEAD and is_held(self.team, self.reader, sender)
+
+    def render(self, entry: InboxEntry, /) -> str | None:
+        """Return the reader's text of a protocol message; None when it has none."""
+        return message_text(self.team, self.reader, entry, self.tags)
 
 
 def plan_text(team: SessionTeam, reader: str, entry: InboxEntry, tags: RuntimeTags) -> str | None:

@@ -30,8 +30,7 @@ from teamwright.teams.incarnation import Incarnation, stored_entry
 from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.mailbox.incoming import IncomingMail
-from teamwright.teams.mailbox.ping_pong_guard import is_held
-from teamwright.teams.message_text import message_text
+from teamwright.teams.message_text import TeamMailRules
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, pending_plan
 from teamwright.teams.shutdown import find_crashed
 from teamwright.teams.shutdown_requests import find_read_request
@@ -241,12 +240,9 @@ async def start_in_process(
     undo.callback(agent.conversation.close)
     _refuse_while_closing(team)
     name = member.name
-    desk = IncomingMail(name, team.mailbox(name), agent.conversation, team.emit)
-    desk.is_held = lambda sender: is_held(team, name, sender)
-    desk.render = lambda entry: message_text(team, name, entry, agent.tags)
+    rules = TeamMailRules(team, name, agent.tags)
+    desk = IncomingMail(name, team.mailbox(name), agent.conversation, team.emit, rules)
     mate = _make_teammate(team, member, incarnation, agent, desk, resumed)
-    desk.on_delivered = mate.note_delivered
-    agent.steering = desk
     _forget_ended(team)
     team.members[member.name] = mate
     team.external.own_entries[member.name] = member

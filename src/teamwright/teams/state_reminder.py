@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.compaction.compaction_state import CompactedAgent
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.message_xml import escape_tags
@@ -37,62 +37,61 @@ _MAX_LINE = 200
 
 @dataclass(slots=True)
 class StateReminder:
-    """The port of compaction for one agent. `team` is None for a sub-agent, which belongs to no team.
+    """The port of compaction for an agent of this team. `team` is None for a sub-agent, which belongs to no team.
 
     `extra_text` returns the text that a fork received at its start, which is repeated.
     """
 
-    agent: Agent
     team: SessionTeam | None
     jobs: BackgroundJobs
     agents: Subagents
     extra_text: Callable[[], str] | None = None
 
-    async def wait_until_marked_read(self) -> None:
+    async def wait_until_marked_read(self, agent: CompactedAgent, /) -> None:
         """See `CompactionContext`."""
-        desk = self._incoming()
+        desk = self._incoming(agent)
         if desk is not None:
             await desk.mark_delivered_read()
 
-    async def status_text(self) -> str:
+    async def status_text(self, agent: CompactedAgent, /) -> str:
         """See `CompactionContext`."""
         lines = [f"The current state ({iso_time()}); read from the files, not from memory."]
-        lines += self._identity()
+        lines += self._identity(agent)
         if self.team is not None:
-            lines += self._members(self.team)
+            lines += self._members(self.team, agent.name)
             lines += await self._remote_members(self.team)
             found = await self.team.tasks.snapshot()
-            lines += _tasks(found.tasks, self.agent.name)
+            lines += _tasks(found.tasks, agent.name)
             lines += [f"- #{one.id} [damaged] {escape_tags(str(one))}" for one in found.damaged]
-            lines += self._requests(self.team)
-        lines += self._mode()
-        lines += self._running()
+            lines += self._requests(self.team, agent.name)
+        lines += _mode(agent)
+        lines += self._running(agent.name)
         if self.extra_text is not None:
             lines.append(self.extra_text())
         return "\n".join(lines)
 
-    def _incoming(self) -> IncomingMail | None:
+    def _incoming(self, agent: CompactedAgent) -> IncomingMail | None:
         if self.team is None:
             return None
-        if self.agent.name == LEAD:
+        if agent.name == LEAD:
             return self.team.lead_mail
-        mate = self.team.find_in_process(self.agent.name)
+        mate = self.team.find_in_process(agent.name)
         return mate.incoming if mate is not None else None
 
-    def _identity(self) -> Iterator[str]:
-        place = f"You work in {self.agent.toolbox.workplace.cwd}."
+    def _identity(self, agent: CompactedAgent) -> Iterator[str]:
+        place = f"You work in {agent.toolbox.workplace.cwd}."
         if self.team is None:
-            yield f"You are the sub-agent {self.agent.agent_id}: your final answer goes to who started you. {place}"
-        elif self.agent.name != LEAD:
-            name, team = self.agent.name, self.team.name
+            yield f"You are the sub-agent {agent.agent_id}: your final answer goes to who started you. {place}"
+        elif agent.name != LEAD:
+            name, team = agent.name, self.team.name
             yield f'You are {name}, a member of the team "{team}"; its lead is {LEAD_ALIAS}. {place}'
         elif self.team.exists:
             yield f'You lead the team "{self.team.name}". {place}'
         else:
             yield f"You have no team. {place}"
 
-    def _members(self, team: SessionTeam) -> Iterator[str]:
-        others = [mate for mate in team.running_members if mate.name != self.agent.name]
+    def _members(self, team: SessionTeam, name: str) -> Iterator[str]:
+        others = [mate for mate in team.running_members if mate.name != name]
         if others:
             yield "Members:"
         for mate in others:
@@ -108,10 +107,9 @@ class StateReminder:
             f"- {one.entry.name} ({escape_tags(one.entry.agent_type)}): {one.activity.state}" for one in others
         ]
 
-    def _requests(self, team: SessionTeam) -> Iterator[str]:
+    def _requests(self, team: SessionTeam, name: str) -> Iterator[str]:
         if not team.exists:
             return
-        name = self.agent.name
         found = [body for body in team.requests.open_requests() if name in {body.get("target"), _requester(body)}]
         if found:
             yield "Open requests:"
@@ -119,19 +117,7 @@ class StateReminder:
             yield _request(body, own=_requester(body) == name)
         yield from _remainder(found)
 
-    def _mode(self) -> Iterator[str]:
-        yield f"Your permission mode is {self.agent.policy.display_mode}."
-        plan = self.agent.plan
-        if plan is not None and plan.is_on:
-            waits = (
-                f" It was handed in as {plan.pending_request} and waits for an answer." if plan.pending_request else ""
-            )
-            yield f"You are in plan mode: change nothing but the plan in {plan.file}.{waits}"
-        elif plan is not None and plan.ended_by_call and str(plan.file) not in {"", "."}:
-            yield f"Your last plan was approved; it is in {plan.file}."
-
-    def _running(self) -> Iterator[str]:
-        name = self.agent.name
+    def _running(self, name: str) -> Iterator[str]:
         jobs = [job for job in self.jobs.list(name) if job.state == "running"]
         if jobs:
             yield "Your running background commands:"
@@ -145,6 +131,16 @@ class StateReminder:
             about = str(run.spec_fields.get("description") or run.name or "")
             yield f"- {run.id}" + (f": {_shorten(about)}" if about else "")
         yield from _remainder(runs)
+
+
+def _mode(agent: CompactedAgent) -> Iterator[str]:
+    yield f"Your permission mode is {agent.policy.display_mode}."
+    plan = agent.plan
+    if plan is not None and plan.is_on:
+        waits = f" It was handed in as {plan.pending_request} and waits for an answer." if plan.pending_request else ""
+        yield f"You are in plan mode: change nothing but the plan in {plan.file}.{waits}"
+    elif plan is not None and plan.ended_by_call and str(plan.file) not in {"", "."}:
+        yield f"Your last plan was approved; it is in {plan.file}."
 
 
 def _tasks(tasks: Sequence[Task], name: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
+from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TeamChanged
 from teamwright.protocol.ids import LEAD, SessionId, session_list_name
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
@@ -24,6 +24,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
+from teamwright.tasks.task_rules import task_info
 from teamwright.teams.external.participants import ExternalParticipants
 from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES
 from teamwright.teams.status.team_status import TeamStatus
@@ -91,6 +92,8 @@ class SessionTeam:
     lead: TeamLead | None = None
     """The lead of this process; None in a member's own process."""
     lead_mail: IncomingMail | None = None
+    held_senders: frozenset[str] = frozenset()
+    """In a member's own process: the senders whose mail the lead's process holds."""
     message_counts: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     status: TeamStatus = field(default_factory=TeamStatus)
@@ -206,6 +209,10 @@ class SessionTeam:
     def has_members(self) -> bool:
         """True when there are members, also ended ones, or a team that may get some."""
         return bool(self.members or self.starting or self.exists)
+
+    def hold_mail(self, senders: frozenset[str]) -> None:
+        """Hold the mail of these senders alone: it does not wake the member of this process."""
+        self.held_senders = senders
 
     def refuse_members(self) -> None:
         """Let no member start from now on: the session is ending."""
@@ -382,15 +389,3 @@ class SessionTeam:
                 member.turn_notes.completed = task.id
         if change != "claimed":
             self.wake_idle()
-
-
-def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
-    """Return a task in the form of events."""
-    return TaskInfo(
-        id=task.id,
-        subject=task.subject,
-        status="deleted" if deleted else str(task.status),
-        owner=task.owner,
-        blocked_by=task.blocked_by,
-        budget=task.budget,
-    )

@@ -35,14 +35,22 @@ class McpCallInput(ToolInput):
 
 
 class McpCall(Tool[McpCallInput]):
-    """The McpCall tool of one agent. `allowed` returns True for full names of tools that the agent may have."""
+    """The McpCall tool of one agent. `allowed` returns True for full names of tools that the agent may have.
+
+    `rebuild` returns new tools of the servers, this one included, for a new prefix.
+    """
 
     name = "McpCall"
     input_type = McpCallInput
 
-    def __init__(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], in_prefix: frozenset[str]) -> None:
-        self.rebuild: Callable[[], list[AnyTool]] = lambda: [self]
-        """Returns new tools of the servers, this one included, for a new prefix."""
+    def __init__(
+        self,
+        servers: Sequence[McpServer],
+        allowed: Callable[[str], bool],
+        in_prefix: frozenset[str],
+        rebuild: Callable[[], list[AnyTool]],
+    ) -> None:
+        self.rebuild = rebuild
         self._servers = tuple(servers)
         self._allowed = allowed
         lines = "\n".join(_line(server, in_prefix, allowed) for server in self._servers)
@@ -75,10 +83,10 @@ class McpCall(Tool[McpCallInput]):
             return None
         return made, call.arguments or {}
 
-    def find(self, full_name: str) -> AnyTool | None:
+    def find_unlisted(self, name: str) -> AnyTool | None:
         """Return the tool with that full name, for a call that names it although the agent's list does not."""
-        server = find_server(self._servers, full_name)
-        return self._make_tool(server, full_name) if server is not None else None
+        server = find_server(self._servers, name)
+        return self._make_tool(server, name) if server is not None else None
 
     async def run(self, call: McpCallInput, ctx: ToolContext) -> ToolResult:
         """List a server's tools, or describe the parameters of one."""

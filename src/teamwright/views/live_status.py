@@ -16,9 +16,10 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.session import Session
+from teamwright.tasks.task_rules import task_info
 from teamwright.teams.status.member_state import WAITING_STATES, OpenTask, member_facts, shown_state
 from teamwright.teams.status.team_status import MemberActivity
-from teamwright.teams.team import SessionTeam, task_info
+from teamwright.teams.team import SessionTeam
 
 
 @dataclass(frozen=True, slots=True)

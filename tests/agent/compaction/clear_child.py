@@ -22,10 +22,10 @@ from tests.agent.parts import call
 class Beside:
     """Moments, and how things stand."""
 
-    async def wait_until_marked_read(self) -> None:
+    async def wait_until_marked_read(self, _agent) -> None:
         moment()
 
-    async def status_text(self) -> str:
+    async def status_text(self, _agent) -> str:
         moment()
         return "You are ada."
 

@@ -76,12 +76,12 @@ class Beside:
     def __init__(self, desk: IncomingMail) -> None:
         self.desk = desk
 
-    async def wait_until_marked_read(self) -> None:
+    async def wait_until_marked_read(self, _agent) -> None:
         moment()
         await self.desk.mark_delivered_read()
         moment()
 
-    async def status_text(self) -> str:
+    async def status_text(self, _agent) -> str:
         moment()
         return "You are ada."
 
@@ -103,17 +103,16 @@ async def live(root: Path) -> None:
     agent = born(root)
     desk = IncomingMail("ada", inbox, agent.conversation, lambda _event: None)
     agent.compaction = Compaction(CompactSettings(at=0.5), Beside(desk))
-    agent.steering = desk
     while True:
         if agent.conversation.owes_answer:
-            await run_turn(agent, None)
+            await run_turn(agent, None, desk)
         entries = (await desk.next_mail())[:1]
         if not entries:
             break
         append_user_message(agent, desk.compose(entries))
         moment()
         await desk.mark_delivered(entries)
-        await run_turn(agent, None)
+        await run_turn(agent, None, desk)
 
 
 if __name__ == "__main__":

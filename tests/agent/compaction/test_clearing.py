@@ -31,10 +31,10 @@ class Stands:
 
     flags = 0
 
-    async def wait_until_marked_read(self) -> None:
+    async def wait_until_marked_read(self, _agent) -> None:
         self.flags += 1
 
-    async def status_text(self) -> str:
+    async def status_text(self, _agent) -> str:
         return "How things stand now: ben works."
 
 

@@ -1,6 +1,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -295,10 +296,10 @@ async def test_nothing_is_folded_before_all_that_was_told_is_marked_as_read(tmp_
     await run_turn(agent, told("a", "mail:1"))
 
     class Locked:
-        async def wait_until_marked_read(self):
+        async def wait_until_marked_read(self, _agent):
             raise StorageError("lock-timeout", "the inbox is locked")
 
-        async def status_text(self):
+        async def status_text(self, _agent):
             raise AssertionError("it does not come to that")
 
     agent.compaction.context = Locked()
@@ -312,10 +313,10 @@ async def test_what_is_restated_stands_with_the_summary_and_what_is_told_meanwhi
     await run_turn(agent, told("a", "prompt:1"))
 
     class Team:
-        async def wait_until_marked_read(self):
+        async def wait_until_marked_read(self, _agent):
             append_user_message(agent, told("mail of that moment", "mail:9"))
 
-        async def status_text(self):
+        async def status_text(self, _agent):
             return "Members: bob"
 
     agent.compaction.context = Team()
@@ -339,14 +340,14 @@ async def test_a_new_prefix_begins_with_a_compaction_and_is_sent_after_a_resume(
     agent, _, _ = small(tmp_path, says("one"), says("S"))
     born = agent.conversation.prefix
     new = Prefix.build({"model": "m", "system": "of today"})
-    agent.compaction.make_prefix = lambda: new
+    agent.compaction.make_prefix = lambda _agent: new
     await run_turn(agent, told("a"))
     await compact(agent, "manual")
     assert agent.conversation.prefix is new
     from teamwright.agent.transcript import read_history
 
     assert read_history(agent.conversation.path).prefix == new.digest != born.digest
-    agent.compaction.make_prefix = lambda: Prefix.build({"model": "m", "system": "of today"})
+    agent.compaction.make_prefix = lambda _agent: Prefix.build({"model": "m", "system": "of today"})
     agent.model.answers = [says("two"), says("S2")]
     await run_turn(agent, told("b"))
     await compact(agent, "manual")
@@ -430,3 +431,23 @@ async def test_it_can_be_switched_off_and_a_window_that_is_larger_than_we_know_i
     agent.conversation.prefix = Prefix.build({"model": "m", "max_tokens": 1_000})
     await run_turn(agent, told("a"))
     assert is_due(agent), "room for the answer is kept whatever the share"
+
+
+class Instructions:
+    """A directory with instructions, which each reader gets once."""
+
+    def nested(self):
+        texts = ["Use tabs here."]
+        return SimpleNamespace(text_for=lambda _path: texts.pop() if texts else "")
+
+
+async def test_instructions_of_a_directory_are_delivered_again_after_a_compaction(tmp_path):
+    touch = [says(call("Echo", f"t{number}", text="x", path=str(tmp_path / "a.py"))) for number in range(3)]
+    answers = (touch[0], touch[1], says("one"), says("S"), touch[2], says("two"))
+    agent, _ = an_agent(tmp_path, Listed(*answers), [Echo()], instructions=Instructions())
+    await run_turn(agent, told("a"))
+    assert texts(agent.model.seen[-1]).count("Use tabs here.") == 1
+    assert (await compact(agent, "manual")).done
+    assert "Use tabs here." not in texts([json.loads(item) for item in agent.conversation.items])
+    await run_turn(agent, told("b"))
+    assert texts(agent.model.seen[-1]).count("Use tabs here.") == 1

@@ -402,7 +402,7 @@ async def test_where_a_new_prefix_begins_late_servers_and_new_tools_stand_in_the
         agent = team.session.lead.agent
         born = agent.toolbox.names
         assert "mcp__plain__pid" not in born
-        prefix = agent.compaction.make_prefix()
+        prefix = agent.compaction.make_prefix(agent)
         listed = [tool["name"] for tool in json.loads(b"{" + prefix.head + b"}")["tools"]]
         assert len(served(listed)) == 15 and [name for name in listed if name not in LEAD_ONLY][-1] == "McpCall"
         offered = agent.toolbox.names - {"AskUserQuestion"}  # no user is present

@@ -51,16 +51,15 @@ async def clear_conversation(agent: Agent) -> CompactResult:
         before = measure_context(conversation, compaction)
         if not conversation.items or len(conversation.items) == int(conversation.is_compacted):
             return CompactResult(False, before, before, NOTHING_TO_CLEAR)
-        await compaction.context.wait_until_marked_read()
+        await compaction.context.wait_until_marked_read(agent)
         await agent.hooks.run_session_end_hooks(CLEAR)
         tags, contexts = agent.tags, await agent.hooks.run_session_start_hooks(agent.model.card.name, CLEAR)
-        told = cleared_blocks(tags, await compaction.context.status_text(), agent.remind(True))
+        told = cleared_blocks(tags, await compaction.context.status_text(agent), agent.remind(True))
         told += tags.hook_notes(contexts)
         conversation.clear(encode({"role": "user", "content": told}), {"trigger": CLEAR, "before": before})
         compaction.measured_context, compaction.retry_at = (0, 0), 0
         agent.toolbox.workplace.seen_files.clear()
-        if compaction.on_forgotten is not None:
-            compaction.on_forgotten()
+        agent.toolbox.workplace.forget_instructions()
         after = measure_context(conversation, compaction)
     agent.emit(Compacted(member=agent.name, state="done", trigger=CLEAR, before=before, after=after))
     return CompactResult(True, before, after)
@@ -203,12 +202,12 @@ async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: 
     compaction, upto = agent.compaction, fold_position(agent.conversation)
     said, usage = SideAnswer(), Usage()
     try:
-        await compaction.context.wait_until_marked_read()
+        await compaction.context.wait_until_marked_read(agent)
         await agent.hooks.fire(PRE_COMPACT, lambda: payload.pre_compact(trigger, keep), trigger)
         said, usage = await _write_summary(agent, agent.conversation.items[:upto], keep, full=full)
         if not said.text:
             return _failed_result(said, before, usage)
-        restated = await compaction.context.status_text()
+        restated = await compaction.context.status_text(agent)
         beside = SummaryNotes(restated, await agent.hooks.run_session_start_hooks(agent.model.card.name))
         after = _fold(agent, upto, said.text, beside, {"trigger": trigger, "before": before}, tight=full)
     except TeamwrightError as problem:
@@ -270,7 +269,7 @@ def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: di
     from teamwright.agent.compaction.summary_texts import cut_results, summary_blocks
 
     compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
-    prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix()
+    prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix(agent)
     if prefix.digest == conversation.prefix.digest:
         prefix = conversation.prefix  # prefixes are compared by identity
     told = summary_blocks(agent.tags, summary, beside.status_text, agent.remind(True))
@@ -281,8 +280,7 @@ def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: di
     kept = cut_results(kept, int(room * KEPT_SHARE_WHEN_FULL) if tight else room)
     conversation.fold((first, *kept), upto, about, prefix)
     compaction.measured_context = (0, 0)
-    if compaction.on_forgotten is not None:
-        compaction.on_forgotten()
+    agent.toolbox.workplace.forget_instructions()
     return measure_context(conversation, compaction)
 
 

@@ -8,12 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from teamwright.agent.tool import AnyTool
 from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
+
+if TYPE_CHECKING:
+    from teamwright.agent.plan_mode import PlanMode
+    from teamwright.agent.toolbox import Toolbox
+    from teamwright.models.effort import Effort
+    from teamwright.models.model import Model
+    from teamwright.permissions.decide import Policy
 
 AUTO, MANUAL, CLEAR = "auto", "manual", "clear"
 """The triggers of a compaction. `clear` writes no summary."""
@@ -30,14 +37,26 @@ class CompactSettings:
     """
 
 
-class CompactionContext(Protocol):
-    """The port to the state around a conversation, implemented in `teams`."""
+class CompactedAgent(Protocol):
+    """An agent as the ports of its compaction see it."""
 
-    async def wait_until_marked_read(self) -> None:
+    name: str
+    agent_id: str
+    model: Model
+    toolbox: Toolbox
+    policy: Policy
+    plan: PlanMode | None
+    effort: Effort | None
+
+
+class CompactionContext(Protocol):
+    """The port to the state around an agent's conversation, implemented in `teams`."""
+
+    async def wait_until_marked_read(self, agent: CompactedAgent, /) -> None:
         """Wait until all delivered mail is marked as read. Raises TeamwrightError."""
         ...
 
-    async def status_text(self) -> str:
+    async def status_text(self, agent: CompactedAgent, /) -> str:
         """Return the current status for an agent that continues from a summary: team, tasks, requests, mode, jobs."""
         ...
 
@@ -45,10 +64,10 @@ class CompactionContext(Protocol):
 class NoCompactionContext:
     """The port for agents without mail and without a team."""
 
-    async def wait_until_marked_read(self) -> None:
+    async def wait_until_marked_read(self, agent: CompactedAgent, /) -> None:
         """Return immediately: there is no mail."""
 
-    async def status_text(self) -> str:
+    async def status_text(self, agent: CompactedAgent, /) -> str:
         """Return an empty text."""
         return ""
 
@@ -84,15 +103,13 @@ class Compaction:
     """The compaction state of one agent.
 
     `turn_lock` is held during a turn, and while an idle conversation is compacted. `make_prefix` returns the prefix
-    that a new conversation of this agent would have. `retry_at` is the number of tokens below which no automatic
+    that a new conversation of the agent would have. `retry_at` is the number of tokens below which no automatic
     attempt is made. `measured_context` is the number of messages counted so far, and their tokens.
     """
 
     settings: CompactSettings = field(default_factory=CompactSettings)
     context: CompactionContext = field(default_factory=NoCompactionContext)
-    make_prefix: Callable[[], Prefix] | None = None
-    on_forgotten: Callable[[], None] | None = None
-    """Called when only a summary is left. Texts that are delivered once are then delivered again."""
+    make_prefix: Callable[[CompactedAgent], Prefix] | None = None
     make_tools: Callable[[], Awaitable[Sequence[AnyTool]]] | None = None
     """Return the tools that a new agent of this type would get now."""
     turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -108,7 +125,7 @@ class Compaction:
 
     def release(self) -> None:
         """Release the references of a terminated agent."""
-        self.context, self.make_prefix, self.on_forgotten, self.make_tools = NoCompactionContext(), None, None, None
+        self.context, self.make_prefix, self.make_tools = NoCompactionContext(), None, None
 
     def threshold(self, card: ModelCard, answer_tokens: int) -> int | None:
         """Return the size in tokens that starts a compaction: the set share, with room left for the answer."""

@@ -5,7 +5,6 @@ Implements the ports of `teams` and `tools`, so that all agents are built here. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,13 +21,13 @@ from teamwright.agent.transcript import read_header
 from teamwright.config.team_roles import roles_text
 from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
-from teamwright.protocol.budget import Budget
+from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block
 from teamwright.protocol.values import dataclass
-from teamwright.session.factory.agent_parts import AgentParts
+from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms
 from teamwright.session.factory.agent_policies import Inheritance
-from teamwright.session.factory.forks import fork_definition, start_fork, starting_point
+from teamwright.session.factory.forks import StartingPoint, fork_definition, start_fork, starting_point
 from teamwright.session.factory.spec_resolver import required_effort
 from teamwright.session.skills.agent_skills import with_skills
 from teamwright.teams.blocked_callback import blocked_callback
@@ -51,8 +50,9 @@ class AgentFactory(AgentParts):
         self.team = team
         self.plans.lead_team(team)
         policy = self.policies.with_ownership(self.policy, "")
+        policy.change_delegation(self.policy.is_delegating)
         record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
-        plan = self.plans.make_plan_mode(self.policy, self.home.plans, record, lead=True, gate=policy)
+        plan = self.plans.make_plan_mode(self.policy, self.home.plans, record, name=LEAD, gate=policy)
 
         async def tools() -> list[AnyTool]:
             own = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
@@ -64,23 +64,28 @@ class AgentFactory(AgentParts):
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
             return lead_prompt(self.kit.teams, self._session_part(header), appended, self.base)
 
-        toolbox = self._toolbox(
-            LEAD, await tools(), model, self._gate(replace(self.first, policy=lambda: policy, shown=LEAD))
-        )
+        who = HookAgent(self.session, self._transcript, LEAD_KIND, LEAD, LEAD, own=self._transcript)
+        basis = self._basis(who, model, replace(self.first, policy=lambda: policy, shown=LEAD))
+        own = await tools()
         if conversation is None:
-            prefix = self._prefix(model, system(), toolbox, self._lead_effort(model.card))
-            conversation = self._begin(self._transcript, LEAD, LEAD, prefix, toolbox, model)
+            prefix = self._prefix(model, system(), own, self._lead_effort(model.card))
+            conversation = Conversation.start(self._transcript, prefix, self._about(basis))
         else:
             wanted = None if self.effort is None else required_effort(model.card, self.effort)
             conversation = self._go_on(conversation, model, wanted)
-        made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
-        self.first.effort, made.wants_hour_cache = made.effort, lambda: bool(team.running_members)
-        made.plan = self.plans.restore_plan_mode(
-            LEAD, plan, toolbox.workplace, new=conversation.lines <= 1, begins=plan.is_on
+        is_new = conversation.lines <= 1
+        terms = AgentTerms(
+            self.meters.lead(),
+            self.emit,
+            self.plans.restore_plan_mode(LEAD, plan, basis.workplace, new=is_new, begins=plan.is_on),
+            self.compacting.make(team, system, self.prefixes, tools),
+            self.max_rounds,
+            self._reminder(policy, ReminderRole.LEAD),
+            wants_hour_cache=lambda: bool(team.running_members),
         )
-        who = HookAgent(self.session, conversation.path, LEAD_KIND, LEAD, LEAD, own=conversation.path)
-        made = self._watched(self._reminded(self._hooked(made, who, LEAD), policy, ReminderRole.LEAD))
-        return self.compacting.make(made, team, system, self.prefixes, tools)
+        made = self._agent(basis, own, conversation, terms)
+        self.first.effort = made.effort
+        return made
 
     async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
         """Build a teammate (port of `teams`): new, or with the transcript of its incarnation."""
@@ -94,11 +99,9 @@ class AgentFactory(AgentParts):
         caller = Caller(spec.name, team)
         policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied)
         kind = with_skills(kind, policy(), self.kit.shelf, self.home.own, self.emit)
-        born = Inheritance(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
-        born.definition, born.root = kind, spec.name
-        born.shown, born.waiting = spec.name, blocked_callback(team, spec.name)
-        self.born[spec.name] = born
-        plan = self.plans.make_plan_mode(policy(), self.home.plans, path.parent.parent / "plans" / f"{path.stem}.json")
+        born = self.born[spec.name] = Inheritance.for_member(spec, kind, policy, blocked_callback(team, spec.name))
+        record = path.parent.parent / "plans" / f"{path.stem}.json"
+        plan = self.plans.make_plan_mode(policy(), self.home.plans, record, name=spec.name)
 
         async def tools() -> list[AnyTool]:
             own = [t for t in self.kit.tools(caller) if t.name not in LEAD_ONLY]
@@ -109,29 +112,30 @@ class AgentFactory(AgentParts):
         def system() -> list[Block]:
             return teammate_prompt(spec.name, team.name, kind, self._session_part(header))
 
-        gate = self._gate(born)
-        toolbox = self._toolbox(spec.name, await tools(), model, gate, spec.cwd)
         agent_id = f"{spec.name}@{team.name}"
+        who = HookAgent(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
+        who = replace(who, generation=incarnation.incarnation, own=path)
+        basis, own = self._basis(who, model, born, spec.cwd), await tools()
         if goes_on:
             conversation = self._go_on(load_conversation(path, prefixes), model)
         else:
-            prefix = self._prefix(model, system(), toolbox, effort)
-            conversation = self._begin(path, spec.name, agent_id, prefix, toolbox, model)
-        rounds = budget.smaller_caps(Budget(turns=spec.max_turns)).turns
-        left = self._rounds_left(rounds, conversation)
-        made = self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, left))
-        born.effort = made.effort
-        activity = made.activity  # the time counter outlives the member, and must not keep a reference to it
-        made.plan = self.plans.restore_plan_mode(
-            spec.name, plan, toolbox.workplace, new=not goes_on, begins=spec.starts_in_plan_mode
+            conversation = Conversation.start(path, self._prefix(model, system(), own, effort), self._about(basis))
+        activity = basis.activity  # the time counter outlives the member, and must not keep a reference to it
+        terms = AgentTerms(
+            self.meters.member(spec.name, budget, lambda: activity.worked_s, goes_on=goes_on),
+            self.emit,
+            self.plans.restore_plan_mode(
+                spec.name, plan, basis.workplace, new=not goes_on, begins=spec.starts_in_plan_mode
+            ),
+            self.compacting.make(team, system, prefixes, tools),
+            self._rounds_left(spec, budget, conversation),
+            self._reminder(born.current_policy(), ReminderRole.MEMBER),
         )
-        made.meter = self.meters.member(spec.name, budget, lambda: activity.worked_s, goes_on=goes_on)
-        who = HookAgent(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
-        who = replace(who, generation=incarnation.incarnation, own=path)
-        made = self._reminded(self._hooked(made, who, spec.name, kind), born.current_policy(), ReminderRole.MEMBER)
-        return self.compacting.make(made, team, system, prefixes, tools)
+        return self._agent(basis, own, conversation, terms)
 
-    async def build_subagent(self, spec: SpawnSpec, caller: str, run: SubagentRun, *, resumed: bool = False) -> Agent:
+    async def build_subagent(
+        self, spec: SpawnSpec, caller: str, run: SubagentRun, emit: Emit, *, resumed: bool = False
+    ) -> Agent:
         """Build a sub-agent of a caller (port of `teams`): new, or with its whole conversation. Raises
         TeamwrightError.
         """
@@ -142,11 +146,8 @@ class AgentFactory(AgentParts):
         told = await starting_point(spec, run, self.living.get(caller), path, self.prefixes, goes_on=resumed)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         model = await told.model(model, lambda name: self._open(name, caller, budget))
-        effort = (
-            None
-            if told.conversation is not None
-            else self.resolver.resolve_effort(spec, kind, model.card, parent.effort)
-        )
+        is_new = told.conversation is None
+        effort = self.resolver.resolve_effort(spec, kind, model.card, parent.effort) if is_new else None
         await self.limits.admit_subagent(parent.depth + 1)
         policy = self.policies.make_policy(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
         kind = with_skills(kind, policy(), self.kit.shelf, self.home.own, self.emit, otherwise=load_prompt("base"))
@@ -156,34 +157,38 @@ class AgentFactory(AgentParts):
         below = None if spec.fork or born.depth >= self.limits.settings.depth else self.team
         tools = self.kit.subagent_tools(agent_id, below, parent.disallowed)
         tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
-        tools = told.tools([*tools, *await self.kit.mcp_tools(self.policy.hides, kind, denied)], self.kit)
-        toolbox = self._toolbox(agent_id, self._shown(tools), model, self._gate(born), spec.cwd)
+        tools = self._shown(told.tools([*tools, *await self.kit.mcp_tools(self.policy.hides, kind, denied)], self.kit))
         system = subagent_prompt(kind, self._session_part(told.header))
-        about = self._about(agent_id, agent_id, toolbox, model)
-        if told.former is not None:
-            conversation = self._go_on(told.former, model)
-        elif told.origin is not None:
-            conversation = start_fork(told.origin, path, about, toolbox, self.prefixes)
-        else:
-            prefix = self._prefix(model, system, toolbox, effort)
-            conversation = Conversation.start(path, prefix, about, with_next=True)
-        rounds = budget.smaller_caps(Budget(turns=spec.max_turns)).turns
-        left = self._rounds_left(rounds, conversation)
-        made = self._agent(agent_id, agent_id, model, conversation, toolbox, left)
-        activity, born.effort, made.wants_hour_cache = made.activity, made.effort, self._waits_long(spec, caller)
-        made.meter = self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s)
-        made.parent_call, made.caller, made.policy, made.plan = run.call, caller, policy(), plan
-        if spec.starts_in_plan_mode:
-            plan.enter(PlanExit.NEVER)
         whose = (SUBAGENT, agent_id, agent_id, kind.name, "", LEAD_ALIAS if caller == LEAD else caller)
         who = HookAgent(self.session, self._transcript, *whose, run.generation, path)
-        made = self._hooked(made, who, born.shown, kind)
-        return self.compacting.make(made, None, lambda: system, self.prefixes, fork=spec.fork)
+        basis = self._basis(who, model, born, spec.cwd)
+        if told.conversation is None:
+            prefix = self._prefix(model, system, tools, effort)
+            conversation = Conversation.start(path, prefix, self._about(basis), with_next=True)
+        else:
+            conversation = self._continue(told, basis, path)
+        if spec.starts_in_plan_mode:
+            plan.start(PlanExit.NEVER)
+        activity, fork = basis.activity, self.living.get(caller) if spec.fork else None
+        compacting = self.compacting
+        terms = AgentTerms(
+            self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s),
+            emit,
+            plan,
+            compacting.make_for_fork(path) if spec.fork else compacting.make(None, lambda: system, self.prefixes),
+            self._rounds_left(spec, budget, conversation),
+            wants_hour_cache=always_false if fork is None else fork.wants_hour_cache,
+            caller=caller,
+            parent_call=run.call,
+        )
+        return self._agent(basis, tools, conversation, terms)
 
-    def _waits_long(self, spec: SpawnSpec, caller: str) -> Callable[[], bool]:
-        """Return the test for requests with the long cache: a fork's as its caller's, other sub-agents' never."""
-        above = self.living.get(caller) if spec.fork else None
-        return above.wants_hour_cache if above is not None else always_false
+    def _continue(self, told: StartingPoint, basis: AgentBasis, path: Path) -> Conversation:
+        """Return the conversation of a resumed sub-agent or of a new fork."""
+        if told.origin is not None:
+            return start_fork(told.origin, path, self._about(basis), basis.workplace, self.prefixes)
+        assert told.former is not None
+        return self._go_on(told.former, basis.model)
 
     def transcript_path(self, id: str) -> Path:
         """Return the path of a sub-agent's transcript (port of `teams`)."""

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from teamwright.agent.activity import Watchdog
-from teamwright.agent.agent import Agent
-from teamwright.agent.agent_type import AgentType
+from teamwright.agent.activity import AgentActivity, Watchdog
+from teamwright.agent.agent import Agent, always_false
+from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
 from teamwright.agent.call_numbers import CallNumbers
-from teamwright.agent.compaction.compaction_state import CompactSettings
+from teamwright.agent.compaction.compaction_state import Compaction, CompactSettings
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.instructions import Instruction
+from teamwright.agent.instructions import SessionInstructions
 from teamwright.agent.permission_gate import Denial, KeepGrant, PermissionGate
+from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.prefix import PrefixCache, PrefixModel
-from teamwright.agent.reminders import ModeReminder, ReminderRole
+from teamwright.agent.reminders import ModeReminder, Remind, ReminderRole, no_reminder
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.system_prompt import PromptEnvironment, SessionPart
 from teamwright.agent.tool import AnyTool, LastWriters, Workplace
@@ -30,9 +31,9 @@ from teamwright.agent.transcript import TAG_KEY, header_tag_key
 from teamwright.approvals.plan_approvals import PlanApprovals
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.meter import Meters
-from teamwright.hooks.payload import HookAgent
+from teamwright.hooks.payload import SUBAGENT, HookAgent
 from teamwright.models.effort import Effort, prefix_effort, supported_effort
-from teamwright.models.model import Model, ModelCard, Prefix
+from teamwright.models.model import Meter, Model, ModelCard, Prefix
 from teamwright.models.prefix_builder import prefix_for_model
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Approver
@@ -46,7 +47,6 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_policies import AgentPolicies, Inheritance
 from teamwright.session.factory.compaction import CompactionFactory
 from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
-from teamwright.session.mcp_servers import attach_mcp_tools
 from teamwright.session.model_sources import SessionModels, require_price, require_price_beside
 from teamwright.session.toolset import Toolset
 from teamwright.storage.paths import Home
@@ -54,6 +54,33 @@ from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
     from teamwright.teams.spawn_spec import SpawnSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AgentBasis:
+    """The parts of an agent that come before its tools and its conversation. `who` has its name and id."""
+
+    who: HookAgent
+    model: Model
+    born: Inheritance
+    workplace: Workplace
+    hooks: AgentHooks
+    activity: AgentActivity
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTerms:
+    """The terms on which an agent works (see `Agent`): its caps, plan mode, compaction, reminders and caller."""
+
+    meter: Meter
+    emit: Emit
+    plan: PlanMode
+    compaction: Compaction
+    model_calls_left: int | None = None
+    remind: Remind = no_reminder
+    wants_hour_cache: Callable[[], bool] = always_false
+    caller: str = ""
+    parent_call: str | None = None
 
 
 @dataclass(slots=True)
@@ -71,10 +98,8 @@ class AgentParts:
     emit: Emit
     limits: SpawnLimits
     place: PromptEnvironment
-    instructions: Sequence[Instruction]
+    instructions: SessionInstructions
     env: dict[str, str] = field(default_factory=dict[str, str])
-    nested: Callable[[], Callable[[Path], str]] | None = None
-    """Creates, for one agent, the function that returns instructions of subdirectories at their first use."""
     max_rounds: int | None = None
     each_rounds: int | None = None
     """Maximum model calls of each agent but the lead, where it has no other cap."""
@@ -114,7 +139,7 @@ class AgentParts:
         self.plans = PlanApprovals(self.asker, self.emit)
         self.first = Inheritance(lambda: self.policy, None)
         self.meters = Meters(self.purse)
-        self.compacting = CompactionFactory(self.compact, self.kit, self.nested)
+        self.compacting = CompactionFactory(self.compact, self.kit)
 
     @property
     def policy(self) -> Policy:
@@ -141,30 +166,12 @@ class AgentParts:
         of_type = spec.definition.model if spec.definition is not None else None
         return spec.model not in (None, of_type) and not self.models.is_named(str(spec.model))
 
-    def _watched(self, agent: Agent) -> Agent:
-        """Return the agent, with events about long activities."""
-        if self.watchdog is not None:
-            agent.activity = agent.toolbox.activity = self.watchdog.activity(agent.name)
-        return agent
-
-    def _reminded(self, agent: Agent, policy: Policy, role: ReminderRole) -> Agent:
-        """Return the agent with its policy and mode reminders. The lead is reminded of a new mode here, members by
-        mail.
-        """
-        agent.policy = policy
+    def _reminder(self, policy: Policy, role: ReminderRole) -> ModeReminder:
+        """Return the mode reminder of an agent. The lead is reminded of a new mode here, members by mail."""
         if role is ReminderRole.LEAD:
-            policy.change_delegation(self.policy.is_delegating)
             told = None if self.mode_untold else policy.display_mode
-            agent.remind = ModeReminder(lambda: policy.display_mode, role, told, announces=True)
-        else:
-            agent.remind = ModeReminder(lambda: policy.mode, role, None, announces=False)
-        return agent
-
-    def _hooked(self, agent: Agent, who: HookAgent, shown: str, kind: AgentType | None = None) -> Agent:
-        """Return the agent with the session's hooks and its type's. `shown` is the asking agent as shown to people."""
-        if self.kit.hooking is None:
-            return agent
-        return self.kit.hooking.attach(agent, who, shown, self.denials, kind.hooks if kind is not None else ())
+            return ModeReminder(lambda: policy.display_mode, role, told, announces=True)
+        return ModeReminder(lambda: policy.mode, role, None, announces=False)
 
     @property
     def _transcript(self) -> Path:
@@ -185,7 +192,7 @@ class AgentParts:
                 self.resolver.notify_once(
                     f"the effort {had} of a resumed conversation is not used: {missing_effort(card)}"
                 )
-            conversation.prefix = prefix_for_model(prefix, card, self.kit.model_settings, effort=effort)
+            conversation.replace_prefix(prefix_for_model(prefix, card, self.kit.model_settings, effort=effort))
         return conversation
 
     def _lead_effort(self, card: ModelCard) -> Effort | None:
@@ -197,25 +204,13 @@ class AgentParts:
             self.resolver.notify_once(f"the effort {said} of the settings is not used: {missing_effort(card)}")
         return supported_effort(card, said)
 
-    def _rounds_left(self, cap: int | None, conversation: Conversation) -> int | None:
+    def _rounds_left(self, spec: SpawnSpec, budget: Budget, conversation: Conversation) -> int | None:
         """Return the model calls that an agent has left, of its cap over all resumes, else of the run's cap."""
+        cap = budget.smaller_caps(Budget(turns=spec.max_turns)).turns
         return self.each_rounds if cap is None else max(0, cap - conversation.answer_count)
 
-    def _gate(self, born: Inheritance) -> PermissionGate:
-        """Return the permission gate of an agent with these inherited values."""
-        kept = self.policies.keep_always
-        made = PermissionGate(born.shown, born.current_policy, self.asker, self.denials, kept, on_waiting=born.waiting)
-        made.read_only, made.owner = born.read_only, born.root
-        made.lead_may_allow, made.keep_grant = self.policies.lead_may, self.grant
-        return made
-
-    def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
-        """Return the tools that no rule hides."""
-        return self.kit.without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
-
-    def _toolbox(
-        self, member: str, tools: Sequence[AnyTool], model: Model, gate: PermissionGate, cwd: Path | None = None
-    ) -> Toolbox:
+    def _basis(self, who: HookAgent, model: Model, born: Inheritance, cwd: Path | None = None) -> AgentBasis:
+        """Return the parts of an agent that come before its tools and its conversation."""
         output, history, _ = _kept_in(self.home.session(self.cwd, self.session))
         workplace = Workplace(
             cwd or self.cwd,
@@ -225,32 +220,50 @@ class AgentParts:
             last_writers=self.edits,
             env=self.env,
             accepts_images=model.card.images,
-            nested_instructions=self.nested() if self.nested is not None else None,
+            instructions=self.instructions,
         )
-        made = Toolbox(member, tools, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
-        made.has_listeners, made.allows = self.attended, gate.allows
-        attach_mcp_tools(made)
-        return made
+        hooks = NO_HOOKS
+        if self.kit.hooking is not None:
+            own = born.definition.hooks if born.definition is not None else ()
+            hooks = self.kit.hooking.make(who, born.shown, workplace, born.current_policy(), self.denials, own)
+        is_watched = self.watchdog is not None and who.kind != SUBAGENT
+        activity = self.watchdog.activity(who.name) if self.watchdog is not None and is_watched else AgentActivity()
+        return AgentBasis(who, model, born, workplace, hooks, activity)
 
-    def _prefix(self, model: Model, system: list[Block], toolbox: Toolbox, effort: Effort | None) -> Prefix:
+    def _gate(self, born: Inheritance) -> PermissionGate:
+        """Return the permission gate of an agent with these inherited values."""
+        return PermissionGate(
+            born.shown,
+            born.current_policy,
+            self.asker,
+            self.denials,
+            self.policies.keep_always,
+            on_waiting=born.waiting,
+            read_only=born.read_only,
+            owner=born.root,
+            lead_may_allow=self.policies.lead_may,
+            keep_grant=self.grant,
+        )
+
+    def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
+        """Return the tools that no rule hides."""
+        return self.kit.without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
+
+    def _prefix(self, model: Model, system: list[Block], tools: Sequence[AnyTool], effort: Effort | None) -> Prefix:
         return self.births.prefix(
-            self.prefixes, PrefixModel(model.card, self.kit.model_settings, effort), system, toolbox
+            self.prefixes, PrefixModel(model.card, self.kit.model_settings, effort), system, tools
         )
 
-    def _begin(
-        self, path: Path, member: str, agent_id: str, prefix: Prefix, toolbox: Toolbox, model: Model
-    ) -> Conversation:
-        return Conversation.start(path, prefix, self._about(member, agent_id, toolbox, model))
-
-    def _about(self, member: str, agent_id: str, toolbox: Toolbox, model: Model) -> dict[str, str]:
-        where = {"cwd": str(toolbox.workplace.cwd), "model": model.card.name}
-        known = {"session": self.session, "member": member, "agent_id": agent_id, **where}
+    def _about(self, basis: AgentBasis) -> dict[str, str]:
+        """Return the first line of a new transcript."""
+        who, where = basis.who, {"cwd": str(basis.workplace.cwd), "model": basis.model.card.name}
+        known = {"session": self.session, "member": who.name, "agent_id": who.agent_id, **where}
         return {**known, TAG_KEY: self.tag_key}
 
     def _session_part(self, header: Mapping[str, Any] | None) -> SessionPart:
         """Return the session's part of a prompt; a resumed agent keeps the key in its transcript's first line."""
         key = self.tag_key if header is None else header_tag_key(header)
-        return SessionPart(self.place, key, self.instructions)
+        return SessionPart(self.place, key, self.instructions.initial)
 
     @property
     def prefixes(self) -> Path:
@@ -258,24 +271,44 @@ class AgentParts:
         return _kept_in(self.home.session(self.cwd, self.session))[2]
 
     def _agent(
-        self, name: str, agent_id: str, model: Model, conversation: Conversation, toolbox: Toolbox, rounds: int | None
+        self, basis: AgentBasis, tools: Sequence[AnyTool], conversation: Conversation, terms: AgentTerms
     ) -> Agent:
-        toolbox.make_key, toolbox.tags = conversation.step_key, conversation.tags
-        made = self.living[name] = Agent(
-            name,
-            agent_id,
-            model,
+        who = basis.who
+        toolbox = Toolbox(
+            who.name,
+            tools,
+            basis.workplace,
+            gate=self._gate(basis.born),
+            numbers=self.numbers,
+            emit=self.emit,
+            has_listeners=self.attended,
+            activity=basis.activity,
+            record=conversation,
+            wrap=basis.hooks.wrap,
+        )
+        made = self.living[who.name] = Agent(
+            who.name,
+            who.agent_id,
+            basis.model,
             conversation,
             toolbox,
-            self.meters.lead(),
-            self.emit,
-            model_calls_left=rounds,
+            terms.meter,
+            terms.emit,
+            model_calls_left=terms.model_calls_left,
+            parent_call=terms.parent_call,
             has_listeners=self.attended,
-            activity=toolbox.activity,
-            policy=self.policy,
+            activity=basis.activity,
+            remind=terms.remind,
+            caller=terms.caller,
+            hooks=basis.hooks,
+            policy=basis.born.current_policy(),
+            plan=terms.plan,
+            compaction=terms.compaction,
             effort=prefix_effort(conversation.prefix),
+            wants_hour_cache=terms.wants_hour_cache,
             watched_directories=lambda: () if self.team is None else self.team.tasks.store.directories,
         )
+        basis.born.effort = made.effort
         return made
 
 

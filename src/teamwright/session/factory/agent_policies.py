@@ -54,15 +54,38 @@ class Inheritance:
         """Return the present policy."""
         return self.policy()
 
+    @classmethod
+    def for_member(
+        cls, spec: SpawnSpec, kind: AgentType, policy: Callable[[], Policy], waiting: MarkBlocked
+    ) -> Inheritance:
+        """Return the values of a teammate."""
+        return cls(
+            policy,
+            spec.model,
+            kind.name,
+            kind.disallowed_tools,
+            kind.read_only,
+            definition=kind,
+            shown=spec.name,
+            root=spec.name,
+            waiting=waiting,
+        )
+
     def child(self, kind: AgentType, policy: Callable[[], Policy], model: str | None, run: SubagentRun) -> Inheritance:
         """Return the values of a sub-agent. All tools that are denied to the caller are denied to it too."""
         denied = (*self.disallowed, *kind.disallowed_tools)
-        made = Inheritance(policy, model or self.model, kind.name if kind.role else self.kind, denied)
-        made.read_only, made.depth = self.read_only or kind.read_only, self.depth + 1
-        made.shown = f"{self.shown} › {kind.name}: {run.description}"
-        made.definition = kind
-        made.root, made.waiting = self.root, None if self.waiting is None else run.block_caller(self.waiting)
-        return made
+        return Inheritance(
+            policy,
+            model or self.model,
+            kind.name if kind.role else self.kind,
+            denied,
+            self.read_only or kind.read_only,
+            definition=kind,
+            depth=self.depth + 1,
+            shown=f"{self.shown} › {kind.name}: {run.description}",
+            root=self.root,
+            waiting=None if self.waiting is None else run.block_caller(self.waiting),
+        )
 
 
 @dataclass(slots=True)

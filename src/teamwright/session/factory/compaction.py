@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from teamwright.agent.agent import Agent
-from teamwright.agent.compaction.compaction_state import Compaction, CompactSettings
+from teamwright.agent.compaction.compaction_state import CompactedAgent, Compaction, CompactSettings
 from teamwright.agent.fork import read_fork_prompt
 from teamwright.agent.prefix import shared_parts, store_prefix
 from teamwright.agent.tool import AnyTool
@@ -27,52 +26,37 @@ from teamwright.teams.team import SessionTeam
 
 @dataclass(frozen=True, slots=True)
 class CompactionFactory:
-    """The shared parts of all compactions of a session. `nested` creates the instructions of subdirectories."""
+    """The shared parts of all compactions of a session."""
 
     settings: CompactSettings
     kit: Toolset
-    nested: Callable[[], Callable[[Path], str]] | None = None
 
     def make(
         self,
-        agent: Agent,
         team: SessionTeam | None,
         system: Callable[[], Sequence[Block]],
         prefixes: Path,
         tools: Callable[[], Awaitable[Sequence[AnyTool]]] | None = None,
-        *,
-        fork: bool = False,
-    ) -> Agent:
-        """Return the agent, ready for compaction. `team` is its team, if any.
+    ) -> Compaction:
+        """Return the compaction of an agent. `team` is its team, if any.
 
-        `system` returns the present prompt of its agent type, `tools` those of a newly created agent. A `fork` keeps
-        its caller's prefix, and is reminded of its job.
+        `system` returns the present prompt of its agent type, `tools` those of a newly created agent.
         """
-        if fork:
-            return self._of_fork(agent)
         kit = self.kit
 
-        def fresh() -> Prefix:
+        def fresh(agent: CompactedAgent) -> Prefix:
             renew_mcp_tools(agent.toolbox)
             card, effort = agent.model.card, supported_effort(agent.model.card, agent.effort)
             words, tools = system(), agent.toolbox
-            shared = shared_parts(words, tools)
+            shared = shared_parts(words, tools.offered_tools)
             made = build_prefix(card, kit.model_settings, words, tools.schemas, effort=effort, shared=shared)
             store_prefix(prefixes, made)
             return made
 
-        beside = StateReminder(agent, team, kit.jobs, kit.agents)
-        agent.compaction = Compaction(self.settings, beside, fresh, self._forgotten(agent), tools)
-        return agent
+        beside = StateReminder(team, kit.jobs, kit.agents)
+        return Compaction(self.settings, beside, fresh, tools)
 
-    def _of_fork(self, agent: Agent) -> Agent:
-        talk = agent.conversation
-        beside = StateReminder(agent, None, self.kit.jobs, self.kit.agents, lambda: read_fork_prompt(talk.path))
-        agent.compaction = Compaction(self.settings, beside, None, self._forgotten(agent))
-        return agent
-
-    def _forgotten(self, agent: Agent) -> Callable[[], None]:
-        def forgotten() -> None:
-            agent.toolbox.workplace.nested_instructions = self.nested() if self.nested is not None else None
-
-        return forgotten
+    def make_for_fork(self, transcript: Path) -> Compaction:
+        """Return the compaction of a fork, which keeps its caller's prefix and is reminded of its job."""
+        beside = StateReminder(None, self.kit.jobs, self.kit.agents, lambda: read_fork_prompt(transcript))
+        return Compaction(self.settings, beside)

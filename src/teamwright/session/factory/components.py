@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.call_numbers import CallNumbers
-from teamwright.agent.instructions import NestedInstructions, load_instructions
+from teamwright.agent.instructions import SessionInstructions
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.transcript import header_tag_key, read_header
@@ -155,7 +155,7 @@ def make_agent_factory(
     options, settings = ground.options, ground.settings
     own = tuple(ground.directory / name for name in ("output", "history"))
     root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted
-    known = load_instructions(ground.cwd, root, ground.home.own, compat, trusted)
+    known = SessionInstructions.load(ground.cwd, root, ground.home.own, compat, trusted)
     made = AgentFactory(
         ground.home,
         ground.id,
@@ -169,7 +169,6 @@ def make_agent_factory(
         SpawnLimits(settings.limits),
         session_environment(ground),
         known,
-        nested=lambda: NestedInstructions(ground.cwd, root, known, compat, trusted).text_for,
         env=dict(settings.env),
         max_rounds=options.budget.turns,
         each_rounds=calls_per_agent(options, settings.each),

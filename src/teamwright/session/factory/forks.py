@@ -17,8 +17,7 @@ from teamwright.agent.agent_type import NOT_FOR_SUBAGENTS, AgentType
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.fork import contains_fork_prompt, is_fork
 from teamwright.agent.prefix import load_conversation, store_prefix
-from teamwright.agent.tool import AnyTool
-from teamwright.agent.toolbox import Toolbox
+from teamwright.agent.tool import AnyTool, Workplace
 from teamwright.hooks.hook_index import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE
 from teamwright.models.model import Model
 from teamwright.models.prefix_builder import tool_names
@@ -111,10 +110,12 @@ class StartingPoint:
 _NOTHING = StartingPoint()
 
 
-def start_fork(origin: Agent, path: Path, about: Mapping[str, Any], toolbox: Toolbox, prefixes: Path) -> Conversation:
+def start_fork(
+    origin: Agent, path: Path, about: Mapping[str, Any], workplace: Workplace, prefixes: Path
+) -> Conversation:
     """Start a fork's conversation where its caller's is; files that the caller has read count as read."""
     store_prefix(prefixes, origin.conversation.prefix)
-    toolbox.workplace.seen_files.update(origin.toolbox.workplace.seen_files)
+    workplace.seen_files.update(origin.toolbox.workplace.seen_files)
     return origin.conversation.fork(path, about)
 
 

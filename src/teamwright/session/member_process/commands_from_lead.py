@@ -47,7 +47,6 @@ class LedMember(MemberLifetime):
     """Creates the context of remote actions (see `session.control.remote_actions`)."""
     _number: int = 0
     _said: int = -1
-    _held: frozenset[str] = frozenset()
     _granted: tuple[Rule, ...] = ()
     _untold: list[Rule] = field(default_factory=list[Rule])
     """Rules of "always" answers here, until the lead's policy contains them."""
@@ -60,7 +59,6 @@ class LedMember(MemberLifetime):
     def set_member(self, mate: InProcessTeammate) -> None:
         """Set the running member; the lead is notified when it is idle."""
         self.mate = mate
-        mate.incoming.is_held = self._held.__contains__
         self._reporting = asyncio.create_task(self._report(), name="rests")
         mate.incoming.wake()
         self.cut()
@@ -125,8 +123,7 @@ class LedMember(MemberLifetime):
         match name:
             case "look":
                 self._number = int(said["number"])
-                self._held = frozenset(said.get("held", ()))
-                mate.incoming.is_held = self._held.__contains__
+                self.team.hold_mail(frozenset(said.get("held", ())))
                 mate.incoming.wake()
                 self.team.changed.set()
             case "interrupt":

@@ -229,7 +229,7 @@ class TurnGrants:
             prefix = agent.conversation.prefix
             moved = prefix_for_model(prefix, self.model.card, settings)
             self._before = (agent.model, prefix, moved)
-            agent.model, agent.conversation.prefix = self.model, moved
+            agent.use_model(self.model, moved)
         if self.rules or self._before is not None:
             self._unsubscribe = self.session.log.subscribe(lambda _n, event: self._happened(event), live=False)
 
@@ -247,9 +247,8 @@ class TurnGrants:
         before, self._before = self._before, None
         agent = self.session.lead.agent
         if before is not None and agent.model is self.model:
-            agent.model = before[0]
-            if agent.conversation.prefix is before[2]:
-                agent.conversation.prefix = before[1]
+            now = agent.conversation.prefix
+            agent.use_model(before[0], before[1] if now is before[2] else now)
 
     def _policies(self) -> Sequence[Policy]:
         own, run = self.session.lead.agent.policy, self.session.maker.policy

@@ -15,11 +15,11 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.external_changes import STEP
 from teamwright.tasks.task_check import TaskCheckResult
-from teamwright.tasks.task_rules import change_word, is_owner
+from teamwright.tasks.task_rules import change_word, is_owner, task_info
 from teamwright.tasks.task_store import DamagedTask, TaskFollower
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM, ExternalParticipants
 from teamwright.teams.mailbox.runtime_notes import send_note
-from teamwright.teams.team import SessionTeam, task_info
+from teamwright.teams.team import SessionTeam
 
 
 class CompletionVerifier:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from teamwright.agent.agent import SteeringInput
 from teamwright.agent.command_queue import SOURCES, CommandQueue
@@ -34,6 +34,13 @@ from teamwright.teams.mailbox.delivered_ids import DeliveredIds
 
 if TYPE_CHECKING:
     from teamwright.mail.mailbox import Mailbox
+OnDelivered: TypeAlias = Callable[[Sequence[InboxEntry]], None]
+"""Receives the entries that were just delivered."""
+
+
+def _ignore_delivery(_entries: Sequence[InboxEntry]) -> None:
+    """Ignore the delivery: the default."""
+
 
 WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
 """The order in which mail wakes an idle member. A shutdown comes alone; all other mail comes in one turn, in this
@@ -85,20 +92,39 @@ def select_for_turn(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
     return [entry for kind in WAKE_ORDER if kind != "shutdown" for entry in by_kind[kind]]
 
 
+class MailRules(Protocol):
+    """The rules of a team for the mail of one reader."""
+
+    def is_held(self, sender: str, /) -> bool:
+        """Return True for a sender whose mail does not wake the reader now."""
+        ...
+
+    def render(self, entry: InboxEntry, /) -> str | None:
+        """Return the plain text of a protocol message, None when it has none."""
+        ...
+
+
+class NoMailRules:
+    """The rules for mail outside a team: it always wakes, and is shown as it is."""
+
+    def is_held(self, sender: str, /) -> bool:
+        """Return False."""
+        return False
+
+    def render(self, entry: InboxEntry, /) -> str | None:
+        """Return None."""
+        return None
+
+
 @dataclass(slots=True)
 class IncomingMail:
-    """One member's incoming mail. `is_held` returns True for a sender whose mail does not wake the member now.
-
-    `render` returns the plain text of a protocol message, None when it has none.
-    """
+    """One member's incoming mail."""
 
     name: str
     inbox: Mailbox
     conversation: Conversation
     emit: Emit
-    is_held: Callable[[str], bool] = field(default=lambda _sender: False)
-    on_delivered: Callable[[Sequence[InboxEntry]], None] | None = None
-    render: Callable[[InboxEntry], str | None] = field(default=lambda _entry: None)
+    rules: MailRules = field(default_factory=NoMailRules)
     busy: bool = False
     notices: CommandQueue = field(default_factory=CommandQueue)
     _wake_event: asyncio.Event = field(default_factory=asyncio.Event)
@@ -106,6 +132,10 @@ class IncomingMail:
 
     def __post_init__(self) -> None:
         self._delivered_ids = DeliveredIds(self.conversation)
+
+    def is_held(self, sender: str, /) -> bool:
+        """Return True for a sender whose mail does not wake the member now."""
+        return self.rules.is_held(sender)
 
     def wake(self) -> None:
         """Wake the waiting task: there may be new mail."""
@@ -169,7 +199,7 @@ class IncomingMail:
     def compose(self, entries: Sequence[InboxEntry]) -> UserMessage:
         """Compose one user message: an envelope for each entry, and the queued notices."""
         tags = self.conversation.tags
-        blocks = [text_block(self.render(e) or tags.entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
+        blocks = [text_block(self.rules.render(e) or tags.entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
         blocks += _age_note(tags, entries)
         ids = [f"mail:{e.msg_id}" for e in entries]
         waiting = self.notices.texts_in_order()
@@ -187,8 +217,6 @@ class IncomingMail:
         """Record that the transcript has the entries. Returns the ids to flag, for which no model call need wait."""
         ids = tuple(e.msg_id for e in entries if e.msg_id)
         self._delivered_ids.add(ids)
-        if self.on_delivered is not None:
-            self.on_delivered(entries)
         self.emit(MessageDelivered(member=self.name, message_ids=ids))
         return ids
 
@@ -197,8 +225,11 @@ class IncomingMail:
         if await self.inbox.mark_delivered(ids):
             self.wake()
 
-    async def next_input(self) -> SteeringInput | None:
-        """Return mail for a busy member, before its next model call (the loop's steering)."""
+    async def next_input(self, on_delivered: OnDelivered = _ignore_delivery) -> SteeringInput | None:
+        """Return mail for a busy member, before its next model call (the loop's steering).
+
+        `on_delivered` receives the entries once the transcript has them.
+        """
         if not self._wake_event.is_set():
             return None
         unread = await self.unread()
@@ -211,6 +242,7 @@ class IncomingMail:
 
         async def seen() -> None:
             if entries:
+                on_delivered(entries)
                 await self.mark_delivered(entries)
 
         return SteeringInput(told.blocks, told.ids, seen)

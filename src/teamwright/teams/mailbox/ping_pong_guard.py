@@ -45,6 +45,8 @@ async def notify_lead(team: SessionTeam, first: str, second: str) -> None:
 
 def is_held(team: SessionTeam, name: str, sender: str) -> bool:
     """Return True while mail of this sender does not wake the member."""
+    if sender in team.held_senders:
+        return True
     return team.message_counts.get(frozenset({name, sender}), 0) > team.settings.ping_pong
 
 

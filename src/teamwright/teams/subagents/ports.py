@@ -12,6 +12,7 @@ from teamwright.agent.agent import Agent
 from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
+    from teamwright.protocol.events import Emit
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.run import SubagentRun
 
@@ -73,8 +74,10 @@ class SubagentBuilder(Protocol):
         """Return the spec with the values of its agent type. Raises UsageError for an unknown type."""
         ...
 
-    async def build_subagent(self, spec: SpawnSpec, caller: str, run: SubagentRun, *, resumed: bool = False) -> Agent:
-        """Return an agent that is ready for its first turn, or has its whole conversation.
+    async def build_subagent(
+        self, spec: SpawnSpec, caller: str, run: SubagentRun, emit: Emit, *, resumed: bool = False
+    ) -> Agent:
+        """Return an agent that is ready for its first turn, or has its whole conversation. `emit` takes its events.
 
         Raises TeamwrightError when it cannot be built or a limit forbids it.
         """

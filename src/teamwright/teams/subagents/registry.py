@@ -162,8 +162,6 @@ class Subagents(SubagentRuns):
 
     def _start_run(self, run: SubagentRun, agent: Agent) -> SubagentRun:
         """Start the run's task. The text is in the transcript already, so that no kill loses it."""
-        from teamwright.teams.subagents.run_loop import QueueSteering, record_events
-
         for id, blocks in agent.conversation.queued.items():
             run.queue.put("lead", blocks, id)
         commands = run.queue.texts_in_order()
@@ -171,9 +169,7 @@ class Subagents(SubagentRuns):
         opening = to_user_message(commands) if commands else None
         run.reset()
         run.agent, run.transcript, run.started_ms = agent, agent.conversation.path, now_ms()
-        agent.steering = QueueSteering(run)
         file = OutputFile(run.output_file)
-        agent.emit = record_events(run, agent, file)
         if run.background:
             run.released.set()
         self.runs.pop(run.id, None)
@@ -188,9 +184,11 @@ class Subagents(SubagentRuns):
         """Build the agent of a run: it counts during the build, and is released when the session has
         ended in between.
         """
+        from teamwright.teams.subagents.run_loop import RunEvents
+
         self._starting += 1
         try:
-            agent = await self.builder.build_subagent(spec, owner, run, resumed=resumed)
+            agent = await self.builder.build_subagent(spec, owner, run, RunEvents(run, self._emit), resumed=resumed)
         finally:
             self._starting -= 1
         if self._closed:
@@ -250,7 +248,7 @@ class Subagents(SubagentRuns):
         file.write_end(run)
         self._journal.record_end(run)
         self._running.pop(run.id, None)
-        release_agent(run, agent, self._emit)
+        release_agent(run, agent)
         run.set_ended()
         if (above := self.runs.get(run.owner)) is not None:
             above.input_arrived.set()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Literal, Protocol, TypeAlias
 
-from teamwright.agent.agent import Agent, NoSteering, SteeringInput, TurnEnd
+from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.command_queue import to_user_message
 from teamwright.agent.conversation import Conversation, UserMessage
@@ -93,10 +93,12 @@ async def run_until_done(
     is re-raised; the transcript is in order then.
     """
 
+    steering = QueueSteering(run)
+
     async def turns(agent: Agent, opening: UserMessage | None) -> TurnEnd:
-        end = await run_turn(agent, opening)
+        end = await run_turn(agent, opening, steering)
         while end.stop == "done" and await _wait_for_input(run, running_kind, patience_s):
-            end = join_turns(end, await run_turn(agent, _deliver_queue(run, agent)))
+            end = join_turns(end, await run_turn(agent, _deliver_queue(run, agent), steering))
         return end
 
     async def goes_on(end: TurnEnd, again: bool) -> str:
@@ -126,28 +128,31 @@ async def _wait_for_input(run: SubagentRun, running_kind: Callable[[], RunningKi
     return bool(run.queue)
 
 
-def record_events(run: SubagentRun, agent: Agent, file: OutputFile) -> Emit:
-    """Return an emitter that writes its output into its file and counts its usage, with any kind of end."""
-    emit = agent.emit
+class RunEvents:
+    """The emitter of a sub-agent: it writes its output into its file and counts its usage, with any kind of end."""
 
-    def now(event: TeamEvent) -> None:
-        emit(event)
+    def __init__(self, run: SubagentRun, emit: Emit) -> None:
+        self._run = run
+        self._emit = emit
+        self._file = OutputFile(run.output_file)
+
+    def __call__(self, event: TeamEvent) -> None:
+        """Emit an event of the sub-agent."""
+        self._emit(event)
+        run = self._run
         if isinstance(event, ModelCallEnded):
             run.usage = event.usage if run.usage is None else run.usage + event.usage
             run.tokens, run.tool_calls = run.usage.tokens, run.tool_calls + event.tools
-            if event.aside != FAILED_ATTEMPTS:
-                file.write_answer(agent.conversation.last_content())
-
-    return now
+            if event.aside != FAILED_ATTEMPTS and run.agent is not None:
+                self._file.write_answer(run.agent.conversation.last_content())
 
 
-def release_agent(run: SubagentRun, agent: Agent, emit: Emit) -> None:
+def release_agent(run: SubagentRun, agent: Agent) -> None:
     """Release the agent of an ended run: no part refers back to the agent, so that all of it is freed at once.
 
     Otherwise each would wait for a garbage collection, which took a thirtieth of the cost of a short run.
     """
     run.agent = None
-    agent.emit, agent.steering = emit, NoSteering()
     agent.compaction.release()
 
 

@@ -295,7 +295,7 @@ async def test_another_product_s_team_is_unknown_and_says_so(home, tmp_path):
     home.config("release").write_text(json.dumps(config))
     [view] = status_views(home, tmp_path, "release")
     assert (view.state, view.resume, set(states(view).values())) == ("foreign", "", {"unknown"})
-    assert view.members[2].on == "at work, it says"
+    assert view.members[2].reason == "at work, it says"
     assert len(view.tasks) == 2
 
 
@@ -340,5 +340,5 @@ async def test_a_member_that_is_being_started_is_shown_as_starting(home, tmp_pat
     await Roster(home, "release").join(starting)
     write_log(log, OPENED, LED, moved(LEAD, "working"), moved("tess", "working"), closed=False)
     [tom] = [one for one in StatusReader(home, "release").read().members if one.name == "tom"]
-    assert (tom.state, tom.on) == ("working", "starts")
+    assert (tom.state, tom.reason) == ("working", "starts")
     lease.release()

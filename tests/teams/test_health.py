@@ -3,72 +3,74 @@
 import pytest
 
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.states import MemberState, parse_state
 from teamwright.teams.lifecycle import RATE_LIMITED
-from teamwright.teams.status.member_state import (
-    SHOWN_STATES,
-    STATE_TABLE,
-    MemberFacts,
-    OpenTask,
-    member_facts,
-    shown_state,
-)
-from teamwright.teams.status.team_status import MemberActivity, RequestSummary, TeamStatus
+from teamwright.teams.status.member_state import STATE_TABLE, OpenTask, apply_state_table, with_state
+from teamwright.teams.status.member_status import MemberStatus
+from teamwright.teams.status.team_status import RequestSummary, TeamStatus
+
+
+def facts(state: str, **more) -> MemberStatus:
+    return MemberStatus("ada", parse_state(state), **more)
+
 
 CASES = [
-    (MemberFacts("failed", detail="broke", alive=False), ("failed", "broke")),
-    (MemberFacts("crashed", detail="its process 7 ended", alive=False), ("crashed", "its process 7 ended")),
-    (MemberFacts("killed", detail="by the lead"), ("killed", "by the lead")),
-    (MemberFacts("completed", detail="shut down"), ("completed", "shut down")),
-    (MemberFacts("completed", detail="the run is over", failed="no credit"), ("failed", "no credit")),
-    (MemberFacts("idle", failed="no credit", blockers="#3"), ("failed", "no credit")),
-    (MemberFacts("suspended", alive=False, detail="left"), ("suspended", "left")),
-    (MemberFacts("working", alive=False, stalled=True), ("dead", "its process is gone")),
-    (MemberFacts("idle", alive=False, detail="no lead"), ("dead", "no lead")),
-    (MemberFacts("stopping", pending_request="permission for Bash"), ("stopping", "was asked to stop, and may object")),
+    (facts("failed", detail="broke", lost=True), ("failed", "broke")),
+    (facts("crashed", detail="its process 7 ended", lost=True), ("crashed", "its process 7 ended")),
+    (facts("killed", detail="by the lead"), ("killed", "by the lead")),
+    (facts("completed", detail="shut down"), ("completed", "shut down")),
+    (facts("completed", detail="the run is over", failed="no credit"), ("failed", "no credit")),
+    (facts("idle", failed="no credit", blockers="#3"), ("failed", "no credit")),
+    (facts("suspended", lost=True, detail="left"), ("suspended", "left")),
+    (facts("working", lost=True, stalled=True), ("dead", "its process is gone")),
+    (facts("idle", lost=True, detail="no lead"), ("dead", "no lead")),
+    (facts("stopping", pending_request="permission for Bash"), ("stopping", "was asked to stop, and may object")),
     (
-        MemberFacts("awaiting", detail="the lead to answer its plan", pending_request="x"),
+        facts("awaiting", detail="the lead to answer its plan", pending_request="x"),
         ("awaiting", "the lead to answer its plan"),
     ),
-    (MemberFacts("blocked", detail="permission for Edit"), ("blocked", "permission for Edit")),
-    (MemberFacts("working", pending_request="permission for Bash rm"), ("blocked", "permission for Bash rm")),
-    (MemberFacts("working", doing="pause", what="the rate limit"), ("waiting", "the rate limit")),
-    (MemberFacts("working", doing="model", stalled=True), ("stalled", "nothing comes of the model")),
-    (MemberFacts("working", stalled=True), ("stalled", "nothing happens, though it is at work")),
-    (MemberFacts("pending"), ("working", "starts")),
-    (MemberFacts("working", doing="tool", what="Bash make"), ("working", "Bash make")),
-    (MemberFacts("working", doing="model"), ("working", "the model answers")),
-    (MemberFacts("working", blockers="#3"), ("working", "")),
-    (MemberFacts("idle", blockers="#3 (ben)", awaited_answer="ben"), ("waiting", "#3 (ben)")),
-    (MemberFacts("idle", awaited_answer="ben"), ("waiting", "an answer of ben")),
-    (MemberFacts("idle", detail=RATE_LIMITED, awaited_answer="ben"), ("waiting", RATE_LIMITED)),
-    (MemberFacts("idle"), ("idle", "")),
-    (MemberFacts("levitating"), ("unknown", "")),
+    (facts("blocked", detail="permission for Edit"), ("blocked", "permission for Edit")),
+    (facts("working", pending_request="permission for Bash rm"), ("blocked", "permission for Bash rm")),
+    (facts("working", doing="pause", what="the rate limit"), ("waiting", "the rate limit")),
+    (facts("working", doing="model", stalled=True), ("stalled", "nothing comes of the model")),
+    (facts("working", stalled=True), ("stalled", "nothing happens, though it is at work")),
+    (facts("pending"), ("working", "starts")),
+    (facts("working", doing="tool", what="Bash make"), ("working", "Bash make")),
+    (facts("working", doing="model"), ("working", "the model answers")),
+    (facts("working", blockers="#3"), ("working", "")),
+    (facts("idle", blockers="#3 (ben)", awaited_answer="ben"), ("waiting", "#3 (ben)")),
+    (facts("idle", awaited_answer="ben"), ("waiting", "an answer of ben")),
+    (facts("idle", detail=RATE_LIMITED, awaited_answer="ben"), ("waiting", RATE_LIMITED)),
+    (facts("idle"), ("idle", "")),
+    (facts("levitating"), ("unknown", "")),
 ]
 
 
 @pytest.mark.promise("D7", "F24")
 @pytest.mark.parametrize(("seen", "expected"), CASES, ids=lambda one: "-".join(one) if isinstance(one, tuple) else "")
 def test_a_member_is_in_the_first_state_of_the_table_that_holds(seen, expected):
-    assert shown_state(seen) == expected
+    shown = apply_state_table(seen)
+    assert (shown.state, shown.reason) == expected
 
 
 def test_every_row_of_the_table_is_tried():
-    assert {state for _, (state, _) in CASES} == set(SHOWN_STATES)
+    assert {state for _, (state, _) in CASES} == {row.state for row in STATE_TABLE}
     hit = {next(row for row in STATE_TABLE if row.applies(seen)).reason for seen, _ in CASES}
     assert len(hit) == len(STATE_TABLE)
 
 
-def standing_with(*members: MemberActivity) -> TeamStatus:
+def standing_with(*members: MemberStatus) -> TeamStatus:
     return TeamStatus(members={member.name: member for member in members})
 
 
 def state_of(name, standing, tasks=None, **more):
-    return shown_state(member_facts(standing.members[name], standing, tasks or {}, **more))
+    shown = with_state(standing.members[name], standing, tasks or {}, **more)
+    return shown.state, shown.reason
 
 
 @pytest.mark.promise("D7", "F44")
 def test_a_member_whose_sub_agent_asks_is_blocked_and_who_asks_for_what_is_said():
-    standing = standing_with(MemberActivity("ada", "working"), MemberActivity("ben", "working"))
+    standing = standing_with(MemberStatus("ada", MemberState.WORKING), MemberStatus("ben", MemberState.WORKING))
     asks = RequestSummary("ada › Explore: find", "permission", "Bash", "git push\n", 1.0, owner="ada", deadline=2.0)
     standing.requests = {"one": asks, "two": RequestSummary("ada", "plan", "ExitPlanMode", "# Plan", 2.0, owner="ada")}
     said = "permission for Bash git push, asked by ada › Explore: find, and 1 more"
@@ -80,7 +82,7 @@ def test_a_member_whose_sub_agent_asks_is_blocked_and_who_asks_for_what_is_said(
 
 @pytest.mark.promise("D7")
 def test_an_idle_member_waits_for_the_owner_of_what_blocks_all_of_its_tasks():
-    standing = standing_with(MemberActivity("ada", "idle"), MemberActivity("ben", "working"))
+    standing = standing_with(MemberStatus("ada", MemberState.IDLE), MemberStatus("ben", MemberState.WORKING))
     tasks = {"3": OpenTask("ben", ()), "4": OpenTask("ada", ("3",)), "5": OpenTask("ada", ("3", "9"))}
     assert state_of("ada", standing, tasks) == ("waiting", "#3 (ben), #9")
     assert state_of("ada", standing, tasks | {"6": OpenTask("ada", ())}) == ("idle", "")
@@ -88,8 +90,8 @@ def test_an_idle_member_waits_for_the_owner_of_what_blocks_all_of_its_tasks():
 
 @pytest.mark.promise("D7")
 def test_it_waits_for_an_answer_of_a_living_teammate_and_of_the_lead_only_with_a_task_in_hand():
-    ada = MemberActivity("ada", "idle", wrote_to=("ben", LEAD, "cyd"))
-    standing = standing_with(ada, MemberActivity("ben", "idle"), MemberActivity("cyd", "failed"))
+    ada = MemberStatus("ada", MemberState.IDLE, wrote_to=("ben", LEAD, "cyd"))
+    standing = standing_with(ada, MemberStatus("ben", MemberState.IDLE), MemberStatus("cyd", MemberState.FAILED))
     assert state_of("ada", standing) == ("waiting", "an answer of ben")
     assert state_of("ada", standing, {"1": OpenTask("ada", ())}) == ("waiting", "an answer of ben, lead, cyd")
     ada.wrote_to = (LEAD,)
@@ -97,7 +99,7 @@ def test_it_waits_for_an_answer_of_a_living_teammate_and_of_the_lead_only_with_a
 
 
 def test_an_open_request_is_shown_in_one_line():
-    standing = standing_with(MemberActivity("ada", "working"))
+    standing = standing_with(MemberStatus("ada", MemberState.WORKING))
     standing.requests["r"] = RequestSummary("ada", "permission", "Bash", "rm -r build\nmore", 1.0)
     assert state_of("ada", standing) == ("blocked", "permission for Bash rm -r build")
     standing.requests["r"] = RequestSummary("ada", "question", "AskUserQuestion", "red or blue?", 1.0)
@@ -106,6 +108,6 @@ def test_an_open_request_is_shown_in_one_line():
 
 @pytest.mark.promise("P3")
 def test_who_lived_in_a_process_before_this_one_and_is_not_heard_of_is_dead():
-    standing = standing_with(MemberActivity("ada", "working", lost=True))
-    assert state_of("ada", standing).state == "dead"
-    assert state_of("ada", standing_with(MemberActivity("ada", "idle")), alive=False, why="gone") == ("dead", "gone")
+    standing = standing_with(MemberStatus("ada", MemberState.WORKING, lost=True))
+    assert state_of("ada", standing)[0] == "dead"
+    assert state_of("ada", standing_with(MemberStatus("ada", MemberState.IDLE)), gone="gone") == ("dead", "gone")

@@ -158,7 +158,7 @@ async def test_a_paused_member_shows_on_what_it_waits_and_a_word_makes_it_try_at
                 mate.team_changed.clear()
                 await mate.team_changed.wait()
             [view] = status_views(find_home(), tmp_path / "work")
-            [shown] = [(m.state, m.on) for m in view.members if m.name == "ada"]
+            [shown] = [(m.state, m.reason) for m in view.members if m.name == "ada"]
             assert shown == ("waiting", "the rate limit")
             assert not team.session.team.is_quiet(), "a run waits for who goes on by itself"
             refusing = False

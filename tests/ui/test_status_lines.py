@@ -4,14 +4,16 @@ import json
 
 import pytest
 
+from teamwright.protocol.states import MemberState
 from teamwright.tasks import task_file
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.status.team_views import TaskView, task_views
+from teamwright.teams.status.member_status import MemberStatus
+from teamwright.teams.status.team_views import TaskView, TeamView, task_views
 from teamwright.ui.cli.status import WatchScreen, status_lines
-from teamwright.views.status import MemberStatus, RequestStatus, StatusView
+from teamwright.views.status import RequestStatus, StatusView
 
-ADA = MemberStatus("ada", "working", open_tasks=("9",))
+ADA = MemberStatus("ada", MemberState.WORKING, open_tasks=("9",))
 
 
 def view(done: int, open_: int, **more) -> StatusView:
@@ -62,3 +64,15 @@ async def test_a_second_look_at_a_list_reads_only_what_changed(tmp_path, monkeyp
     reads.clear()
     assert task_views(tmp_path / "list", known)[2].subject == "other"
     assert [path.rpartition("/")[2] for path in reads] == ["3.json"]
+
+
+def test_the_keys_of_a_member_in_json_are_those_of_earlier_versions():
+    [member] = view(0, 0).as_json()["members"]
+    assert list(member) == [
+        *("name", "state", "on", "since", "active", "open_tasks", "unread", "agent_type", "model", "turns", "tokens"),
+        *("context", "usd", "mode", "effort", "place", "note"),
+    ]
+    [member] = TeamView("crew", "crew", "live", members=(ADA,)).as_json()["members"]
+    assert list(member) == [
+        *("name", "agent_type", "model", "state", "joined_at", "unread", "messages", "mode", "place"),
+    ]

@@ -104,7 +104,7 @@ class StateReminder:
 
         others = await remote_members(team)
         return (["Members:"] if others else []) + [
-            f"- {one.entry.name} ({escape_tags(one.entry.agent_type)}): {one.activity.state}" for one in others
+            f"- {member.name} ({escape_tags(member.agent_type)}): {member.state}" for member in others
         ]
 
     def _requests(self, team: SessionTeam, name: str) -> Iterator[str]:

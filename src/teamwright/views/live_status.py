@@ -8,7 +8,7 @@ Depends on sessions, events and tasks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Protocol
 
 from teamwright.protocol.events import TaskChanged, TaskInfo, TeamEvent
@@ -17,27 +17,10 @@ from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.session import Session
 from teamwright.tasks.task_rules import task_info
-from teamwright.teams.status.member_state import WAITING_STATES, OpenTask, member_facts, shown_state
-from teamwright.teams.status.team_status import MemberActivity
+from teamwright.teams.status.member_state import OpenTask, with_state
+from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.team import SessionTeam
-
-
-@dataclass(frozen=True, slots=True)
-class MemberRow:
-    """The row of a live member, or the lead. `on` says what it waits for (then `waits`) or does, empty when unknown.
-
-    `since` is the time when its state began, in seconds since 1970 (0: unknown); `tokens` is its total usage, 0 for an
-    external member. `task` is its task in progress.
-    """
-
-    name: str
-    state: MemberState
-    on: str = ""
-    waits: bool = False
-    since: float = 0.0
-    tokens: int = 0
-    color: str | None = None
-    task: TaskInfo | None = None
+from teamwright.teams.teammate import Teammate
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +47,7 @@ class SessionRow:
 class StatusSource(Protocol):
     """The source of a status: a session at its lead's terminal, or a member at its own."""
 
-    def members(self, board: TaskBoard, /) -> list[MemberRow]:
+    def members(self, board: TaskBoard, /) -> list[MemberStatus]:
         """Return the rows of lead and members."""
         ...
 
@@ -83,7 +66,7 @@ class SessionStatusSource:
 
     session: Session
 
-    def members(self, board: TaskBoard, /) -> list[MemberRow]:
+    def members(self, board: TaskBoard, /) -> list[MemberStatus]:
         """Implement `StatusSource.members`."""
         return member_rows(self.session, board)
 
@@ -96,34 +79,35 @@ class SessionStatusSource:
         await board.read(self.session.team)
 
 
-def member_rows(session: Session, board: TaskBoard) -> list[MemberRow]:
+def member_rows(session: Session, board: TaskBoard) -> list[MemberStatus]:
     """Return the lead, then all live or starting members, in the order of joining."""
     team, tasks = session.team, board.open_tasks_by_id()
-    found = [_lead(session, board)]
+    rows = [_lead(session, board)]
     for mate in team.running_members:
-        known = team.status.members.get(mate.name) or MemberActivity(mate.name, mate.state)
-        state, on = shown_state(member_facts(known, team.status, tasks))
+        row = with_state(known_status(team, mate), team.status, tasks)
         if mate.state is MemberState.PENDING:
-            state, on = MemberState.STARTING, ""
-        task = board.task_of(mate.name)
-        used = known.usage.tokens
-        found.append(MemberRow(mate.name, state, on, state in WAITING_STATES, known.since, used, mate.color, task))
-    return [*found, *(MemberRow(name, MemberState.STARTING) for name in team.starting_names)]
+            row = replace(row, state=MemberState.STARTING, reason="")
+        rows.append(replace(row, color=mate.color, task=board.task_of(mate.name)))
+    return [*rows, *(MemberStatus(name, MemberState.STARTING) for name in team.starting_names)]
 
 
-def _lead(session: Session, board: TaskBoard) -> MemberRow:
+def known_status(team: SessionTeam, teammate: Teammate) -> MemberStatus:
+    """Return what the events say of a member; its state alone before the first one."""
+    return team.status.members.get(teammate.name) or MemberStatus(teammate.name, teammate.state)
+
+
+def _lead(session: Session, board: TaskBoard) -> MemberStatus:
     """Return the lead's row. The lead knows that it works before an event says so."""
-    standing = session.team.status
-    known = standing.members.get(LEAD)
-    used = known.usage.tokens if known is not None else 0
-    task = board.task_of(LEAD)
+    status = session.team.status
+    known = status.members.get(LEAD)
     if not session.lead.busy or known is None:
         state = MemberState.WORKING if session.lead.busy else MemberState.IDLE
-        return MemberRow(LEAD, state, since=known.since if known is not None else 0.0, tokens=used, task=task)
-    state, on = shown_state(member_facts(known, standing, {}))
-    if state is MemberState.IDLE:  # the event about its work has not arrived yet
-        state, on = MemberState.WORKING, ""
-    return MemberRow(LEAD, state, on, state in WAITING_STATES, known.since, used, None, task)
+        row = replace(known or MemberStatus(LEAD), state=state)
+    else:
+        row = with_state(known, status, {})
+        if row.state is MemberState.IDLE:  # the event about its work has not arrived yet
+            row = replace(row, state=MemberState.WORKING, reason="")
+    return replace(row, task=board.task_of(LEAD))
 
 
 def session_row(session: Session, board: TaskBoard) -> SessionRow:

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from teamwright.protocol.values import dataclass
 from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
-from teamwright.teams.status.member_state import WAITING_STATES, member_facts, shown_state
-from teamwright.teams.status.team_status import MemberActivity
+from teamwright.teams.status.member_state import with_state
+from teamwright.teams.status.member_status import MemberStatus
 from teamwright.views.cost import CostView, cost_of_totals
-from teamwright.views.live_status import MemberRow, SessionRow, TaskBoard
+from teamwright.views.live_status import SessionRow, TaskBoard, known_status
 from teamwright.views.log import LogView
 
 
@@ -22,20 +22,16 @@ class MemberScreen:
 
     seat: OwnTerminalControl
 
-    def members(self, board: TaskBoard, /) -> list[MemberRow]:
+    def members(self, board: TaskBoard, /) -> list[MemberStatus]:
         """Implement `StatusSource.members` with the member alone."""
-        mate, standing = self.seat.member.mate, self.seat.member.team.status
-        known = self._known()
-        seen = member_facts(known, standing, board.open_tasks_by_id())
-        if not self.seat.requests:  # requests of an earlier incarnation are closed
-            seen = replace(seen, pending_request="")
-        state, on = shown_state(seen)
-        task, used = board.task_of(mate.name), known.usage.tokens
-        return [MemberRow(mate.name, state, on, state in WAITING_STATES, known.since, used, mate.color, task)]
+        mate, team = self.seat.member.mate, self.seat.member.team
+        status = team.status if self.seat.requests else replace(team.status, requests={})  # others are closed
+        row = with_state(known_status(team, mate), status, board.open_tasks_by_id())
+        return [replace(row, color=mate.color, task=board.task_of(mate.name))]
 
     def now(self, board: TaskBoard, /) -> SessionRow:
         """Implement `StatusSource.now` with the member's model, mode, window and money."""
-        seat, known = self.seat, self._known()
+        seat, known = self.seat, known_status(self.seat.member.team, self.seat.member.mate)
         purse = seat.member.maker.purse
         return SessionRow(
             model=seat.model,
@@ -54,10 +50,6 @@ class MemberScreen:
     async def read(self, board: TaskBoard, /) -> None:
         """Implement `StatusSource.read`."""
         await board.read(self.seat.member.team)
-
-    def _known(self) -> MemberActivity:
-        mate = self.seat.member.mate
-        return self.seat.member.team.status.members.get(mate.name) or MemberActivity(mate.name, mate.state)
 
 
 async def member_cost(control: OwnTerminalControl) -> CostView:

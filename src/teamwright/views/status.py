@@ -10,7 +10,7 @@ import json
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +21,6 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.mcp_status import ServerStatus, read_state
@@ -29,12 +28,12 @@ from teamwright.storage.event_log_reader import LogTail, read_recent
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_file import TaskFile
 from teamwright.teams.plan_requests import PLAN_KIND as PLAN
-from teamwright.teams.status.member_state import OpenTask, ShownState, member_facts, shown_state
-from teamwright.teams.status.team_status import MemberActivity, TeamStatus
+from teamwright.teams.status.member_state import OpenTask, with_state
+from teamwright.teams.status.member_status import MemberStatus
+from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.status.team_views import (
     FOREIGN,
     LIVE,
-    MemberView,
     TaskView,
     TeamView,
     team_view,
@@ -44,34 +43,6 @@ from teamwright.teams.team_file import read_team_file
 
 _STARTING_MOST_MS = 60_000
 """Milliseconds that a member on the roster may take until its first event."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemberStatus:
-    """One member. `on` is what it waits for or does; times in seconds since 1970, 0 when unknown.
-
-    `mode` is its permission mode, empty when it has the lead's. `effort` is its thinking effort, empty when its model
-    decides. `unread` is -1 when its inbox cannot be read; `usd` is None for an unknown price. `place` is `in-process`,
-    or a backend and its id there; `note` says how to see it.
-    """
-
-    name: str
-    state: MemberState
-    on: str = ""
-    since: float = 0.0
-    active: float = 0.0
-    open_tasks: tuple[str, ...] = ()
-    unread: int = 0
-    agent_type: str = ""
-    model: str = ""
-    turns: int = 0
-    tokens: int = 0
-    context: int = 0
-    usd: float | None = 0.0
-    mode: str = ""
-    effort: str = ""
-    place: str = ""
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +65,15 @@ class RequestStatus:
     def for_a_person(self) -> bool:
         """True when a person may answer it; members answer each other's requests."""
         return self.kind in KINDS
+
+
+_MEMBER_KEYS = {
+    **{"name": "name", "state": "state", "on": "reason", "since": "since", "active": "active"},
+    **{"open_tasks": "open_tasks", "unread": "unread", "agent_type": "agent_type", "model": "model", "turns": "turn"},
+    **{"tokens": "tokens", "context": "context", "usd": "usd", "mode": "mode", "effort": "effort"},
+    **{"place": "place", "note": "note"},
+}
+"""What JSON output says of a member: the keys, and the fields that they show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +104,11 @@ class StatusView:
     damaged: str = ""
     log: str = ""
     completed: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the status as JSON output contains it."""
+        members = [{key: getattr(member, name) for key, name in _MEMBER_KEYS.items()} for member in self.members]
+        return {item.name: getattr(self, item.name) for item in fields(self)} | {"members": members}
 
     @property
     def live(self) -> bool:
@@ -244,50 +229,53 @@ class _MemberReader:
     notes: Mapping[str, str]
     """How to see members in backends, by name in lower case."""
 
-    def member(self, name: str, entry: MemberView | None = None) -> MemberStatus:
+    def member(self, name: str, entry: MemberStatus | None = None) -> MemberStatus:
+        """Return a member from the state of the log and its entry on the roster, if there is one."""
         known = self.standing.members.get(name)
-        state, on = self._health(name, known, entry)
-        usage = known.usage if known is not None else Usage()
-        return MemberStatus(
+        shown = self._with_state(name, known, entry)
+        entry = entry or MemberStatus(name)
+        return replace(
+            shown,
             name=LEAD_ALIAS if name == LEAD else name,
-            state=state,
-            on=on,
-            since=known.since if known is not None else 0.0,
-            active=known.active if known is not None else 0.0,
             open_tasks=tuple(id for id, task in self.tasks.items() if task.owner.lower() == name.lower()),
-            unread=entry.unread if entry is not None else 0,
-            agent_type=entry.agent_type if entry is not None else "",
-            model=(known.model if known is not None else "") or (entry.model if entry is not None else ""),
-            turns=known.turn if known is not None else 0,
-            tokens=usage.tokens,
-            context=known.context if known is not None else 0,
-            usd=usage.usd,
+            unread=entry.unread,
+            agent_type=entry.agent_type,
+            model=shown.model or entry.model,
             mode=_mode(name, known, entry),
-            effort=known.effort if known is not None else "",
-            place=entry.place if entry is not None else "",
+            place=entry.place,
             note=self.notes.get(name.lower(), ""),
         )
 
-    def _health(self, name: str, known: MemberActivity | None, entry: MemberView | None) -> ShownState:
+    def _with_state(self, name: str, known: MemberStatus | None, entry: MemberStatus | None) -> MemberStatus:
+        why = "" if self.live else "the lead's process is gone"
+        if known is not None and self._log_decides(name, entry):
+            return with_state(known, self.standing, self.tasks, gone=why)
+        state, reason = self._state_without_log(name, entry, why)
+        return replace(known or MemberStatus(name), state=state, reason=reason)
+
+    def _log_decides(self, name: str, entry: MemberStatus | None) -> bool:
+        """Return True when the log says more about a member than the files."""
+        waits = entry is not None and entry.state is MemberState.WAITING_FOR_LEAD
+        return not (self.team.state == FOREIGN or waits or self._is_closed_lead(name))
+
+    def _is_closed_lead(self, name: str) -> bool:
+        return name == LEAD and not self.live and self.closed
+
+    def _state_without_log(self, name: str, entry: MemberStatus | None, why: str) -> tuple[MemberState, str]:
         if self.team.state == FOREIGN:
             if entry is not None and entry.state in {MemberState.REPORTS_WORKING, MemberState.REPORTS_IDLE}:
-                return ShownState(MemberState.UNKNOWN, entry.state)
-            return ShownState(MemberState.UNKNOWN, "another product's: its state is not known")
-        if name == LEAD and not self.live and self.closed:
+                return MemberState.UNKNOWN, entry.state
+            return MemberState.UNKNOWN, "another product's: its state is not known"
+        if self._is_closed_lead(name):
             ended = self.standing.ended
-            return ShownState(MemberState.COMPLETED, f"its run ended: {ended}" if ended else "its session was left")
-        why = "" if self.live else "the lead's process is gone"
+            return MemberState.COMPLETED, f"its run ended: {ended}" if ended else "its session was left"
         if entry is not None and entry.state is MemberState.WAITING_FOR_LEAD:
-            return ShownState(MemberState.WAITING, f"its lead: {why}")
-        if known is not None:
-            return shown_state(member_facts(known, self.standing, self.tasks, alive=self.live, why=why))
+            return MemberState.WAITING, f"its lead: {why}"
         if not self.live:
-            if self.closed:
-                return ShownState(MemberState.SUSPENDED, "its session was left")
-            return ShownState(MemberState.DEAD, why)
+            return (MemberState.SUSPENDED, "its session was left") if self.closed else (MemberState.DEAD, why)
         if entry is not None and LEAD in self.standing.members and now_ms() - entry.joined_at < _STARTING_MOST_MS:
-            return ShownState(MemberState.WORKING, "starts")
-        return ShownState(MemberState.UNKNOWN, "the log does not mention it" if self.team.log else "there is no log")
+            return MemberState.WORKING, "starts"
+        return MemberState.UNKNOWN, "the log does not mention it" if self.team.log else "there is no log"
 
 
 def _notes(home: Home, team: TeamView) -> dict[str, str]:
@@ -341,7 +329,7 @@ def _of_file(path: Path) -> RequestStatus | None:
     )
 
 
-def _mode(name: str, known: MemberActivity | None, entry: MemberView | None) -> str:
+def _mode(name: str, known: MemberStatus | None, entry: MemberStatus | None) -> str:
     """Return the mode in the log, or the mode on the roster for a member whose mode never changed."""
     if name == LEAD:
         return (known.mode or Mode.DEFAULT) if known is not None else ""

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from teamwright.protocol.events import TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
+from teamwright.protocol.usage import Usage
+from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import cell_width
 from teamwright.ui.terminal.paint import Paint
 from teamwright.ui.terminal.panel_rows import (
@@ -24,15 +26,15 @@ from teamwright.ui.terminal.panel_rows import (
     status_line,
     task_rows,
 )
-from teamwright.views.live_status import MemberRow, SessionRow, TaskBoard
+from teamwright.views.live_status import SessionRow, TaskBoard
 
 NOW = 1_000_000.0
-THE_LEAD = MemberRow(LEAD, MemberState.IDLE, since=NOW - 5)
+THE_LEAD = MemberStatus(LEAD, MemberState.IDLE, since=NOW - 5)
 GATE = TaskInfo(id="4", subject="wait at the gate", status="in_progress", owner="tester")
-TESTER = MemberRow("tester", MemberState.WORKING, since=NOW - 12, tokens=12_345, task=GATE)
+TESTER = MemberStatus("tester", MemberState.WORKING, since=NOW - 12, usage=Usage(12_345), task=GATE)
 
 
-def rows(*members: MemberRow, beside: RowContext | None = None, **look) -> list[str]:
+def rows(*members: MemberStatus, beside: RowContext | None = None, **look) -> list[str]:
     wanted = {"width": 79, "max_rows": 8, "now": NOW, **look}
     return member_rows([THE_LEAD, *members], beside or RowContext(), RowStyle(**wanted))
 
@@ -40,7 +42,7 @@ def rows(*members: MemberRow, beside: RowContext | None = None, **look) -> list[
 @pytest.mark.promise("H9")
 def test_without_members_and_without_work_there_is_no_row():
     assert rows() == []
-    assert member_rows([MemberRow(LEAD, MemberState.WORKING, since=NOW)], RowContext(), RowStyle(79, 8, NOW)) != []
+    assert member_rows([MemberStatus(LEAD, MemberState.WORKING, since=NOW)], RowContext(), RowStyle(79, 8, NOW)) != []
 
 
 @pytest.mark.promise("H9")
@@ -58,32 +60,32 @@ def test_the_call_that_runs_stands_in_the_place_of_the_subject():
 
 @pytest.mark.promise("H9", "F67")
 @pytest.mark.parametrize(
-    ("state", "on", "waits", "shown"),
+    ("state", "on", "shown"),
     [
-        ("blocked", "permission for Bash touch made", True, "? tester asks     permission for Bash touch made"),
-        ("awaiting", "approval of its plan", True, "? tester asks     approval of its plan"),
-        ("waiting", "#3 (historian)", True, "○ tester waits    #3 (historian)"),
-        ("stalled", "nothing comes of the model", False, "! tester stalled  nothing comes of the model"),
-        ("stopping", "was asked to stop, and may object", True, "… tester stopping was asked to stop"),
-        ("starting", "", False, "… tester starting"),
-        ("not running", "", False, "? tester not run…"),
+        ("blocked", "permission for Bash touch made", "? tester asks     permission for Bash touch made"),
+        ("awaiting", "approval of its plan", "? tester asks     approval of its plan"),
+        ("waiting", "#3 (historian)", "○ tester waits    #3 (historian)"),
+        ("stalled", "nothing comes of the model", "! tester stalled  nothing comes of the model"),
+        ("stopping", "was asked to stop, and may object", "… tester stopping was asked to stop"),
+        ("starting", "", "… tester starting"),
+        ("not running", "", "? tester not run…"),
     ],
 )
-def test_a_state_has_a_mark_and_a_word_and_says_what_it_waits_for(state, on, waits, shown):
-    [_, tester] = rows(MemberRow("tester", MemberState(state), on, waits, NOW - 3))
+def test_a_state_has_a_mark_and_a_word_and_says_what_it_waits_for(state, on, shown):
+    [_, tester] = rows(MemberStatus("tester", MemberState(state), reason=on, since=NOW - 3))
     assert shown in tester
 
 
 @pytest.mark.promise("H9")
 def test_idle_members_share_a_row_and_one_alone_has_its_own():
-    idle = [MemberRow(name, MemberState.IDLE, since=NOW) for name in ("ada", "ben", "cleo")]
+    idle = [MemberStatus(name, MemberState.IDLE, since=NOW) for name in ("ada", "ben", "cleo")]
     assert rows(TESTER, *idle)[-1] == " ○ 3 idle: ada, ben, cleo"
     assert rows(TESTER, idle[0])[-1].split() == ["○", "ada", "idle"]
 
 
 @pytest.mark.promise("H9")
 def test_sub_agents_in_the_background_are_counted_on_their_owners_row():
-    idle = [MemberRow(name, MemberState.IDLE, since=NOW) for name in ("ada", "ben", "cleo")]
+    idle = [MemberStatus(name, MemberState.IDLE, since=NOW) for name in ("ada", "ben", "cleo")]
     shown = rows(*idle, beside=RowContext(background_counts={"ada": 2}))
     assert [row for row in shown if "ada" in row] == [shown[1]]
     assert "+2 sub-agents" in shown[1]
@@ -91,8 +93,8 @@ def test_sub_agents_in_the_background_are_counted_on_their_owners_row():
 
 @pytest.mark.promise("H9")
 def test_more_members_than_fit_are_counted_with_their_states():
-    many = [MemberRow(f"m{n}", MemberState.WORKING, since=NOW) for n in range(6)] + [
-        MemberRow("last", MemberState.BLOCKED, "x", True, NOW)
+    many = [MemberStatus(f"m{n}", MemberState.WORKING, since=NOW) for n in range(6)] + [
+        MemberStatus("last", MemberState.BLOCKED, reason="x", since=NOW)
     ]
     shown = rows(*many, max_rows=4)
     assert len(shown) == 4
@@ -104,7 +106,7 @@ def test_more_members_than_fit_are_counted_with_their_states():
 def test_whoever_is_marked_is_always_among_the_rows_and_the_others_are_counted(members, most, data):
     names = [f"m{n}" for n in range(members)]
     marked = data.draw(st.sampled_from(names))
-    shown = rows(*(MemberRow(name, MemberState.IDLE, since=NOW) for name in names), max_rows=most, selected=marked)
+    shown = rows(*(MemberStatus(name, MemberState.IDLE, since=NOW) for name in names), max_rows=most, selected=marked)
     assert len(shown) <= most
     assert len([row for row in shown if row.startswith(">") and row.split()[1] == marked]) == 1
     counted = sum(int(row.split()[1]) for row in shown if row.startswith(("  ↑", "  ↓")))
@@ -119,10 +121,10 @@ HOSTILE = st.text(st.sampled_from("ab 漢é👩‍🔬\x1b[]2J\x07\u202e\n\t\x9b
 @given(HOSTILE, HOSTILE, st.integers(1, 120), st.sampled_from(["working", "blocked", "idle", "starting"]))
 def test_no_row_is_wider_than_the_window_or_steers_the_terminal(text, name, width, state):
     task = TaskInfo(id="7", subject=text, status="in_progress", owner=name, blocked_by=("8",))
-    member = MemberRow(name or "x", MemberState(state), text, state == "blocked", NOW - 70, 5_000, None, task)
+    member = MemberStatus(name or "x", MemberState(state), reason=text, since=NOW - 70, usage=Usage(5_000), task=task)
     board = TaskBoard()
     board.add_event(TaskChanged(member="x", task=task, change="created"))
-    shown = rows(member, MemberRow("y", MemberState.IDLE), MemberRow("z", MemberState.IDLE), width=width)
+    shown = rows(member, MemberStatus("y", MemberState.IDLE), MemberStatus("z", MemberState.IDLE), width=width)
     for row in [*shown, *task_rows(board, width, 8, Paint())]:
         assert cell_width(row) <= max(width, 4)
         assert row.replace("\u200d", "").isprintable()
@@ -144,7 +146,7 @@ def test_colours_say_nothing_that_the_text_does_not():
 
 @pytest.mark.promise("F66", "H9")
 def test_a_secret_is_masked_before_a_row_is_cut_in_the_middle_of_it():
-    member = MemberRow("ada", MemberState.WORKING, since=NOW)
+    member = MemberStatus("ada", MemberState.WORKING, since=NOW)
     command = "Bash curl -H 'x-api-key: hunter2hunter2'"
     [_, row] = rows(
         member,
@@ -191,7 +193,7 @@ def test_ages_and_counts_are_short():
 
 @pytest.mark.promise("F63")
 def test_who_is_idle_has_no_age_so_nothing_is_redrawn_for_it():
-    assert age_starts([THE_LEAD, MemberRow("ada", MemberState.IDLE, since=NOW)]) == []
+    assert age_starts([THE_LEAD, MemberStatus("ada", MemberState.IDLE, since=NOW)]) == []
     assert age_starts([THE_LEAD, TESTER]) == [TESTER.since]
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import field
+from dataclasses import replace
 from typing import TypeVar
 
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 from teamwright.session.control.remote_actions import BACKGROUND, RUNNING, STOP
 from teamwright.session.control.running_jobs import find_job, list_running, running_ids, stop_running
 from teamwright.session.control.running_jobs import move_to_background as here_to_background
@@ -24,10 +23,11 @@ from teamwright.session.prompt_input import read_prompt
 from teamwright.session.result import TaskResult
 from teamwright.session.session import Session
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.backends.backend import IN_PROCESS_BACKEND, HidingBackend, ShownLocation
+from teamwright.teams.backends.backend import HidingBackend
 from teamwright.teams.lifecycle import USER_CAUSE
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.shutdown import delete_team, kill, refuse_with_open_tasks
+from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.teammate import Teammate
 
 T = TypeVar("T")
@@ -36,64 +36,46 @@ ANSWERS_S = 3.0
 """Seconds that member processes may take to list their jobs."""
 
 
-IN_PROCESS = ShownLocation()
-
-
-@dataclass(frozen=True, slots=True)
-class LiveMember:
-    """A live member. `waiting_on` says what a blocked member waits for; `context` is in tokens.
-
-    `mode` is its permission mode, `where` its backend; `edits_accepted`: a person accepted its edits in advance.
-    """
-
-    name: str
-    state: MemberState
-    model: str
-    agent_type: str
-    waiting_on: str = ""
-    turns: int = 0
-    context: int = 0
-    usage: Usage = field(default_factory=Usage)
-    mode: str = ""
-    backend: ShownLocation = IN_PROCESS
-    edits_accepted: bool = False
-
-    @property
-    def has_own_process(self) -> bool:
-        """True when it runs outside the lead's process."""
-        return self.backend.backend != IN_PROCESS_BACKEND
-
-
-def live_members(session: Session) -> list[LiveMember]:
-    """Return the lead, then all live members, in the order of joining."""
+def live_members(session: Session) -> list[MemberStatus]:
+    """Return the lead, then all live members, in the order of joining, with the states of their lifecycles."""
     purse, lead = session.maker.purse, session.lead
-    first = LiveMember(
+    first = MemberStatus(
         LEAD,
         MemberState.WORKING if lead.busy else MemberState.IDLE,
-        lead.agent.model.card.name,
-        "lead",
-        turns=lead.turns,
-        context=purse.context.get(LEAD, 0),
-        usage=purse.by_member.get(LEAD, Usage()),
+        model=lead.agent.model.card.name,
+        agent_type="lead",
+        turn=lead.turns,
         mode=str(session.modes.mode),
     )
     others = [
-        LiveMember(
+        MemberStatus(
             mate.name,
             mate.state,
-            mate.model,
-            mate.agent_type,
-            mate.waiting_on,
-            mate.turns,
-            purse.context.get(mate.name, 0),
-            purse.by_member.get(mate.name, Usage()),
-            mate.mode,
-            mate.shown_location,
-            bool(mate.edits_accepted_by),
+            model=mate.model,
+            agent_type=mate.agent_type,
+            reason=mate.waiting_on,
+            turn=mate.turns,
+            mode=mate.mode,
+            place=str(mate.shown_location),
+            note=mate.shown_location.note,
         )
         for mate in session.team.running_members
     ]
-    return [first, *others]
+    return [
+        replace(member, context=purse.context.get(member.name, 0), usage=purse.by_member.get(member.name, Usage()))
+        for member in (first, *others)
+    ]
+
+
+def backend_reasons(session: Session) -> list[tuple[str, str]]:
+    """Return each backend that `auto` chose for a member, once for each reason."""
+    places = [mate.shown_location for mate in session.team.running_members]
+    return list(dict.fromkeys((place.backend, place.why) for place in places if place.why))
+
+
+def members_with_accepted_edits(session: Session) -> set[str]:
+    """Return the members whose edits a person accepted in advance."""
+    return {mate.name for mate in session.team.running_members if mate.edits_accepted_by}
 
 
 def member_names(session: Session) -> list[str]:

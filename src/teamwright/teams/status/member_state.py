@@ -7,68 +7,31 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import RATE_LIMITED
-from teamwright.teams.status.team_status import MemberActivity, RequestSummary, TeamStatus
+from teamwright.teams.status.member_status import MemberStatus
+from teamwright.teams.status.team_status import RequestSummary, TeamStatus
 from teamwright.teams.team import SessionTeam
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteMember:
-    """A member in another process: its roster entry and its state."""
-
-    entry: RosterMember
-    activity: MemberActivity
-
-
-async def remote_members(team: SessionTeam) -> list[RemoteMember]:
+async def remote_members(team: SessionTeam) -> list[MemberStatus]:
     """Return the live members in other processes, in the order of the roster. Raises StorageError."""
     if team.ports.remote_state is None or not team.exists:
         return []
     here = {name.lower() for name in team.members}
-    found: list[RemoteMember] = []
+    members: list[MemberStatus] = []
     for entry in (await team.roster.read()).teammates:
         if entry.name.lower() in here or team.ports.remote_state(entry.name) is None:
             continue
-        found.append(
-            RemoteMember(
-                entry, team.status.members.get(entry.name) or MemberActivity(entry.name, state=MemberState.IDLE)
-            )
-        )
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class MemberFacts:
-    """The known facts of a member. `alive`: it was probed, and its process or coroutine exists.
-
-    `failed` says why its last turn failed. `pending_request` is the open request that it waits for; `blockers` are the
-    open tasks, with their owners in words, that block all its own open tasks; `awaited_answer` are recipients of its
-    messages that have not answered.
-    """
-
-    state: MemberState
-    alive: bool = True
-    detail: str = ""
-    doing: str = ""
-    what: str = ""
-    stalled: bool = False
-    pending_request: str = ""
-    blockers: str = ""
-    awaited_answer: str = ""
-    failed: str = ""
-
-
-class ShownState(NamedTuple):
-    """The state in one word, and the reason: what it waits for or does; empty without one."""
-
-    state: MemberState
-    reason: str = ""
+        known = team.status.members.get(entry.name) or MemberStatus(entry.name, MemberState.IDLE)
+        model, mode = known.model or entry.model or "", known.mode or entry.mode or ""
+        members.append(replace(known, agent_type=entry.agent_type, model=model, mode=mode))
+    return members
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +39,8 @@ class StateRow:
     """One row of the table: the state, its condition and its reason."""
 
     state: MemberState
-    applies: Callable[[MemberFacts], object]
-    reason: Callable[[MemberFacts], str]
+    applies: Callable[[MemberStatus], object]
+    reason: Callable[[MemberStatus], str]
 
 
 _WORKING_STATES = frozenset({MemberState.PENDING, MemberState.WORKING})
@@ -89,7 +52,7 @@ STATE_TABLE: tuple[StateRow, ...] = (
     StateRow(MemberState.FAILED, lambda s: s.state == MemberState.COMPLETED and s.failed, lambda s: s.failed),
     StateRow(MemberState.COMPLETED, lambda s: s.state == MemberState.COMPLETED, lambda s: s.detail),
     StateRow(MemberState.SUSPENDED, lambda s: s.state == MemberState.SUSPENDED, lambda s: s.failed or s.detail),
-    StateRow(MemberState.DEAD, lambda s: not s.alive, lambda s: s.detail or "its process is gone"),
+    StateRow(MemberState.DEAD, lambda s: s.lost, lambda s: s.detail or "its process is gone"),
     StateRow(
         MemberState.STOPPING, lambda s: s.state == MemberState.STOPPING, lambda s: "was asked to stop, and may object"
     ),
@@ -113,27 +76,21 @@ STATE_TABLE: tuple[StateRow, ...] = (
 )
 """The state table: the first matching row is the member's state."""
 
-SHOWN_STATES = tuple(dict.fromkeys(row.state for row in STATE_TABLE))
-"""Every possible state."""
 
-WAITING_STATES = frozenset({MemberState.WAITING, MemberState.AWAITING, MemberState.BLOCKED, MemberState.STOPPING})
-"""States whose reason is what the member waits for."""
-
-
-def shown_state(facts: MemberFacts) -> ShownState:
-    """Return the member's state by the table."""
-    row = next(row for row in STATE_TABLE if row.applies(facts))
-    return ShownState(row.state, row.reason(facts))
+def apply_state_table(member: MemberStatus) -> MemberStatus:
+    """Return the member with the state of the table and its reason."""
+    row = next(row for row in STATE_TABLE if row.applies(member))
+    return replace(member, state=row.state, reason=row.reason(member))
 
 
-def _describe_work(facts: MemberFacts) -> str:
-    if facts.state == MemberState.PENDING:
+def _describe_work(member: MemberStatus) -> str:
+    if member.state == MemberState.PENDING:
         return "starts"
-    return {"model": "the model answers", "tool": facts.what}.get(facts.doing, "")
+    return {"model": "the model answers", "tool": member.what}.get(member.doing, "")
 
 
-def _describe_stall(facts: MemberFacts) -> str:
-    return "nothing comes of the model" if facts.doing == "model" else "nothing happens, though it is at work"
+def _describe_stall(member: MemberStatus) -> str:
+    return "nothing comes of the model" if member.doing == "model" else "nothing happens, though it is at work"
 
 
 # ── observed facts ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -146,23 +103,25 @@ class OpenTask(NamedTuple):
     waits_for: Sequence[str]
 
 
-def member_facts(
-    member: MemberActivity, status: TeamStatus, tasks: Mapping[str, OpenTask], *, alive: bool = True, why: str = ""
-) -> MemberFacts:
-    """Return the facts of a member from the folded events and the open tasks by number. `why` it is dead, if it is."""
-    asks = [one for one in status.requests.values() if one.blocks(member.name)]
-    idle = member.state == MemberState.IDLE
-    return MemberFacts(
-        state=member.state,
-        alive=alive and not member.lost,
-        detail=member.detail if member.has_ended or member.state == MemberState.SUSPENDED else why or member.detail,
-        doing=member.doing,
-        what=member.what,
-        stalled=member.stalled,
-        failed=member.failed,
-        pending_request=_describe_request(asks[0], len(asks) - 1) if asks else "",
-        blockers=describe_blockers(member.name, tasks) if idle else "",
-        awaited_answer=_awaited_answer(member, status, tasks) if idle else "",
+def with_state(
+    member: MemberStatus, status: TeamStatus, tasks: Mapping[str, OpenTask], *, gone: str = ""
+) -> MemberStatus:
+    """Return the member with its state and the reason, from the folded events and the open tasks by number.
+
+    `gone` says why its process or coroutine does not exist; empty when it does.
+    """
+    requests = [request for request in status.requests.values() if request.blocks(member.name)]
+    idle = member.state is MemberState.IDLE
+    keeps_detail = not gone or member.has_ended or member.state is MemberState.SUSPENDED
+    return apply_state_table(
+        replace(
+            member,
+            lost=member.lost or bool(gone),
+            detail=member.detail if keeps_detail else gone,
+            pending_request=_describe_request(requests[0], len(requests) - 1) if requests else "",
+            blockers=describe_blockers(member.name, tasks) if idle else "",
+            awaited_answer=_awaited_answer(member, status, tasks) if idle else "",
+        )
     )
 
 
@@ -179,7 +138,7 @@ def describe_blockers(name: str, tasks: Mapping[str, OpenTask]) -> str:
     )
 
 
-def _awaited_answer(member: MemberActivity, status: TeamStatus, tasks: Mapping[str, OpenTask]) -> str:
+def _awaited_answer(member: MemberStatus, status: TeamStatus, tasks: Mapping[str, OpenTask]) -> str:
     """Return whose answer it waits for: it went to rest after a message to them, and they have not written since.
 
     A message to the lead, or to an ended member, counts as a question only from a member that still has a task.

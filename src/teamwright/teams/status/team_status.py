@@ -33,11 +33,12 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.states import MemberState, parse_state
+from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.storage.event_log_reader import RecentEvents
 from teamwright.teams.lifecycle import INCARNATION_ENDS
+from teamwright.teams.status.member_status import MemberStatus
 
 VERSION = 2
 """The version of the state in a snapshot; a newer version is not read."""
@@ -47,70 +48,6 @@ MAX_OPEN_TASKS = 1_000
 
 MAX_ENDED_MEMBERS = 64
 """Ended members that are still remembered."""
-
-
-@dataclass(slots=True)
-class MemberActivity:
-    """One member. Times in seconds since 1970.
-
-    `state` is the lifecycle's name; `lost` says that another process replaced the member's process and has not reported
-    the member yet. `doing` and `what` come from the last Progress event; `wrote_to` are members whose answer it may
-    wait for. `failed` says why its last turn failed; the end of a later turn clears it.
-    """
-
-    name: str
-    state: MemberState = MemberState.PENDING
-    detail: str = ""
-    incarnation: int = 0
-    turn: int = 0
-    since: float = 0.0
-    active: float = 0.0
-    doing: str = ""
-    what: str = ""
-    doing_since: float = 0.0
-    stalled: bool = False
-    lost: bool = False
-    model: str = ""
-    effort: str = ""
-    mode: str = ""
-    color: str | None = None
-    model_calls: int = 0
-    context: int = 0
-    usage: Usage = field(default_factory=Usage)
-    wrote_to: tuple[str, ...] = ()
-    failed: str = ""
-
-    @property
-    def has_ended(self) -> bool:
-        """Return True when this incarnation has ended."""
-        return self.state in INCARNATION_ENDS
-
-    def clear_activity(self) -> None:
-        """Clear the member's activity."""
-        self.doing = self.what = ""
-        self.doing_since = 0.0
-        self.stalled = False
-
-    def as_json(self) -> dict[str, Any]:
-        """Return its line in a snapshot."""
-        out: dict[str, Any] = {name: getattr(self, name) for name in _ACTIVITY_FIELDS}
-        out["usage"] = usage_to_json(self.usage)
-        return out
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> MemberActivity:
-        """Return the member from its snapshot line; keys of a newer version are ignored. Raises TypeError, KeyError."""
-        data = {_NAMES_OF_VERSION_1.get(key, key): value for key, value in data.items()}
-        known = {key: value for key, value in data.items() if key in _ACTIVITY_FIELDS}
-        known["state"] = parse_state(data.get("state", MemberState.PENDING))
-        known["usage"] = usage_from_json(data.get("usage") or {})
-        known["wrote_to"] = tuple(data.get("wrote_to") or ())
-        return cls(**known)
-
-
-_NAMES_OF_VERSION_1 = {"life": "incarnation", "rounds": "model_calls"}
-
-_ACTIVITY_FIELDS = tuple(item.name for item in fields(MemberActivity))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +87,7 @@ class TeamStatus:
     ended: str = ""
     ended_at: float = 0.0
     completed: int = 0
-    members: dict[str, MemberActivity] = field(default_factory=dict[str, MemberActivity])
+    members: dict[str, MemberStatus] = field(default_factory=dict[str, MemberStatus])
     requests: dict[str, RequestSummary] = field(default_factory=dict[str, RequestSummary])
     open_tasks: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     other_usage: Usage = field(default_factory=Usage)
@@ -208,7 +145,7 @@ class TeamStatus:
 
     # ── one event ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _touch(self, event: TeamEvent) -> MemberActivity | None:
+    def _touch(self, event: TeamEvent) -> MemberStatus | None:
         member = self.members.get(event.member)
         if member is not None and event.at > member.active:
             member.active = event.at
@@ -238,14 +175,14 @@ class TeamStatus:
     def _apply_member(self, event: MemberChanged) -> None:
         member = self.members.get(event.member)
         if member is None:
-            member = self.members[event.member] = MemberActivity(event.member)
+            member = self.members[event.member] = MemberStatus(event.member)
         elif event.incarnation < member.incarnation or (
             event.incarnation == member.incarnation and self._is_outdated(member, event)
         ):
             return
         if event.incarnation > member.incarnation:
             usage, model_calls = member.usage, member.model_calls
-            member = self.members[event.member] = MemberActivity(event.member, usage=usage, model_calls=model_calls)
+            member = self.members[event.member] = MemberStatus(event.member, usage=usage, model_calls=model_calls)
         if event.turn > member.turn:
             member.wrote_to = ()
         state = event.state
@@ -265,14 +202,14 @@ class TeamStatus:
 
     def _apply_settings(self, event: ModeChanged | ModelChanged) -> None:
         if event.member == LEAD and LEAD not in self.members:
-            self.members[LEAD] = MemberActivity(LEAD, MemberState.IDLE, since=event.at)  # it has had no turn yet
+            self.members[LEAD] = MemberStatus(LEAD, MemberState.IDLE, since=event.at)  # it has had no turn yet
         if (member := self._touch(event)) is not None:
             if isinstance(event, ModelChanged):
                 member.model, member.effort = event.model, event.effort
             else:
                 member.mode = event.mode
 
-    def _is_outdated(self, member: MemberActivity, event: MemberChanged) -> bool:
+    def _is_outdated(self, member: MemberStatus, event: MemberChanged) -> bool:
         """Return True when the event is from a turn before the newest, or from an incarnation that has ended."""
         return event.turn < member.turn or (
             member.has_ended and event.incarnation > 0 and event.state not in INCARNATION_ENDS
@@ -363,7 +300,7 @@ class TeamStatus:
             if int(data.get("version", 1)) > VERSION:
                 return None
             tasks = cast("Mapping[str, Any]", data["tasks"])
-            members = [MemberActivity.from_json(one) for one in data["members"]]
+            members = [MemberStatus.from_json(one) for one in data["members"]]
             return cls(
                 event_number=n,
                 team=data["team"],

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError
@@ -25,26 +26,11 @@ from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
 from teamwright.teams.incarnation import Incarnation, process_directory
+from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
 
 LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
 """States of a team: its lead runs; its lead is gone and work is open; no work is open; another product's; deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemberView:
-    """One member. `unread` and `messages` count its inbox; -1 when that cannot be read. `mode` is its own, if any."""
-
-    name: str
-    agent_type: str
-    model: str
-    state: MemberState
-    joined_at: int = 0
-    unread: int = 0
-    messages: int = 0
-    mode: str = ""
-    place: str = ""
-    """Its backend on the roster: `in-process`, or a backend and its id there (`tmux %3`); empty for a lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +68,10 @@ class MailView:
     id: str = ""
 
 
+_MEMBER_KEYS = ("name", "agent_type", "model", "state", "joined_at", "unread", "messages", "mode", "place")
+"""What JSON output says of a member."""
+
+
 @dataclass(frozen=True, slots=True)
 class TeamView:
     """One team. Times in milliseconds since 1970; `damaged` names the damaged file and the reason; other values are
@@ -96,10 +86,15 @@ class TeamView:
     session: str = ""
     lead_pid: int = 0
     log: str = ""
-    members: tuple[MemberView, ...] = ()
+    members: tuple[MemberStatus, ...] = ()
     tasks: tuple[TaskView, ...] = ()
     damaged: str = ""
     path: Path = field(default_factory=Path)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the team as JSON output contains it."""
+        members = [{key: getattr(member, key) for key in _MEMBER_KEYS} for member in self.members]
+        return {item.name: getattr(self, item.name) for item in fields(self)} | {"members": members}
 
     @property
     def member_names(self) -> list[str]:
@@ -196,13 +191,13 @@ def _state(view: TeamView, ours: bool, *, live: bool) -> str:
     return OPEN if view.open_tasks or view.unread or unreadable else FINISHED
 
 
-def _member(team: Path, member: RosterMember, state: MemberState) -> MemberView:
+def _member(team: Path, member: RosterMember, state: MemberState) -> MemberStatus:
     try:
         entries = read_entries(team / "inboxes" / f"{inbox_stem(member.name)}.json")
         unread, messages = sum(not entry.read and not is_contentless(entry.text) for entry in entries), len(entries)
     except (TeamwrightError, OSError):
         unread, messages = -1, -1
-    return MemberView(
+    return MemberStatus(
         name=LEAD_ALIAS if member.is_lead else member.name,
         agent_type=member.agent_type,
         model=member.model or "",

@@ -13,16 +13,8 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import open_blockers
 from teamwright.teams.lifecycle import ENDED_STATES
-from teamwright.teams.status.member_state import (
-    WAITING_STATES,
-    OpenTask,
-    RemoteMember,
-    ShownState,
-    member_facts,
-    remote_members,
-    shown_state,
-)
-from teamwright.teams.status.team_status import MemberActivity
+from teamwright.teams.status.member_state import OpenTask, remote_members, with_state
+from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 from teamwright.tools.caller import Caller, json_result
@@ -54,7 +46,7 @@ class ListAgents(Tool[NoInput]):
         for mate in team.members.values():
             if mate.state in ENDED_STATES and mate.state is not MemberState.FAILED:
                 continue
-            members.append(_without_empty({**_line(team, mate, tasks), "you": mate.name == self._caller.name}))
+            members.append(_without_empty({**_local_row(team, mate, tasks), "you": mate.name == self._caller.name}))
         members += [_without_empty(_remote_row(team, one, tasks)) for one in await remote_members(team)]
         body = {"team_name": team.name, "members": members, **self._subagents()}
         return json_result(body, f"{len(members)} members")
@@ -78,53 +70,47 @@ def _without_empty(row: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in row.items() if value or (value == 0 and value is not False)}
 
 
-def _remote_row(team: SessionTeam, member: RemoteMember, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
+def _row(
+    member: MemberStatus, tasks: Mapping[str, OpenTask], request: str | None = None, last_step_s_ago: int | None = None
+) -> dict[str, object]:
+    works = member.state is MemberState.WORKING
+    return {
+        "name": member.name,
+        "type": member.agent_type,
+        "state": member.state,
+        "waiting_for": member.reason if member.is_waiting else None,
+        "request": request,
+        "doing": member.reason if works else None,
+        "reason": None if member.is_waiting or works else member.reason,
+        "last_step_s_ago": last_step_s_ago,
+        "open_tasks": [id for id, task in tasks.items() if task.owner == member.name],
+        "model": member.model,
+        "mode": member.mode,
+        "tokens": member.tokens,
+    }
+
+
+def _local_row(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
+    member = local_status(team, teammate, tasks)
+    asked = next((id for id, request in team.status.requests.items() if request.blocks(teammate.name)), None)
+    row = _row(member, tasks, teammate.pending_plan.request_id or asked, int(_last_step_age_s(team, teammate)))
+    return {**row, "tokens": max(teammate.usage.tokens, member.tokens)}
+
+
+def _remote_row(team: SessionTeam, member: MemberStatus, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
     """Return the row of a member in another process, from its last report."""
-    entry, known = member.entry, member.activity
-    seen = shown_state(member_facts(known, team.status, tasks, alive=True, why=""))
-    waits = seen.state in WAITING_STATES
-    return {
-        "name": entry.name,
-        "type": entry.agent_type,
-        "state": seen.state,
-        "waiting_for": seen.reason if waits else None,
-        "doing": seen.reason if seen.state is MemberState.WORKING else None,
-        "reason": None if waits or seen.state is MemberState.WORKING else seen.reason,
-        "open_tasks": [id for id, task in tasks.items() if task.owner == entry.name],
-        "model": known.model or entry.model,
-        "mode": known.mode or entry.mode or str(team.lead_policy.effective_mode),
-        "tokens": known.usage.tokens,
-    }
+    mode = member.mode or str(team.lead_policy.effective_mode)
+    return _row(replace(with_state(member, team.status, tasks), mode=mode), tasks)
 
 
-def _line(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
-    seen = member_state(team, teammate, tasks)
-    waits = seen.state in WAITING_STATES
-    asked = next((id for id, one in team.status.requests.items() if one.blocks(teammate.name)), None)
-    return {
-        "name": teammate.name,
-        "type": teammate.agent_type,
-        "state": seen.state,
-        "waiting_for": seen.reason if waits else None,
-        "request": teammate.pending_plan.request_id or asked,
-        "doing": seen.reason if seen.state is MemberState.WORKING else None,
-        "reason": None if waits or seen.state is MemberState.WORKING else seen.reason,
-        "last_step_s_ago": int(_last_step_age_s(team, teammate)),
-        "open_tasks": [id for id, task in tasks.items() if task.owner == teammate.name],
-        "model": teammate.model,
-        "mode": teammate.mode,
-        "tokens": _tokens(team, teammate),
-    }
-
-
-def member_state(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) -> ShownState:
-    """Return the member's state as all readers see it, from its coroutine and its own state."""
-    known = team.status.members.get(teammate.name) or MemberActivity(teammate.name)
+def local_status(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) -> MemberStatus:
+    """Return the member with its state as all readers see it, from its coroutine and its own state."""
+    known = team.status.members.get(teammate.name) or MemberStatus(teammate.name)
     if known.state != teammate.state:
         known = replace(known, state=teammate.state, lost=False)
     alive = teammate.run_task is None or not teammate.run_task.done() or teammate.state in ENDED_STATES
-    seen = member_facts(known, team.status, tasks, alive=alive, why="" if alive else "its coroutine has ended")
-    return shown_state(seen)
+    shown = with_state(known, team.status, tasks, gone="" if alive else "its coroutine has ended")
+    return replace(shown, agent_type=teammate.agent_type, model=teammate.model, mode=teammate.mode)
 
 
 async def _open_tasks(team: SessionTeam) -> dict[str, OpenTask]:
@@ -137,8 +123,3 @@ def _last_step_age_s(team: SessionTeam, teammate: Teammate) -> float:
     known = team.status.members.get(teammate.name)
     by_log = time.time() - known.active if known is not None and known.active else float("inf")
     return max(0.0, min(by_log, (now_ms() - teammate.last_active_ms) / 1000))
-
-
-def _tokens(team: SessionTeam, teammate: Teammate) -> int:
-    known = team.status.members.get(teammate.name)
-    return max(teammate.usage.tokens, known.usage.tokens if known is not None else 0)

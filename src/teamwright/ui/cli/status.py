@@ -15,6 +15,7 @@ import click
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.usage import Usage
 from teamwright.session.mcp_status import ServerStatus
+from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import WIDTH, format_time, json_flag, say, say_json, say_json_line, table_lines
 from teamwright.ui.cli.run_location import RunLocation, open_home, run_location
@@ -22,7 +23,7 @@ from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.display_text import clean, cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, request_subject
 from teamwright.views.cost_line import duration
-from teamwright.views.status import MemberStatus, RequestStatus, StatusView, status_views
+from teamwright.views.status import RequestStatus, StatusView, status_views
 
 REDRAW_S = 1.0
 """Seconds between two updates on a terminal, for the ages. Files are read only when they change."""
@@ -46,7 +47,7 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     if watch:
         return _watch(place, views, as_json=as_json)
     if as_json:
-        say_json(views if team is None else views[0])
+        say_json([view.as_json() for view in views] if team is None else views[0].as_json())
     elif not views:
         say("No team yet. Sessions without one: teamwright sessions")
     for number, view in enumerate(() if as_json else views):
@@ -77,7 +78,7 @@ def status_lines(
     lines += ["", *table_lines(("member", "state", "last", "tasks", "unread", "waits for, or does"), rows, width=width)]
     used = [_use(member) for member in view.members]
     lines += ["", *table_lines(("member", "turns", "tokens", "cost", "mode", "model"), used, width=width)]
-    places = [(member.name, member.place, member.note) for member in view.members if _is_in_other_process(member)]
+    places = [(member.name, member.place, member.note) for member in view.members if member.has_own_process]
     if places:
         lines += ["", *table_lines(("member", "runs in", "see it, or why"), places, width=width)]
     if view.servers:
@@ -106,11 +107,7 @@ def _head(view: StatusView) -> list[str]:
 def _row(member: MemberStatus, now: float) -> tuple[str, ...]:
     tasks = " ".join(f"#{id}" for id in member.open_tasks[:4]) + (" …" if len(member.open_tasks) > 4 else "")
     unread = "damaged" if member.unread < 0 else str(member.unread or "")
-    return member.name, member.state, _age(member.active, now), tasks, unread, member.on
-
-
-def _is_in_other_process(member: MemberStatus) -> bool:
-    return member.place not in {"", "in-process"}
+    return member.name, member.state, _age(member.active, now), tasks, unread, member.reason
 
 
 def _server(server: ServerStatus) -> tuple[str, ...]:
@@ -133,7 +130,7 @@ def _request_lines(request: RequestStatus, now: float, width: int) -> list[str]:
 
 def _use(member: MemberStatus) -> tuple[str, ...]:
     model = f"{member.model}, effort {member.effort}" if member.effort else member.model
-    return member.name, str(member.turns or ""), f"{member.tokens:,}", _money(member.usd), member.mode, model
+    return member.name, str(member.turn or ""), f"{member.tokens:,}", _money(member.usd), member.mode, model
 
 
 def _age(at: float, now: float) -> str:
@@ -186,6 +183,7 @@ class WatchScreen:
         self._view: StatusView | None = None
         self._shown_lines: dict[str, str] = {}
         self._last: StatusView | None = None
+        self._last_json: object = None
 
     def show(self, view: StatusView | None) -> None:
         """Show the current team; None when the team was deleted."""
@@ -201,13 +199,13 @@ class WatchScreen:
 
     def _say_json(self, view: StatusView) -> None:
         """Print the team when it changed since the last line, with the tasks that finished since then."""
-        now = replace(view, at=0.0)
-        if now == self._last:
+        now = replace(view, at=0.0).as_json()
+        if now == self._last_json:
             return
         before = {task.id: task for task in self._last.tasks} if self._last is not None else None
-        self._last = now
+        self._last, self._last_json = view, now
         news = view.tasks if before is None else [t for t in view.tasks if t.open or before.get(t.id) != t]
-        say_json_line(replace(view, tasks=tuple(news)))
+        say_json_line(replace(view, tasks=tuple(news)).as_json())
 
     async def tick(self) -> None:
         """Redraw the ages, without reading files."""
@@ -237,7 +235,7 @@ class WatchScreen:
 
     def _say_changes(self, view: StatusView) -> None:
         """Print a line for each member, task and request that changed."""
-        now = {f"member {m.name}": f"{m.name}  {m.state}" + (f": {m.on}" if m.on else "") for m in view.members}
+        now = {f"member {m.name}": f"{m.name}  {m.state}" + (f": {m.reason}" if m.reason else "") for m in view.members}
         shown = [task for task in view.tasks if task.open or f"task #{task.id}" in self._shown_lines]
         for number, state, owner, subject in task_rows(shown):
             now[f"task {number}"] = f"{number}  {state}" + (f" ({owner})" if owner else "") + f": {subject}"

@@ -34,7 +34,7 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
     home = open_home(run_location(ctx))
     views = [*team_views(home), *(archived_teams(home) if archived else [])]
     if as_json:
-        say_json(views)
+        say_json([view.as_json() for view in views])
     elif not views:
         say("No team yet. Deleted ones: teamwright teams --archived")
     else:
@@ -50,7 +50,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
     """Show members, tasks and messages of one team."""
     view = find_team_view(open_home(run_location(ctx), name), name, archived=True)
     if as_json:
-        say_json(view)
+        say_json(view.as_json())
         return 0
     say_facts(
         [

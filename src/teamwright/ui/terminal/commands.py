@@ -23,9 +23,11 @@ from teamwright.session.control.agent_actions import (
     set_model,
 )
 from teamwright.session.control.person_actions import (
+    backend_reasons,
     interrupt_member,
     list_jobs,
     live_members,
+    members_with_accepted_edits,
     move_to_background,
     set_pane_hidden,
     stop_member,
@@ -120,23 +122,22 @@ def _shorten(text: str) -> str:
 async def _members(session: Session, _rest: str) -> list[str]:
     lines: list[str] = []
     for member in live_members(session):
-        waits = f", waits for {one_line(member.waiting_on)}" if member.waiting_on else ""
-        about = f"{member.mode}, {clean(member.model)}, {member.turns} turn{'' if member.turns == 1 else 's'}"
+        waits = f", waits for {one_line(member.reason)}" if member.reason else ""
+        about = f"{member.mode}, {clean(member.model)}, {member.turn} turn{'' if member.turn == 1 else 's'}"
         if member.context:
             about += f", context {member.context:,} tokens"
         if member.has_own_process:
-            about += f", {clean(str(member.backend))}"
+            about += f", {clean(member.place)}"
         lines.append(f"  {display_name(member.name):<14} {member.state + waits:<12} {about}")
-        if member.backend.note:
-            lines.append(f"    {one_line(member.backend.note)}")
+        if member.note:
+            lines.append(f"    {one_line(member.note)}")
         lines += [f"    └ {one_line(task)}" for task in await list_jobs(session, member.name)]
     return [*lines, *_backend_reasons(session)]
 
 
 def _backend_reasons(session: Session) -> list[str]:
     """Return each reason for the backend of a member that `auto` chose, once."""
-    rows = dict.fromkeys((one.backend.backend, one.backend.why) for one in live_members(session)[1:])
-    return [f"  {backend}: auto chose it, {one_line(why)}" for backend, why in rows if why]
+    return [f"  {backend}: auto chose it, {one_line(why)}" for backend, why in backend_reasons(session)]
 
 
 async def _hide(session: Session, rest: str) -> list[str]:
@@ -288,9 +289,11 @@ def _count_text(count: int, what: str) -> str:
 
 def mode_lines(session: Session) -> list[str]:
     """Return the modes of the lead and the members, then all modes with their meaning."""
+    accepted = members_with_accepted_edits(session)
     modes = [
-        f"  {display_name(one.name):<18} {one.mode}{', its edits are not asked about' if one.edits_accepted else ''}"
-        for one in live_members(session)
+        f"  {display_name(member.name):<18} {member.mode}"
+        + (", its edits are not asked about" if member.name in accepted else "")
+        for member in live_members(session)
     ]
     return [*modes, "", *mode_meaning_lines()]
 

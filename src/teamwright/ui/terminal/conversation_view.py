@@ -79,7 +79,7 @@ class ConversationView:
         self._end_stream(self.name)
         self.name, self._conversation = member.name, conversation
         self._streams.setdefault(member.name, LineStream())
-        about = f"{display_name(member.name)} · {member.state} · {clean(member.model)} · {clean(str(member.backend))}"
+        about = f"{display_name(member.name)} · {member.state} · {clean(member.model)} · {clean(member.place)}"
         self.show(
             [
                 self._heading(about),

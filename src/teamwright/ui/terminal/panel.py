@@ -27,6 +27,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import ENDED_STATES
+from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import one_line, window_size
 from teamwright.ui.terminal.paint import Paint
 from teamwright.ui.terminal.panel_rows import (
@@ -38,7 +39,7 @@ from teamwright.ui.terminal.panel_rows import (
     status_line,
     task_rows,
 )
-from teamwright.views.live_status import MemberRow, StatusSource, TaskBoard
+from teamwright.views.live_status import StatusSource, TaskBoard
 
 
 @dataclass(slots=True)
@@ -164,7 +165,7 @@ class Panel:
 
     # ── data for the rows ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _row_context(self, members: list[MemberRow]) -> RowContext:
+    def _row_context(self, members: list[MemberStatus]) -> RowContext:
         names = [one.name for one in members]
         return RowContext(
             {name: call for name in names if (call := self.running_calls.current_call(name))},

@@ -14,10 +14,11 @@ from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
+from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import cell_width, cut, model_name, one_line, pad
 from teamwright.ui.terminal.narrator import display_name
 from teamwright.ui.terminal.paint import Paint
-from teamwright.views.live_status import MemberRow, SessionRow, TaskBoard
+from teamwright.views.live_status import SessionRow, TaskBoard
 
 SEPARATOR = " · "
 
@@ -185,7 +186,7 @@ class RowStyle:
     mask: Callable[[str], str] = str
 
 
-def member_rows(members: Sequence[MemberRow], context: RowContext, row_style: RowStyle) -> list[str]:
+def member_rows(members: Sequence[MemberStatus], context: RowContext, row_style: RowStyle) -> list[str]:
     """Return the rows of members; none while the lead is alone and idle."""
     if len(members) == 1 and members[0].state is MemberState.IDLE:
         return []
@@ -205,14 +206,14 @@ def member_rows(members: Sequence[MemberRow], context: RowContext, row_style: Ro
     return [*rows, *last]
 
 
-def age_starts(members: Sequence[MemberRow]) -> list[float]:
+def age_starts(members: Sequence[MemberStatus]) -> list[float]:
     """Return the start times of the states whose age is shown."""
     return [one.since for one in members if one.since and one.state is not MemberState.IDLE]
 
 
 def _split_idle(
-    members: Sequence[MemberRow], context: RowContext, row_style: RowStyle
-) -> tuple[list[MemberRow], list[MemberRow]]:
+    members: Sequence[MemberStatus], context: RowContext, row_style: RowStyle
+) -> tuple[list[MemberStatus], list[MemberStatus]]:
     """Return the members with a separate row, and the idle ones that share a row. A single idle member has a separate
     row.
     """
@@ -228,7 +229,7 @@ def _split_idle(
     return [one for one in members if one not in resting], resting
 
 
-def _member_row(member: MemberRow, context: RowContext, row_style: RowStyle, names: int) -> str:
+def _member_row(member: MemberStatus, context: RowContext, row_style: RowStyle, names: int) -> str:
     paint, style = row_style.paint, _STYLES.get(member.state, "")
     mine = (
         SELECTED
@@ -255,7 +256,7 @@ def _member_row(member: MemberRow, context: RowContext, row_style: RowStyle, nam
     return f"{picked}{paint(style, mark)} {styled}{paint(style, word)} {said}{paint('dim', end)}".rstrip()
 
 
-def _end(member: MemberRow, row_style: RowStyle) -> str:
+def _end(member: MemberStatus, row_style: RowStyle) -> str:
     """Return tokens and age, aligned to the right."""
     tokens = (
         f"{format_count(member.tokens) if member.tokens else '':>{_TOKENS}}" if row_style.width >= TOKENS_FROM else ""
@@ -264,30 +265,30 @@ def _end(member: MemberRow, row_style: RowStyle) -> str:
     return f"{tokens}{old:>{_AGE}}" if row_style.width >= AGE_FROM else ""
 
 
-def _name(member: MemberRow) -> str:
+def _name(member: MemberStatus) -> str:
     return one_line(display_name(member.name))
 
 
-def _activity_text(member: MemberRow, context: RowContext) -> str:
+def _activity_text(member: MemberStatus, context: RowContext) -> str:
     """Return the reason of waiting; else the running call with its task; else the task; and background sub-agents."""
     call = one_line(context.calls.get(member.name, ""))
-    if member.waits or member.state is MemberState.STALLED:
-        what = one_line(member.on)
+    if member.is_waiting or member.state is MemberState.STALLED:
+        what = one_line(member.reason)
     elif member.task is not None:
-        what = f"#{member.task.id} {call or one_line(member.on) if call else one_line(member.task.subject)}"
+        what = f"#{member.task.id} {call or one_line(member.reason) if call else one_line(member.task.subject)}"
     else:
-        what = call or one_line(member.on)
+        what = call or one_line(member.reason)
     behind = context.background_counts.get(member.name, 0)
     hint = f"+{behind} sub-agent{'' if behind == 1 else 's'}" if behind else ""
     return f"{hint} · {what}" if hint and what else hint or what
 
 
-def _idle_row(resting: Sequence[MemberRow], row_style: RowStyle) -> str:
+def _idle_row(resting: Sequence[MemberStatus], row_style: RowStyle) -> str:
     names = ", ".join(map(_name, resting))
     return cut(f" {MARKS[MemberState.IDLE]} {len(resting)} idle: {names}", row_style.width)
 
 
-def _count_states(members: Sequence[MemberRow]) -> str:
+def _count_states(members: Sequence[MemberStatus]) -> str:
     """Return the number of members in each state: `3 working, 1 asks`."""
     words = [SHORT_WORDS.get(one.state, one.state) for one in members]
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))

@@ -151,8 +151,9 @@ class Conversation:
     def interrupt(self) -> None:
         """Record that the user interrupted the turn: no answer is owed until the next message, also after a kill.
 
-        Raises StorageError.
+        Calls without a result get one that says so. Raises StorageError.
         """
+        self._repair()
         if self.owes_answer:
             self._append(encode({"type": "interrupt", "at": iso_time()}))
             self.owes_answer, self.interrupted = False, True

@@ -19,7 +19,7 @@ from teamwright.protocol.events import (
     ToolCalled,
     ToolStarted,
 )
-from teamwright.ui.display_text import LineStream, cell_width, clean, cut
+from teamwright.ui.display_text import cell_width, clean, cut
 from teamwright.ui.terminal.narrator import MAX_DIFF_LINES, Narrator
 from teamwright.ui.terminal.paint import Paint, make_paint
 from teamwright.ui.terminal.panel import RunningCalls
@@ -219,22 +219,6 @@ def test_a_colour_does_not_count_as_width():
     (line,) = narrator.lines(called(summary="y" * 200))
     assert line.endswith("…")
     assert line.count("y") == 40 - 11 - len("Bash ") - 1
-
-
-def test_streamed_text_comes_in_whole_lines_and_the_remainder_at_the_end():
-    stream = LineStream()
-    assert stream.add("one ") == []
-    assert stream.add("line\ntwo\nthr") == ["one line", "two"]
-    assert stream.end() == ["thr"]
-    assert stream.end() == []
-
-
-@given(st.lists(st.text(alphabet="ab\n", max_size=8), max_size=20))
-def test_no_streamed_text_is_lost_however_it_is_cut(pieces):
-    stream = LineStream()
-    lines = [line for piece in pieces for line in stream.add(piece)]
-    whole = "".join(pieces)
-    assert "\n".join([*lines, *(stream.end() or [""])]) == whole
 
 
 def test_the_call_that_a_member_is_in_is_known_until_it_ended():

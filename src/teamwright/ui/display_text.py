@@ -17,8 +17,6 @@ from collections.abc import Iterable
 from textwrap import wrap
 from typing import Any
 
-from teamwright.protocol.values import dataclass
-
 JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
 """Invisible characters that emoji and some scripts need; they do not move the cursor."""
 
@@ -80,23 +78,6 @@ def window_size() -> os.terminal_size:
     return size if size.columns and size.lines else shutil.get_terminal_size()
 
 
-@dataclass(slots=True)
-class LineStream:
-    """A buffer that takes pieces of text and returns whole lines."""
-
-    _rest: str = ""
-
-    def add(self, text: str) -> list[str]:
-        """Add a piece of text and return the lines that it completes."""
-        *lines, self._rest = (self._rest + text).split("\n")
-        return lines
-
-    def end(self) -> list[str]:
-        """Return the rest as a last line, or nothing."""
-        rest, self._rest = self._rest, ""
-        return [rest] if rest else []
-
-
 _BLANK_LOOKALIKES = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
 """Characters that are drawn as a blank, or not at all."""
 
@@ -129,6 +110,37 @@ def _break_line(line: str, width: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+_WORD = re.compile(r"\s+|[\u2e80-\u9fff\uac00-\ud7af\uff00-\uff60]|[^\s\u2e80-\u9fff\uac00-\ud7af\uff00-\uff60]+")
+"""Blanks, a character of a script without blanks, or a word."""
+
+
+def wrap_words(line: str, width: int) -> list[str]:
+    """Break a line of text between words into lines of `width` columns, all with its indentation.
+
+    A word that is wider than a line is not broken. The line must not contain colours.
+    """
+    if cell_width(line) <= width:
+        return [line]
+    indent = " " * min(len(line) - len(line.lstrip()), width // 2)
+    lines: list[str] = []
+    now = indent
+    for word in _WORD.findall(line.strip()):
+        if cell_width(now) + cell_width(word.rstrip()) > width and now.strip():
+            lines.append(now.rstrip())
+            now = indent
+        now += word if now.strip() else word.lstrip()
+    return [*lines, now.rstrip()]
+
+
+_BREAK = re.compile(r".*[\s\u2e80-\u9fff\uac00-\ud7af\uff00-\uff60]", re.DOTALL)
+
+
+def whole_words(text: str) -> str:
+    """Return the text without a last word that may not be complete."""
+    found = _BREAK.match(text)
+    return found[0] if found else ""
 
 
 def clean_exact(text: str) -> str:

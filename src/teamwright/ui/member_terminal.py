@@ -27,7 +27,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
-from teamwright.ui.display_text import LineStream, clean, cut, fold_lines, one_line, window_size
+from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks, ReadCancelled
 from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
@@ -37,6 +37,7 @@ from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
+from teamwright.ui.terminal.text_output import TextOutput, ends_text
 from teamwright.views.member_screen import MemberScreen, member_cost
 
 MIN_WIDTH = 20
@@ -178,11 +179,12 @@ class MemberTerminal:
     panel: Panel = field(init=False)
     running_calls: RunningCalls = field(default_factory=RunningCalls)
     interrupts: InterruptState = field(default_factory=InterruptState)
-    _stream: LineStream = field(default_factory=LineStream)
+    texts: TextOutput = field(init=False)
     _leave_hinted_at: float = float("-inf")
 
     def __post_init__(self) -> None:
         self.line_input = LineInput(self.narrator, self.show)
+        self.texts = TextOutput(self.show, _mask)
         self.panel = Panel(
             MemberScreen(self.control), self.running_calls, self.narrator.paint, lambda: LEAD, None, _mask
         )
@@ -204,6 +206,7 @@ class MemberTerminal:
             on_background=self.on_background,
             on_escape=self.on_escape,
             status_area=self.panel,
+            text_rows=self.texts.open_rows,
         )
 
     # ── callbacks of the editor ─────────────────────────────────────────────────────────────────────────────────
@@ -248,21 +251,23 @@ class MemberTerminal:
         self.narrator.width = self._width()
         mine = event.member == self.control.name
         if isinstance(event, TextDelta):
-            self.show([clean(line) for line in self._stream.add(event.text)] if mine else [])
+            if mine:
+                self.texts.add(event.member, event.text)
+                self.editor.refresh()
             return
+        if mine and ends_text(event):
+            self.texts.end(event.member)
         if isinstance(event, AssistantText):
             is_received = mine and event.message["role"] == "user"
             self.show(received_lines(event.content, self.control.name, self.narrator) if is_received else [])
             return
-        if mine:
-            self.show([clean(line) for line in self._stream.end()])
         self.running_calls.note(event)
         self.panel.note(event)
         if isinstance(event, TurnEnded) and mine:
             self.running_calls.clear_member(event.member)
             self.show([] if event.stop == "done" else [f"  its turn has ended: {clean(event.detail or event.stop)}"])
         elif not (isinstance(event, MessageSent) and event.wire == "idle_notification"):
-            self.show(self.narrator.lines(event))
+            self.texts.print(self.narrator.lines(event))
         self.editor.refresh()
 
     def on_lead_change(self, is_there: bool) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import field
 from textwrap import wrap
 from typing import Any, cast
 
@@ -31,8 +30,9 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.control.person_actions import interrupt_member, live_members, members_at_work
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session
-from teamwright.ui.display_text import LineStream, cell_width, clean, cut, one_line, pad
+from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator, display_name
+from teamwright.ui.terminal.text_output import TextOutput, ends_text
 from teamwright.views.conversation import ConversationReader, Message, conversation_of, describe_input
 
 MAX_HISTORY_LINES = 40
@@ -48,9 +48,9 @@ class ConversationView:
     session: Session
     narrator: Narrator
     show: ShowLines
+    texts: TextOutput
     name: str = LEAD
     _conversation: ConversationReader | None = None
-    _streams: dict[str, LineStream] = field(default_factory=lambda: {LEAD: LineStream()})
 
     @property
     def viewed_member(self) -> str:
@@ -76,9 +76,10 @@ class ConversationView:
             return
         conversation = conversation_of(mate)
         member = next(one for one in live_members(self.session) if one.name == mate.name)
-        self._end_stream(self.name)
+        self.texts.end(self.name)
         self.name, self._conversation = member.name, conversation
-        self._streams.setdefault(member.name, LineStream())
+        gap = " " * max(1, NAME_WIDTH + 1 - cell_width(LEAD_ALIAS))
+        self.texts.heads[LEAD] = f"{self.narrator.name(LEAD)}{gap}"
         about = f"{display_name(member.name)} · {member.state} · {clean(member.model)} · {clean(member.place)}"
         self.show(
             [
@@ -92,9 +93,9 @@ class ConversationView:
         """Return to the lead; no effect when the lead is viewed."""
         if not self.viewed_member:
             return
-        self._end_stream(self.name)
-        self._streams.pop(self.name, None)
+        self.texts.end(self.name)
         self.name, self._conversation = LEAD, None
+        self.texts.heads.clear()
         self.show([self._heading(LEAD_ALIAS)])
 
     def interrupt(self) -> None:
@@ -110,16 +111,16 @@ class ConversationView:
     def handle_before(self, event: TeamEvent) -> bool:
         """Show the text of an event, before its other lines. Return True when it needs no other line."""
         if isinstance(event, TextDelta):
-            if (stream := self._streams.get(event.member)) is not None:
-                self._say(event.member, stream.add(event.text))
+            if event.member in {LEAD, self.name}:
+                self.texts.add(event.member, event.text)
             return True
-        if event.member in self._streams:
-            self._end_stream(event.member)
+        if ends_text(event):
+            self.texts.end(event.member)
         if not self.viewed_member or event.member != self.name or self._conversation is None:
             return isinstance(event, AssistantText)
         if isinstance(event, AssistantText):
             is_received = self._conversation.live and event.message["role"] == "user"
-            self.show(received_lines(event.content, self.name, self.narrator) if is_received else [])
+            self.texts.print(received_lines(event.content, self.name, self.narrator) if is_received else [])
             return True
         if not self._conversation.live and not isinstance(event, LIVE):
             self._catch_up(self._conversation)
@@ -136,23 +137,14 @@ class ConversationView:
 
     def flush_lead(self) -> None:
         """Show the rest of the lead's text at the end of its turn."""
-        self._end_stream(LEAD)
+        self.texts.end(LEAD)
 
     def _catch_up(self, reader: ConversationReader) -> None:
         for message in reader.new_messages():
             if message["role"] == "user":
-                self.show(received_lines(message["content"], self.name, self.narrator))
+                self.texts.print(received_lines(message["content"], self.name, self.narrator))
             else:
-                self.show(answer_lines([message]))
-
-    def _end_stream(self, name: str) -> None:
-        self._say(name, self._streams[name].end())
-
-    def _say(self, name: str, lines: Sequence[str]) -> None:
-        """Show texts of the viewed agent unchanged, and those of the lead, while a member is viewed, with its name."""
-        gap = " " * max(1, NAME_WIDTH + 1 - cell_width(display_name(name)))
-        head = "" if name == self.name else f"{self.narrator.name(name)}{gap}"
-        self.show([head + clean(line) for line in lines])
+                self.texts.print(answer_lines([message]))
 
     def _history_lines(self, reader: ConversationReader) -> list[str]:
         if reader.foreign:

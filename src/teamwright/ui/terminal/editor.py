@@ -43,6 +43,10 @@ def _do_nothing() -> None:
     """Ignore a key without a function."""
 
 
+def _no_rows() -> Sequence[str]:
+    return ()
+
+
 def _default_label() -> str:
     return "> "
 
@@ -94,6 +98,8 @@ class EditorCallbacks:
     label: Callable[[], str] = _default_label
     status_area: StatusArea | None = None
     """The rows below the input line, on a terminal with a movable cursor."""
+    text_rows: Callable[[], Sequence[str]] = _no_rows
+    """The rows above the input line that show text which still arrives, on the same terminals."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

@@ -47,6 +47,7 @@ class DeferredEditor:
         self._waiting: asyncio.Future[None] | None = None
         self._label = ""
         self._status_rows: list[str] = []
+        self._text_rows: list[str] = []
         self._saved_mode = termios.tcgetattr(fd)
         tty.setcbreak(fd, termios.TCSANOW)
 
@@ -92,7 +93,7 @@ class DeferredEditor:
         """See Editor."""
         if self._editor is not None:
             self._editor.refresh()
-        elif self._label and self._rows() != self._status_rows:
+        elif self._label and (self._rows(), list(self._callbacks.text_rows())) != (self._status_rows, self._text_rows):
             self._draw("")
 
     async def close(self) -> None:
@@ -123,14 +124,17 @@ class DeferredEditor:
             self._waiting.set_result(None)
 
     def _draw(self, text: str, label: str | None = None) -> None:
-        """Replace the label and the rows below it by the text, and redraw them after it."""
-        gone = _ERASE_DOWN if self._label else ""
+        """Replace the label and the rows around it by the text, and redraw them after it."""
+        up = f"\x1b[{len(self._text_rows)}A" if self._text_rows else ""
+        gone = up + _ERASE_DOWN if self._label else ""
         self._label = self._label if label is None else label
         self._status_rows = self._rows() if self._label else []
+        self._text_rows = list(self._callbacks.text_rows()) if self._label else []
+        above = "".join(f"{row}\n" for row in self._text_rows)
         down = "".join(f"\n{row}" for row in self._status_rows)
         back = f"\x1b[{len(self._status_rows)}A\r\x1b[{cell_width(self._label)}C" if self._status_rows else ""
         with contextlib.suppress(OSError, ValueError):
-            sys.stdout.write(gone + text + self._label + down + back)
+            sys.stdout.write(gone + text + above + self._label + down + back)
             sys.stdout.flush()
 
     def _rows(self) -> list[str]:

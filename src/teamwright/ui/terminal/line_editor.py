@@ -20,7 +20,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import is_done, is_searching, to_filter
+from prompt_toolkit.filters import Condition, is_done, is_searching, to_filter
 from prompt_toolkit.formatted_text import ANSI, FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import create_input
@@ -89,9 +89,11 @@ class LineEditor:
             session.app.min_redraw_interval = REDRAW_S
             if callbacks.status_area is not None:
                 _put_below(session, self._rows)
+        _put_above(self._lines, self._text_rows)
         self._lines.default_buffer.on_text_changed += self._text_changed
         self._redraw_timer: asyncio.TimerHandle | None = None
         self._shown_rows: list[str] = []
+        self._shown_text: list[str] = []
         self._reading: PromptSession[str] | None = None
         self._is_cancelled = self._is_answering = False
 
@@ -151,13 +153,19 @@ class LineEditor:
         if self._reading is None:
             return
         below = self._callbacks.status_area
-        if below is not None and list(below.lines()) != self._shown_rows:
+        is_text_new = list(self._callbacks.text_rows()) != self._shown_text
+        if is_text_new or (below is not None and list(below.lines()) != self._shown_rows):
             self._reading.app.invalidate()
 
     def _rows(self) -> ANSI:
         """Return the rows below the line for prompt_toolkit. The rows are clean: their only sequences are colours."""
         self._shown_rows = [] if self._callbacks.status_area is None else list(self._callbacks.status_area.lines())
         return ANSI("\n".join(self._shown_rows))
+
+    def _text_rows(self) -> list[str]:
+        """Return the rows of the text that still arrives. They are clean like those below the line."""
+        self._shown_text = list(self._callbacks.text_rows())
+        return self._shown_text
 
     async def _prompt(self, session: PromptSession[str], draft: LineDraft, label: Callable[[], str]) -> str:
         self._reading, self._is_cancelled, self._is_answering = session, False, session is self._answers
@@ -271,6 +279,14 @@ def _put_below(session: PromptSession[str], rows: Callable[[], ANSI]) -> None:
             window.dont_extend_height = to_filter(True)
     drawn = Window(FormattedTextControl(rows), dont_extend_height=True)
     both = HSplit([session.layout.container, ConditionalContainer(drawn, ~is_done)], align=VerticalAlign.TOP)
+    session.layout = session.app.layout = Layout(both, focused_element=session.default_buffer)
+
+
+def _put_above(session: PromptSession[str], rows: Callable[[], list[str]]) -> None:
+    """Put rows above the input line, as many as there are; they disappear when the line is sent."""
+    drawn = Window(FormattedTextControl(lambda: ANSI("\n".join(rows()))), dont_extend_height=True)
+    above = ConditionalContainer(drawn, ~is_done & Condition(lambda: bool(rows())))
+    both = HSplit([above, session.layout.container], align=VerticalAlign.TOP)
     session.layout = session.app.layout = Layout(both, focused_element=session.default_buffer)
 
 

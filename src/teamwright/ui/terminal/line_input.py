@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import StrEnum
 
-from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.editor import NO_DRAFT, Editor, LineDraft, ReadCancelled
@@ -211,6 +211,13 @@ class LineInput:
             # The person was typing when the request came: the rest of the text belongs to the line.
             self._draft = self._draft.insert(stray)
         return None
+
+    def note(self, event: TeamEvent) -> None:
+        """Add the request that an event opens, or remove the one that it closes."""
+        if isinstance(event, RequestOpened):
+            self.add_request(event)
+        elif isinstance(event, RequestClosed):
+            self.remove_request(event)
 
     def add_request(self, request: RequestOpened) -> None:
         """Add a request: it is asked now, or after the current one."""

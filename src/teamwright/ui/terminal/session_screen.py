@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
+from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.session.control.person_actions import (
@@ -51,6 +51,7 @@ from teamwright.ui.terminal.line_parser import (
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
+from teamwright.ui.terminal.text_output import TextOutput
 from teamwright.views.live_status import SessionStatusSource
 
 
@@ -62,6 +63,7 @@ class SessionScreen:
     narrator: Narrator
     line_input: LineInput = field(init=False)
     command_calls: CommandCalls = field(init=False)
+    texts: TextOutput = field(init=False)
     view: ConversationView = field(init=False)
     panel: Panel = field(init=False)
     running_calls: RunningCalls = field(default_factory=RunningCalls)
@@ -78,7 +80,8 @@ class SessionScreen:
     def __post_init__(self) -> None:
         self.command_calls = CommandCalls(self.session, self.show, self._show_error)
         self.line_input = LineInput(self.narrator, self.show)
-        self.view = ConversationView(self.session, self.narrator, self.show)
+        self.texts = TextOutput(self.show, self._mask)
+        self.view = ConversationView(self.session, self.narrator, self.show, self.texts)
         viewed, paint = (lambda: self.view.name), self.narrator.paint
         source, masked = SessionStatusSource(self.session), self._mask
         self.panel = Panel(source, self.running_calls, paint, viewed, self._view_member, masked, changed=self._refresh)
@@ -195,17 +198,12 @@ class SessionScreen:
     def _on_event(self, event: TeamEvent) -> None:
         self.narrator.width = self._width()
         if self.view.handle_before(event):
+            self.editor.refresh()
             return
         self.running_calls.note(event)
         self.panel.note(event)
-        match event:
-            case RequestOpened():
-                self.line_input.add_request(event)
-            case RequestClosed():
-                self.line_input.remove_request(event)
-            case _:
-                pass
-        self.show(self.narrator.lines(event))
+        self.line_input.note(event)
+        self.texts.print(self.narrator.lines(event), is_urgent=event.member == "user")
         self.view.handle_after(event)
         self.editor.refresh()
 

@@ -1,0 +1,132 @@
+"""Texts of agents on the screen: each block is printed once, whole, and other lines wait for its end.
+
+    words arrive ──▶ the open block, in rows above the input line ──complete──▶ printed into the scrollback
+    lines of other events ──▶ printed now, or after the open block
+
+Depends on a function that prints lines, and on a renderer for a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from typing import TypeAlias
+
+from teamwright.protocol.events import (
+    AssistantText,
+    MemberChanged,
+    ModelCallEnded,
+    Notice,
+    TeamEvent,
+    ToolCalled,
+    ToolStarted,
+    TurnEnded,
+)
+from teamwright.protocol.values import dataclass
+from teamwright.ui.display_text import cell_width, clean, cut, window_size, wrap_words
+from teamwright.ui.terminal.narrator import SHELL
+from teamwright.ui.terminal.text_blocks import BlockKind, BlockStream, TextBlock
+
+RenderBlock: TypeAlias = Callable[[TextBlock, int], list[str]]
+"""A function that returns the lines of a block for a width in columns. Their only sequences are colours."""
+
+MIN_TEXT_WIDTH = 20
+MIN_OPEN_ROWS = 3
+"""The minimum number of rows for the open block; in a higher window it has a third of the window."""
+
+
+def raw_lines(block: TextBlock, width: int) -> list[str]:
+    """Return a block as it was written, broken between words. Code is not broken, so that it can be copied."""
+    lines = clean(block.text).split("\n")
+    if block.kind in {BlockKind.CODE, BlockKind.TABLE}:
+        return lines
+    return [part for line in lines for part in wrap_words(line, width)]
+
+
+def ends_text(event: TeamEvent) -> bool:
+    """Return True when the event ends the text of its own agent. Other events only happen at the same time."""
+    if isinstance(event, Notice):
+        return event.level != SHELL
+    return isinstance(event, AssistantText | ToolStarted | ToolCalled | ModelCallEnded | TurnEnded | MemberChanged)
+
+
+@dataclass(slots=True)
+class TextOutput:
+    """The texts of the agents whose text is shown, and the lines that wait. `show` prints lines at once."""
+
+    show: Callable[[Sequence[str]], None]
+    mask: Callable[[str], str]
+    render: RenderBlock = raw_lines
+    heads: dict[str, str] = field(default_factory=dict[str, str])
+    """The label before the text of an agent, as it is printed; no label without an entry."""
+    _streams: dict[str, BlockStream] = field(default_factory=dict[str, BlockStream])
+    _waiting: list[str] = field(default_factory=list[str])
+    _is_after_item: bool = False
+    """True in a list, which is one block for other lines."""
+
+    def add(self, agent: str, text: str) -> None:
+        """Add text of an agent and print the blocks that it completes."""
+        for block in self._streams.setdefault(agent, BlockStream()).add(text):
+            self._print_block(agent, block)
+
+    def end(self, agent: str) -> None:
+        """Print the rest of an agent's text. Lines that waited for it are printed after it."""
+        for block in self._streams.pop(agent, BlockStream()).end():
+            self._print_block(agent, block)
+        self._print_waiting()
+
+    def print(self, lines: Sequence[str], *, is_urgent: bool = False) -> None:
+        """Print lines of an event, after the open block if there is one. Urgent lines are printed above it."""
+        if self._is_open() and not is_urgent:
+            self._waiting += lines
+        else:
+            self.show(lines)
+
+    def open_rows(self) -> list[str]:
+        """Return the last rows of the open block for the current window."""
+        size = window_size()
+        most = max(MIN_OPEN_ROWS, size.lines // 3)
+        for agent, stream in self._streams.items():
+            if (block := stream.open_block()) is not None:
+                lines = self._block_lines(agent, block, size.columns)
+                return [_cut_row(line, size.columns) for line in lines[-most:]]
+        return []
+
+    def _is_open(self, but: str = "") -> bool:
+        return any(stream.is_open for agent, stream in self._streams.items() if agent != but)
+
+    def _print_block(self, agent: str, block: TextBlock) -> None:
+        lines = self._block_lines(agent, block, window_size().columns)
+        if self._is_open(but=agent):
+            self._waiting += lines
+            return
+        is_item = block.kind is BlockKind.ITEM
+        if self._is_after_item and not is_item:
+            self._print_waiting(but=agent)
+        self.show([*([""] if block.gap else []), *lines])
+        self._is_after_item = is_item
+        if not is_item:
+            self._print_waiting(but=agent)
+
+    def _print_waiting(self, but: str = "") -> None:
+        if not self._is_open(but):
+            lines, self._waiting = self._waiting, []
+            self.show(lines)
+
+    def _block_lines(self, agent: str, block: TextBlock, columns: int) -> list[str]:
+        head = self.heads.get(agent, "")
+        width = cell_width(_without_colors(head))
+        lines = self.render(replace(block, text=self.mask(block.text)), max(columns - width, MIN_TEXT_WIDTH))
+        return [f"{' ' * width if at else head}{line}" for at, line in enumerate(lines)]
+
+
+def _without_colors(text: str) -> str:
+    """Return a text without its colour sequences."""
+    parts = text.split("\x1b[")
+    return parts[0] + "".join(part.partition("m")[2] for part in parts[1:])
+
+
+def _cut_row(row: str, columns: int) -> str:
+    """Return a row that fits the window. A row that is too wide loses its colours."""
+    plain = _without_colors(row)
+    return row if cell_width(plain) <= columns else cut(plain, columns)

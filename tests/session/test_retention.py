@@ -26,7 +26,7 @@ from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.incarnation import Incarnation
-from teamwright.teams.team_file import LeadLease, change_team_file
+from teamwright.teams.team_file import LeadLease, TeamStateFile
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main
 
@@ -95,7 +95,7 @@ async def test_a_session_stays_while_its_team_is_on_disk_whoever_leads_it_now(ho
         a_session(home, number)
     directory = await a_team_of(home, 1)
     life = Incarnation(1, str(home.agent_transcript(CWD, id_of(2), "ada")), "m-1")
-    await change_team_file(home, directory, lambda file: file.with_incarnation("ada", life))
+    await TeamStateFile(home, directory).change(lambda file: file.with_incarnation("ada", life))
     assert await prune(home, 30) == [id_of(3)], "one led it, in the other one lies the transcript of a member"
     await Teams(home).delete(directory)
     assert sorted(await prune(home, 30)) == [id_of(1), id_of(2)]

@@ -12,7 +12,7 @@ from teamwright import Team
 from teamwright.agent.job_journal import Job, JobJournal, unreported_jobs
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import Home, find_home
-from teamwright.teams.team_file import change_team_file, read_team_file
+from teamwright.teams.team_file import TeamStateFile, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.storage.test_leftovers import PROGRAM, lives
 from tests.teams.crew import Holding, a_team, told, until
@@ -75,7 +75,7 @@ async def test_a_team_that_cannot_be_taken_up_to_the_end_leaves_nobody_running_a
     await leave_with_ada(tmp_path)
     ghost = home.inbox("crew", "gus")  # of a member that was there once: it cannot be read when all are back
     ghost.mkdir()
-    await change_team_file(home, "crew", lambda file: replace(file, incarnations={**file.incarnations, "gus": 1}))
+    await TeamStateFile(home, "crew").change(lambda file: replace(file, incarnations={**file.incarnations, "gus": 1}))
     with pytest.raises(OSError):
         async with adopted(tmp_path, Holding({"lead": ["ok"] * 9, "ada": ["never"]}, "ada")):
             raise AssertionError("it could not be taken up")

@@ -20,12 +20,12 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team, prune_archive
 from teamwright.teams.catalogue import NewTeam, Teams, team_directory_name
 from teamwright.teams.incarnation import Incarnation, PendingEnd
+from teamwright.teams.incarnation_changes import begin_incarnation
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import (
     LeadLease,
     TeamFile,
-    begin_incarnation,
-    change_team_file,
+    TeamStateFile,
     is_lead_alive,
     parse_team_file,
     read_team_file,
@@ -344,11 +344,11 @@ def test_a_damaged_file_of_ours_is_told(raw):
 @pytest.mark.promise("F25")
 async def test_lives_of_a_name_are_counted_in_any_case_and_a_lead_can_be_bound_anew(teams, home):
     await teams.create(new())
-    lives = [await begin_incarnation(home, "my-team-1", n, life) for n in ("ann", "ANN", "bob")]
+    lives = [await begin_incarnation(TeamStateFile(home, "my-team-1"), n, life) for n in ("ann", "ANN", "bob")]
     assert [one.incarnation for one in lives] == [1, 2, 1]
     dead = LeadLease(OTHER, 0)
-    await change_team_file(home, "my-team-1", lambda file: replace(file, lead=dead))
-    await take_lead(home, "my-team-1", LeadLease(OTHER, 7, str(home.shared / "lease")))
+    await TeamStateFile(home, "my-team-1").change(lambda file: replace(file, lead=dead))
+    await take_lead(TeamStateFile(home, "my-team-1"), LeadLease(OTHER, 7, str(home.shared / "lease")))
     file = read_team_file(home.team_file("my-team-1"))
     assert file.lead.pid == 7 and file.incarnations == {"ann": 2, "bob": 1}
     assert {name: one.incarnation for name, one in file.incarnation_records.items()} == {"ann": 2, "bob": 1}
@@ -365,11 +365,14 @@ async def test_a_team_whose_lead_lives_is_not_taken_and_of_two_that_take_a_dead_
     await teams.create(new())
     leases = [Lease.take(tmp_path / name, "test") for name in ("one", "two")]
     held = LeadLease(SESSION, 1, str(leases[1].path))
-    await change_team_file(home, "my-team-1", lambda file: replace(file, lead=held))
+    await TeamStateFile(home, "my-team-1").change(lambda file: replace(file, lead=held))
     with pytest.raises(TeamRefused, match="led by another process"):
-        await take_lead(home, "my-team-1", LeadLease(OTHER, 1, str(leases[0].path)))
-    await change_team_file(home, "my-team-1", lambda file: replace(file, lead=LeadLease(SESSION, 0)))
-    taking = [take_lead(home, "my-team-1", LeadLease(str(n), 1, str(lease.path))) for n, lease in enumerate(leases)]
+        await take_lead(TeamStateFile(home, "my-team-1"), LeadLease(OTHER, 1, str(leases[0].path)))
+    await TeamStateFile(home, "my-team-1").change(lambda file: replace(file, lead=LeadLease(SESSION, 0)))
+    taking = [
+        take_lead(TeamStateFile(home, "my-team-1"), LeadLease(str(n), 1, str(lease.path)))
+        for n, lease in enumerate(leases)
+    ]
     outcomes = await asyncio.gather(*taking, return_exceptions=True)
     assert sorted(type(one).__name__ for one in outcomes) == ["TeamFile", "TeamRefused"]
     for lease in leases:
@@ -410,7 +413,7 @@ async def test_a_team_file_of_a_newer_version_is_read_and_never_written(home):
     before = path.read_bytes()
     assert read_team_file(path).uuid
     with pytest.raises(StorageError, match="version 2") as caught:
-        await change_team_file(home, directory, lambda file: replace(file, log="x"))
+        await TeamStateFile(home, directory).change(lambda file: replace(file, log="x"))
     assert (caught.value.slug, path.read_bytes()) == ("newer-version", before)
     with pytest.raises(StorageError, match="version 3"):
         parse_team_file(b'{"version": 3, "leads": []}')

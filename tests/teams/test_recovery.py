@@ -17,7 +17,7 @@ from teamwright.session.recovery import open_recovered_home
 from teamwright.storage.paths import Home, find_home
 from teamwright.teams.recovery import recover_teams
 from teamwright.teams.roster import Roster
-from teamwright.teams.team_file import change_team_file, read_team_file
+from teamwright.teams.team_file import TeamStateFile, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import wait_until
 from tests.teams.crew import a_team, told, until
@@ -162,9 +162,7 @@ async def test_a_rebuilt_roster_has_the_members_of_other_programs_that_were_stil
 async def test_a_roster_is_rebuilt_also_where_an_older_version_noted_nothing_of_it(tmp_path, home):
     await leave_ada_and_bob(tmp_path)
     before = {m["name"]: m for m in roster(home)}
-    await change_team_file(
-        home,
-        "crew",
+    await TeamStateFile(home, "crew").change(
         lambda file: replace(
             file,
             extra={},

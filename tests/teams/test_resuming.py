@@ -13,7 +13,7 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import Home, find_home
 from teamwright.teams.incarnation import Incarnation, PendingEnd
-from teamwright.teams.team_file import change_team_file, read_team_file
+from teamwright.teams.team_file import TeamStateFile, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
@@ -114,7 +114,7 @@ async def test_a_parting_that_a_kill_cut_off_is_seen_through_and_told_once(tmp_p
         await team.session.stop_members("as a kill would", keep=True)
         await team.session.team.tasks.update(task.id, by="ada", status="in_progress")
     parting = PendingEnd("ada", 1, "killed by the test", message_id(), "", (task.id,))
-    await change_team_file(home, "crew", lambda file: file.with_pending_end(parting))
+    await TeamStateFile(home, "crew").change(lambda file: file.with_pending_end(parting))
     for _ in range(2):
         async with resumed(tmp_path, ScriptedModel("ok")) as team:
             await until(team, lambda: team.session.team.members["bob"].state == "idle")
@@ -137,7 +137,7 @@ async def test_a_start_that_had_only_its_name_is_taken_back_and_one_with_a_life_
     old = read_team_file(home.team_file("crew")).incarnation_records["ada"]
     path = old.transcript.replace("ada", "gus")
     life = replace(old, transcript=path, first=message_id())
-    await change_team_file(home, "crew", lambda file: file.with_incarnation("gus", life))
+    await TeamStateFile(home, "crew").change(lambda file: file.with_incarnation("gus", life))
     model = ScriptedModel({"lead": ["ok"] * 9, "gus": ["I began."]})
     async with resumed(tmp_path, model) as team:
         assert [m.name for m in team.members] == ["ada", "bob", "gus"]

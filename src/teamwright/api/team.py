@@ -55,13 +55,13 @@ from teamwright.session.session import Session
 from teamwright.session.skills.run_command import find_command, list_commands, run_command
 from teamwright.storage.event_log import EventLog
 from teamwright.teams.backend_teammate import ProcessTeammateBase
+from teamwright.teams.incarnation_changes import save_budget
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
 from teamwright.teams.recovery import recover_teams
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.teams.team_file import save_budget
 
 A_NAME = "a member's name"
 
@@ -274,7 +274,7 @@ class Team:
             holds = await ALLOW.perform_at(mate, budget=budget.as_json())
         else:
             holds = self.session.maker.purse.set_budget(mate.name, budget)
-        await save_budget(team.home, team.directory, name, holds)
+        await save_budget(team.state, name, holds)
         return holds
 
     @property

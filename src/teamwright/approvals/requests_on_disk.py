@@ -96,11 +96,11 @@ def _seen(place: RequestDirectory, body: dict[str, object]) -> OpenRequest | Non
 
 
 def _of_team(home: Home, box: Path) -> RequestDirectory | None:
-    from teamwright.teams.team_file import read_team_file
+    from teamwright.teams.file_stores import FileStores
 
     directory = box.parent.name
     try:
-        file = read_team_file(home.team_file(directory))
+        file = FileStores(home).read_state(directory)
         name = parse_config(home.config(directory).read_bytes()).name
     except (TeamwrightError, OSError, ValueError):
         return None

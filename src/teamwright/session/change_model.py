@@ -19,9 +19,9 @@ from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.spec_resolver import missing_effort
 from teamwright.session.model_sources import SessionModels, require_price, save_lead_model
 from teamwright.teams.backend_teammate import ProcessTeammateBase
+from teamwright.teams.incarnation_changes import save_model
 from teamwright.teams.roster_entries import change_entry, is_written_by_lead
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import read_team_file, save_model
 
 NOTHING = "nothing was changed"
 
@@ -100,26 +100,26 @@ async def _keep_of_lead(team: SessionTeam, maker: AgentFactory, models: SessionM
     former = lead.model.card.name if of_service else models.bring(lead.model)
     for mate in team.running_members:
         if isinstance(mate, ProcessTeammateBase):
-            if of_service and _has_leads(team, mate.name):
-                await save_model(team.home, team.directory, mate.name, former)
+            if of_service and await _has_leads(team, mate.name):
+                await save_model(team.state, mate.name, former)
             continue
         born = maker.born.get(mate.name)
         if born is not None and born.model is None:
             if of_service:
-                await save_model(team.home, team.directory, mate.name, former)
+                await save_model(team.state, mate.name, former)
             born.model = former
 
 
-def _has_leads(team: SessionTeam, name: str) -> bool:
+async def _has_leads(team: SessionTeam, name: str) -> bool:
     """Return True when a member in another process was started without a model of its own."""
-    file = read_team_file(team.home.team_file(team.directory))
+    file = await team.state.read()
     life = file.incarnation_records.get(name.lower()) if file is not None else None
     return life is not None and life.model is None
 
 
 async def _keep_of_member(team: SessionTeam, maker: AgentFactory, member: str, name: str, kept: str) -> None:
     if kept:
-        await save_model(team.home, team.directory, member, kept)
+        await save_model(team.state, member, kept)
     if (born := maker.born.get(member)) is not None:
         born.model = name
 

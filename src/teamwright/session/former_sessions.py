@@ -14,9 +14,9 @@ from teamwright.agent.job_journal import Job
 from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.subagents.owner_notices import notify_lost
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import read_team_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class FormerSessions:
 
         Must be called before that session leads the team. Raises StorageError.
         """
-        file = read_team_file(home.team_file(directory))
+        file = FileStores(home).read_state(directory)
         if file is None:
             return cls(())
         places = {Path(life.transcript).parent.parent for life in file.incarnation_records.values()}

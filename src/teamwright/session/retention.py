@@ -214,7 +214,7 @@ def _needed(home: Home) -> set[str] | None:
 
 
 def _has_file(home: Home, team: SavedTeam) -> bool:
-    return home.team_file(team.directory).exists()
+    return FileStores(home).state(team.directory).path.exists()
 
 
 def _has_open(home: Home, session: str) -> bool:

@@ -25,11 +25,10 @@ def archive_entry(home: Home, directory: str) -> Path:
     """Return a free path `archive/<team directory>-<8 hex>`; the hex digits are the first of the team's uuid, if it has
     one.
     """
-    from teamwright.teams.team_file import read_team_file
 
     mark = secrets.token_hex(4)
     with contextlib.suppress(StorageError):
-        file = read_team_file(home.team_file(directory))
+        file = FileStores(home).read_state(directory)
         mark = file.uuid[:8] if file else mark
     while (entry := home.archive / f"{directory}-{mark}").exists():
         mark = secrets.token_hex(4)

@@ -27,7 +27,7 @@ from teamwright.teams.archive import archive_entry, archive_team
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster import BRIEF_PATIENCE_S, Roster
 from teamwright.teams.roster_rebuild import rebuilt_roster
-from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, read_team_file, take_lead
+from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, take_lead
 
 
 def remove_team_locks(home: Home, directory: str) -> list[Path]:
@@ -135,7 +135,7 @@ class Teams:
         led: list[TeamOnDisk] = []
         for directory in self._directories():
             with suppress(TeamwrightError, NotADirectoryError):
-                file = read_team_file(self.home.team_file(directory))
+                file = self._stores.read_state(directory)
                 if file is not None and file.lead.session == session:
                     led.append(TeamOnDisk(directory, await self._roster_of(directory, file)))
         return max(led, key=lambda team: team.config.created_at, default=None)
@@ -154,7 +154,7 @@ class Teams:
 
     def is_lead_alive(self, directory: str) -> bool:
         """Return True when a process leads the team now. A team of another product under its root counts as led."""
-        file = read_team_file(self.home.team_file(directory))
+        file = self._stores.read_state(directory)
         if file is None:
             return self.home.is_foreign
         return self._is_alive(file.lead)
@@ -208,9 +208,9 @@ class Teams:
         config = await Roster(self.home, name).read()
         if config.lead_session_id != new.lead.session:
             raise _running_team_error(name, self.home.team(name))
-        if read_team_file(self.home.team_file(name)) is None:
+        if self._stores.read_state(name) is None:
             self._write_team_file(new, name, config)
-        return CreatedTeam(name, config, await take_lead(self.home, name, new.lead, new.log))
+        return CreatedTeam(name, config, await take_lead(self._stores.state(name), new.lead, new.log))
 
     async def delete(self, directory: str) -> Path:
         """Move the team and its tasks into the archive, even with live members. Returns the entry."""
@@ -273,7 +273,7 @@ class Teams:
 
     def _write_team_file(self, new: NewTeam, directory: str, config: TeamConfig) -> TeamFile:
         file = TeamFile.new(new.lead, new.log).with_task_list(new.task_list).with_roster(config)
-        write_atomic(self.home.team_file(directory), file.encode())
+        write_atomic(self._stores.state(directory).path, file.encode())
         return file
 
     async def _find_interrupted(self, new: NewTeam, name: str) -> tuple[str, TeamConfig, TeamFile] | None:
@@ -281,7 +281,7 @@ class Teams:
         for team in await self.list():
             if team.config.name != name or team.config.lead_session_id != new.lead.session:
                 continue
-            if not self.home.is_foreign and read_team_file(self.home.team_file(team.directory)) is None:
+            if not self.home.is_foreign and self._stores.read_state(team.directory) is None:
                 return team.directory, team.config, self._write_team_file(new, team.directory, team.config)
         return None
 

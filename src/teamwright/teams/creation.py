@@ -26,7 +26,7 @@ from teamwright.teams.external.participants import restored_roster_notice
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster import Roster
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import LeadLease, read_team_file, take_lead
+from teamwright.teams.team_file import LeadLease, take_lead
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ async def replace_team(home: Home, old: str, new: str, session: str) -> bool:
 
     Returns False, without a change, when this session leads no team in `old`. Raises StorageError, LockTimeout.
     """
-    file = read_team_file(home.team_file(old)) if old != new else None
+    file = FileStores(home).read_state(old) if old != new else None
     if file is None or file.lead.session != session:
         return False
     stores = FileStores(home)
@@ -140,11 +140,11 @@ async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
     """
     async with team.forming_lock:
         _refuse_second(team)
-        if not team.home.team_file(directory).exists():
+        if not (state := FileStores(team.home).state(directory)).path.exists():
             raise _foreign_team_error(directory, team.home.team(directory))
         remove_team_locks(team.home, directory)
         lead = LeadLease(team.session, os.getpid(), team.lease)
-        file = await take_lead(team.home, directory, lead, team.log)
+        file = await take_lead(state, lead, team.log)
         team.external.shared_list = team.external.shared_list or file.task_list
         roster = Roster(team.home, directory)
         roster.on_restored = lambda copy, source: team.emit(restored_roster_notice(roster.path, copy, source))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import Home
+from teamwright.teams.team_file import TeamFile, TeamStateFile, read_team_file
 
 if TYPE_CHECKING:
     from teamwright.mail.inbox import Inbox
@@ -50,6 +51,14 @@ class FileStores:
         """Return the inbox of a member, its guard and its archive."""
         path = self._home.inbox(directory, name)
         return path, self._home.guard(path), self._home.inbox_archive(directory, name)
+
+    def state(self, directory: str) -> TeamStateFile:
+        """See TeamStores."""
+        return TeamStateFile(self._home, directory)
+
+    def read_state(self, directory: str) -> TeamFile | None:
+        """Return the state of a team as it is now; None without one. Raises StorageError."""
+        return read_team_file(self._home.team_file(directory))
 
     def mailbox_names(self, directory: str) -> list[str]:
         """See TeamStores."""

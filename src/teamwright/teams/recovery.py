@@ -27,10 +27,11 @@ from teamwright.storage.file_lock import lock_for
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory, stored_entry
 from teamwright.teams.roster import BRIEF_PATIENCE_S, Roster
 from teamwright.teams.roster_rebuild import IN_PROCESS, all_mail, read_transcript_header, rebuilt_roster
-from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, read_team_file
+from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive
 
 _CLOCK_SLACK_MS = 1_000
 """Milliseconds by which a member's transcript may be older than its roster entry, because of clocks."""
@@ -85,7 +86,7 @@ def _read_config(home: Home, directory: str) -> TeamConfig | None:
 def _read_file(home: Home, directory: str) -> TeamFile | None:
     """Return the team file; None when it is missing or damaged. Raises StorageError for one of a newer version."""
     try:
-        return read_team_file(home.team_file(directory))
+        return FileStores(home).read_state(directory)
     except StorageError as problem:
         if problem.slug != "damaged-file":
             raise
@@ -155,7 +156,7 @@ class _Recovery:
         lead = LeadLease(config.lead_session_id, 0, str(place / LEASE))
         if not self._may_rebuild(lead):
             return ""
-        path = self.home.team_file(self.directory)
+        path = FileStores(self.home).state(self.directory).path
         made = self.rebuild_team_file(config, lead, place)
         async with lock_for(path, self.home.guard(path)).hold() as held:
             if _read_file(self.home, self.directory) is not None:

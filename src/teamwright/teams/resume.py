@@ -29,7 +29,7 @@ from teamwright.teams.shutdown import finish_end, is_shutdown_request, notify_le
 from teamwright.teams.shutdown_requests import StopTarget, send_stop_request, start_deadline
 from teamwright.teams.spawn import end_incarnation, restart, send_first_prompt
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import TeamFile, change_team_file, read_team_file
+from teamwright.teams.team_file import TeamFile
 from teamwright.teams.teammate import Teammate
 
 
@@ -39,7 +39,7 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
     A member that cannot come back gives its tasks back, and the lead is notified of the reason. It keeps its place
     while its transcript is readable. Raises StorageError, LockTimeout when the team's own files cannot be read.
     """
-    file = read_team_file(team.home.team_file(team.directory))
+    file = await team.state.read()
     if file is None:
         return ResumeResult()
     left = await team.teams.unfinished_work(team.directory)
@@ -122,11 +122,11 @@ async def _clean_up(team: SessionTeam, name: str, incarnation: Incarnation) -> N
 
 
 async def _end_member(team: SessionTeam, pending_end: PendingEnd) -> None:
-    file = read_team_file(team.home.team_file(team.directory))
+    file = await team.state.read()
     life = file.incarnation_records.get(pending_end.name.lower()) if file is not None else None
     if life is not None:
         await _clean_up(team, pending_end.name, life)
-    await change_team_file(team.home, team.directory, lambda file: file.with_pending_end(pending_end))
+    await team.state.change(lambda file: file.with_pending_end(pending_end))
     await finish_end(team, pending_end)
 
 
@@ -165,7 +165,7 @@ async def _resume_member(
         said = incarnation.mode or None
         await change_entry(team, member.name, lambda entry: replace(entry, mode=said))
     if incarnation.crashed:
-        await change_team_file(team.home, team.directory, lambda file: file.with_resumed(member.name, incarnation))
+        await team.state.change(lambda file: file.with_resumed(member.name, incarnation))
     if isinstance(mate, InProcessTeammate) and mate.state not in ENDED_STATES:
         await resume_plan(team, mate)
     for request in team.requests.open_requests() if mate.state not in ENDED_STATES else ():
@@ -185,7 +185,7 @@ async def _locate_transcript(team: SessionTeam, member: RosterMember, incarnatio
     moved = team.home.own.joinpath("projects", *path.parts[-4:])
     if path.parts[-4:-3] and not path.exists() and moved.exists():  # the home was moved with all its content
         path, incarnation = moved, replace(incarnation, transcript=str(moved))
-        await change_team_file(team.home, team.directory, lambda file: file.with_incarnation(member.name, incarnation))
+        await team.state.change(lambda file: file.with_incarnation(member.name, incarnation))
     if _has_transcript(path):
         return incarnation
     inbox = team.mailbox(member.name)
@@ -233,7 +233,7 @@ async def _end_unlisted(team: SessionTeam, names: list[str]) -> list[str]:
 
     Their definition is lost with the entry. Returns the names of those whose tasks went back.
     """
-    file = read_team_file(team.home.team_file(team.directory))
+    file = await team.state.read()
     lost = (
         {name: life for name, life in file.incarnation_records.items() if name not in names} if file is not None else {}
     )

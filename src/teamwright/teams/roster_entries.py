@@ -13,9 +13,9 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.backends.backend import Location
+from teamwright.teams.incarnation_changes import save_mode
 from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import save_mode
 from teamwright.teams.teammate import Teammate
 
 EntryChange = Callable[[RosterMember], RosterMember]
@@ -61,7 +61,7 @@ async def save_mode_everywhere(team: SessionTeam, teammate: Teammate) -> None:
 
     Raises StorageError, LockTimeout.
     """
-    await save_mode(team.home, team.directory, teammate.name, teammate.own_mode)
+    await save_mode(team.state, teammate.name, teammate.own_mode)
     await change_entry(team, teammate.name, lambda entry: replace(entry, mode=_roster_mode(teammate, entry)))
 
 
@@ -77,7 +77,7 @@ async def update_entries(team: SessionTeam) -> TeamConfig | None:
         if entry is None or present == entry:
             continue
         if not mate.is_external and present is not None and entry.mode != present.mode:
-            await save_mode(team.home, team.directory, mate.name, mate.own_mode)
+            await save_mode(team.state, mate.name, mate.own_mode)
         stale[mate.name] = lambda entry, mate=mate: _current_entry(mate, entry)
     return await change_entries(team, stale) if stale else None
 

@@ -32,7 +32,7 @@ from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mailbox.undelivered import return_late_mail, return_mail
 from teamwright.teams.plan_requests import close_plans
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import TeamFile, change_team_file, read_team_file
+from teamwright.teams.team_file import TeamFile
 from teamwright.teams.teammate import Teammate
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ async def process_end(team: SessionTeam, name: str, cause: str, agreed_to: str |
         tasks = tuple(held)
         keeps = mate is not None and _keeps_place(team, mate)
         parting = PendingEnd(name, incarnation, cause, message_id(), agreed_to or "", tasks, notify, keeps)
-        noted = change_team_file(team.home, team.directory, lambda file: file.with_pending_end(parting))
+        noted = team.state.change(lambda file: file.with_pending_end(parting))
         await _try_step(team, name, "that could not be noted", noted, None)
         await finish_end(team, parting)
         if mate is not None:
@@ -116,7 +116,7 @@ async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bo
     handed = await _try_step(team, name, "its tasks could not be handed back", tasks.release(name), [])
     if not pending_end.keeps:
         await _try_step(team, name, "it could not be taken off the roster", roster.remove(name), None)
-        returned = return_mail(team, name, _transcript_path(team, name))
+        returned = return_mail(team, name, await _transcript_path(team, name))
         await _try_step(team, name, "the senders of its unread messages could not be notified", returned, None)
         closed = _close_requests(team, pending_end)
         await _try_step(team, name, "one of its requests stays open", closed, None)
@@ -124,7 +124,7 @@ async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bo
         ids = sorted({*pending_end.tasks, *(task.id for task in handed)}, key=int)
         told = notify_lead_of_end(team, pending_end, ids, is_rerun=is_rerun)
         await _try_step(team, name, "the lead could not be notified", told, None)
-    over = change_team_file(team.home, team.directory, lambda file: _without_member(file, pending_end))
+    over = team.state.change(lambda file: _without_member(file, pending_end))
     await _try_step(team, name, "team.json still has it", over, None)
 
 
@@ -145,31 +145,31 @@ def _keeps_place(team: SessionTeam, teammate: Teammate) -> bool:
     )
 
 
-def find_crashed(team: SessionTeam, name: str) -> Incarnation | None:
+async def find_crashed(team: SessionTeam, name: str) -> Incarnation | None:
     """Return the incarnation of a failed or crashed member that still has its place. Raises StorageError."""
-    file = read_team_file(team.home.team_file(team.directory)) if team.exists and team.find(name) is None else None
+    file = await team.state.read() if team.exists and team.find(name) is None else None
     return file.find_crashed(name) if file is not None else None
 
 
 async def remove_crashed(team: SessionTeam, name: str, cause: str) -> bool:
     """End a failed or crashed member for good. False when there is none of that name."""
-    if (life := find_crashed(team, name)) is None:
+    if (life := await find_crashed(team, name)) is None:
         return False
     member = await team.roster.find(name)
     parting = PendingEnd(member.name, life.incarnation, cause, message_id())
-    await change_team_file(team.home, team.directory, lambda file: file.with_pending_end(parting))
+    await team.state.change(lambda file: file.with_pending_end(parting))
     await finish_end(team, parting)
     if (mate := team.members.get(member.name)) is not None:
         mate.keeps_place = False
     return True
 
 
-def _transcript_path(team: SessionTeam, name: str) -> Path | None:
+async def _transcript_path(team: SessionTeam, name: str) -> Path | None:
     """Return the transcript of a member that has ended."""
     mate = team.members.get(name)
     if mate is not None:
         return mate.transcript_path
-    file = read_team_file(team.home.team_file(team.directory))
+    file = await team.state.read()
     life = file.incarnation_records.get(name.lower()) if file is not None else None
     return Path(life.transcript) if life is not None else None
 

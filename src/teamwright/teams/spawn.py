@@ -27,6 +27,7 @@ from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.creation import ensure_team
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, stored_entry
+from teamwright.teams.incarnation_changes import begin_incarnation
 from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.mailbox.incoming import IncomingMail
@@ -36,7 +37,6 @@ from teamwright.teams.shutdown import find_crashed
 from teamwright.teams.shutdown_requests import find_read_request
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import begin_incarnation, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
 
 START_S = 30.0
@@ -61,11 +61,11 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
     spec = team.builder.resolve(spec)
     if before := next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None):
         return before  # this call started it before a kill, perhaps as `name-2`; it may have ended
-    if spec.call and team.exists and (over := _earlier_end(team, spec.call)):
+    if spec.call and team.exists and (over := await _earlier_end(team, spec.call)):
         raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])
     model = (spec.model or PROGRAM_DEFAULT_MODEL) if spec.command else await team.builder.wire_model(spec)
     _refuse_while_closing(team)
-    if not spec.command and (life := find_crashed(team, name)) is not None:
+    if not spec.command and (life := await find_crashed(team, name)) is not None:
         return await _resume_crashed(team, name, life, spec)
     backend = await team.launcher.choose_backend(spec) if team.launcher is not None else IN_PROCESS
     why = team.launcher.choice_reason if team.launcher is not None else ""
@@ -110,7 +110,7 @@ async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation
             mate = await restart(team, member, incarnation, undo)
             undo.pop_all()
     again = replace(incarnation, crashed="", call=spec.call or incarnation.call)
-    await change_team_file(team.home, team.directory, lambda file: file.with_resumed(name, again))
+    await team.state.change(lambda file: file.with_resumed(name, again))
     mate.crash_cause, mate.call = incarnation.crashed, again.call
     return mate
 
@@ -132,9 +132,9 @@ def _refuse_teammate(requester: str) -> None:
         )
 
 
-def _earlier_end(team: SessionTeam, call: str) -> str:
+async def _earlier_end(team: SessionTeam, call: str) -> str:
     """Return the end of the member that this call started before a kill, if that member has ended."""
-    file = read_team_file(team.home.team_file(team.directory))
+    file = await team.state.read()
     return file.describe_end(call) if file is not None else ""
 
 
@@ -155,12 +155,12 @@ async def _begin_incarnation(team: SessionTeam, member: RosterMember, spec: Spaw
             incarnation, str(path), first, *asked, *said, command=spec.command, entry=stored_entry(member)
         )
 
-    return await begin_incarnation(team.home, team.directory, member.name, make)
+    return await begin_incarnation(team.state, member.name, make)
 
 
 async def end_incarnation(team: SessionTeam, name: str, incarnation: int) -> None:
     """Remove that incarnation of the member, and its pending end."""
-    await change_team_file(team.home, team.directory, lambda file: file.without_incarnation(name, incarnation))
+    await team.state.change(lambda file: file.without_incarnation(name, incarnation))
 
 
 async def send_first_prompt(

@@ -38,12 +38,14 @@ if TYPE_CHECKING:
     from teamwright.tasks.task_check import CheckRunner
     from teamwright.teams.backend_teammate import TeammateLauncher
     from teamwright.teams.catalogue import Teams
+    from teamwright.teams.document import Document
     from teamwright.teams.in_process_teammate import InProcessTeammate
     from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.mailbox.incoming import IncomingMail
     from teamwright.teams.roster import Roster
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.registry import Subagents
+    from teamwright.teams.team_file import TeamFile
     from teamwright.teams.team_stores import TeamStores
 
 
@@ -159,6 +161,11 @@ class SessionTeam:
         if self._roster is None:
             self._roster = Roster(self.home, self.directory)
         return self._roster
+
+    @property
+    def state(self) -> Document[TeamFile]:
+        """The state of the team that our processes share: incarnations, ends, the lead."""
+        return self.stores.state(self.directory)
 
     @property
     def requests(self) -> RequestStore:
@@ -331,16 +338,13 @@ class SessionTeam:
 
         Returns a function that stops this.
         """
-        ways: list[Callable[[], None]] = []
 
         def look() -> None:
             incoming.wake()
             self.changed.set()
 
-        if self.ports.watch_mailbox is not None:
-            ways.append(self.ports.watch_mailbox(name, look))
-        if self.ports.open_doorbell is not None:
-            ways.append(self.ports.open_doorbell(name, look))
+        starts = (self.ports.watch_mailbox, self.ports.open_doorbell)
+        ways = [start(name, look) for start in starts if start is not None]
 
         def stop() -> None:
             while ways:

@@ -12,20 +12,24 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from teamwright.permissions.verdict import Mode
-from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
+from teamwright.protocol.events import FileMark
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.indented_json import EncodedValues, IndentedJson
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic
 from teamwright.storage.file_lock import lock_for
+from teamwright.storage.file_mark import file_mark
 from teamwright.storage.lease import lease_held, process_exists
 from teamwright.storage.paths import Home
 from teamwright.teams.incarnation import EndedIncarnation, Incarnation, PendingEnd, parse_incarnation, parse_pending_end
+
+if TYPE_CHECKING:
+    from teamwright.storage.watcher import Watcher
+    from teamwright.teams.document import Document
 
 VERSION = 1
 
@@ -262,50 +266,73 @@ def _remember(path: Path, known: _CachedFile) -> None:
         _CACHE.pop(next(iter(_CACHE)), None)
 
 
-async def change_team_file(home: Home, directory: str, change: Callable[[TeamFile], TeamFile]) -> TeamFile:
-    """Change the file under its lock. Raises StorageError, LockTimeout; `damaged-file` too when there is none."""
-    path = home.team_file(directory)
-    if not path.exists():
-        raise StorageError("damaged-file", f"{path} is missing")
-    async with lock_for(path, home.guard(path)).hold() as held:
-        before = read_team_file(path)
-        if before is None:
+class TeamStateFile:
+    """team.json of the team in one directory: the state of the team as a document (see Document)."""
+
+    def __init__(self, home: Home, directory: str) -> None:
+        self._home = home
+        self._directory = directory
+        self.path = home.team_file(directory)
+
+    @property
+    def place(self) -> str:
+        """See Document: the directory of the team."""
+        return str(self.path.parent)
+
+    async def read(self) -> TeamFile | None:
+        """See Document."""
+        return read_team_file(self.path)
+
+    async def change(self, change: Callable[[TeamFile], TeamFile]) -> TeamFile:
+        """See Document. Raises StorageError (`damaged-file`) when there is no file."""
+        path = self.path
+        if not path.exists():
             raise StorageError("damaged-file", f"{path} is missing")
-        if before.version > VERSION:
-            raise _newer_version_error(before.version)
-        after = change(before)
-        if after != before:
+        async with lock_for(path, self._home.guard(path)).hold() as held:
+            before = read_team_file(path)
+            if before is None:
+                raise StorageError("damaged-file", f"{path} is missing")
+            if before.version > VERSION:
+                raise _newer_version_error(before.version)
+            after = change(before)
+            if after != before:
+                held.check()
+                encoder = _CACHE[str(path)].encoder if str(path) in _CACHE else IndentedJson()
+                raw = after.encode(encoder)
+                write_atomic(path, raw)
+                _remember(path, _CachedFile(raw, after, encoder))
+        return after
+
+    def mark(self) -> FileMark | None:
+        """See Document."""
+        return file_mark(self._home.shared, self.path)
+
+    def follow(self, watcher: Watcher, on_change: Callable[[], None]) -> Callable[[], None]:
+        """See Document."""
+        return watcher.follow(self.path, on_change)
+
+    async def restore(self) -> Path | None:
+        """Write the file from this process's memory when it is missing or damaged. Returns the copy of damaged bytes.
+
+        Raises StorageError (`damaged-file`) when this process never read it whole, LockTimeout, LockLost.
+        """
+        path, known = self.path, _CACHE.get(str(self.path))
+        if known is None or not self._home.config(self._directory).exists():
+            raise StorageError("damaged-file", f"{path} is missing or damaged")
+        async with lock_for(path, self._home.guard(path)).hold() as held:
+            try:
+                if read_team_file(path) is not None:
+                    return None
+            except StorageError as problem:
+                if problem.slug != "damaged-file":
+                    raise
             held.check()
-            encoder = _CACHE[str(path)].encoder if str(path) in _CACHE else IndentedJson()
-            raw = after.encode(encoder)
-            write_atomic(path, raw)
-            _remember(path, _CachedFile(raw, after, encoder))
-    return after
+            copy = keep_damaged_copy(path) if path.exists() else None
+            write_atomic(path, known.raw)
+        return copy
 
 
-async def restore_team_file(home: Home, directory: str) -> Path | None:
-    """Write the file from this process's memory when it is missing or damaged. Returns the copy of damaged bytes.
-
-    Raises StorageError (`damaged-file`) when this process never read it whole, LockTimeout, LockLost.
-    """
-    path = home.team_file(directory)
-    known = _CACHE.get(str(path))
-    if known is None or not home.config(directory).exists():
-        raise StorageError("damaged-file", f"{path} is missing or damaged")
-    async with lock_for(path, home.guard(path)).hold() as held:
-        try:
-            if read_team_file(path) is not None:
-                return None
-        except StorageError as problem:
-            if problem.slug != "damaged-file":
-                raise
-        held.check()
-        copy = keep_damaged_copy(path) if path.exists() else None
-        write_atomic(path, known.raw)
-    return copy
-
-
-async def take_lead(home: Home, directory: str, lead: LeadLease, log: str = "") -> TeamFile:
+async def take_lead(state: Document[TeamFile], lead: LeadLease, log: str = "") -> TeamFile:
     """Make this process the lead; `log` is the path of its session's events, empty: unchanged.
 
     Raises TeamRefused when another process leads, checked under the lock: of two attempts one is refused.
@@ -316,62 +343,10 @@ async def take_lead(home: Home, directory: str, lead: LeadLease, log: str = "") 
             raise TeamRefused(
                 "team-refused",
                 "the team is led by another process",
-                looked_at=[("team", str(home.team(directory))), ("process", str(file.lead.pid))],
+                looked_at=[("team", state.place), ("process", str(file.lead.pid))],
                 do=["continue in the terminal where it runs", "end it there first"],
                 note="nothing was changed",
             )
         return replace(file, lead=lead, log=log or file.log)
 
-    return await change_team_file(home, directory, taken)
-
-
-async def begin_incarnation(home: Home, directory: str, name: str, make: Callable[[int], Incarnation]) -> Incarnation:
-    """Record one more incarnation of a member; `make` receives its number, from 1, never used twice for a name."""
-    made: Incarnation | None = None
-
-    def begun(file: TeamFile) -> TeamFile:
-        nonlocal made
-        made = make(file.next_incarnation(name))
-        return file.with_incarnation(name, made)
-
-    await change_team_file(home, directory, begun)
-    assert made is not None
-    return made
-
-
-async def save_budget(home: Home, directory: str, name: str, budget: Budget) -> None:
-    """Record the caps of the member's incarnation, also for a resume."""
-    await _change_incarnation(home, directory, name, lambda life: replace(life, budget=budget))
-
-
-async def save_location(home: Home, directory: str, name: str, location: Mapping[str, Any] | None) -> None:
-    """Record the location of the member's separate process; None: it runs in the lead's from now on."""
-    await _change_incarnation(home, directory, name, lambda life: replace(life, place=location))
-
-
-async def save_model(home: Home, directory: str, name: str, model: str) -> None:
-    """Record the model of the member's incarnation, also for a resume."""
-    await _change_incarnation(home, directory, name, lambda life: replace(life, model=model))
-
-
-async def save_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
-    """Record the permission mode of the member's incarnation, also for a resume; `bubble`: its lead's."""
-    await _change_incarnation(
-        home, directory, name, lambda life: replace(life, mode="" if mode is Mode.BUBBLE else str(mode))
-    )
-
-
-async def _change_incarnation(
-    home: Home, directory: str, name: str, change: Callable[[Incarnation], Incarnation]
-) -> None:
-    """Change the present incarnation of that name; does nothing without one. Raises StorageError, LockTimeout."""
-
-    def changed(file: TeamFile) -> TeamFile:
-        life = file.incarnation_records.get(name.lower())
-        return (
-            file
-            if life is None
-            else replace(file, incarnation_records={**file.incarnation_records, name.lower(): change(life)})
-        )
-
-    await change_team_file(home, directory, changed)
+    return await state.change(taken)

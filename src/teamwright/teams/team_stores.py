@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from teamwright.mail.mailbox import FollowedMailbox
     from teamwright.tasks.task_store import FollowedTaskStore
+    from teamwright.teams.document import Document
+    from teamwright.teams.team_file import TeamFile
 
 
 class TeamStores(Protocol):
@@ -21,6 +23,10 @@ class TeamStores(Protocol):
 
     def mailbox(self, directory: str, name: str) -> FollowedMailbox:
         """Return the mailbox of a member; it need not exist."""
+        ...
+
+    def state(self, directory: str) -> Document[TeamFile]:
+        """Return the state of a team; a team of another product has none."""
         ...
 
     def mailbox_names(self, directory: str) -> list[str]:

@@ -20,7 +20,7 @@ from teamwright.storage.event_log_reader import LogTail, last_number
 from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
 from teamwright.storage.watcher import Watcher
-from teamwright.teams.team_file import read_team_file
+from teamwright.teams.file_stores import FileStores
 from teamwright.views.status import StatusReader, StatusView
 
 GATHER_S = 0.03
@@ -138,7 +138,7 @@ def _names(view: StatusView) -> list[str]:
 
 def _uuid(home: Home, directory: str) -> str:
     with suppress(TeamwrightError):
-        file = read_team_file(home.team_file(directory))
+        file = FileStores(home).read_state(directory)
         return file.uuid if file is not None else ""
     return ""
 

@@ -27,6 +27,7 @@ from teamwright.session.mcp_status import ServerStatus, read_state
 from teamwright.storage.event_log_reader import LogTail, read_recent
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_file import TaskFile
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.plan_requests import PLAN_KIND as PLAN
 from teamwright.teams.status.member_state import OpenTask, with_state
 from teamwright.teams.status.member_status import MemberStatus
@@ -39,7 +40,6 @@ from teamwright.teams.status.team_views import (
     team_view,
     team_views,
 )
-from teamwright.teams.team_file import read_team_file
 
 _STARTING_MOST_MS = 60_000
 """Milliseconds that a member on the roster may take until its first event."""
@@ -280,7 +280,7 @@ class _MemberReader:
 
 def _notes(home: Home, team: TeamView) -> dict[str, str]:
     try:
-        file = read_team_file(home.team_file(team.directory))
+        file = FileStores(home).read_state(team.directory)
     except TeamwrightError:
         return {}
     if file is None:

@@ -106,7 +106,9 @@ class SavedTeam:
     @property
     def may_be_own(self) -> bool:
         """True when Teamwright may have created it: in its own home, or elsewhere with a team.json."""
-        return not self.home.is_foreign or self.home.team_file(self.directory).exists()
+        from teamwright.teams.file_stores import FileStores
+
+        return not self.home.is_foreign or FileStores(self.home).state(self.directory).path.exists()
 
     def require_own(self) -> TeamConfig:
         """Return the roster. Raises TeamRefused for a team that another product leads, StorageError for one that cannot
@@ -260,10 +262,10 @@ def require_adoptable(team: SavedTeam) -> SavedTeam:
 
 def team_in(home: Home, directory: str) -> SavedTeam:
     """Return the team in one directory under `teams/`."""
-    from teamwright.teams.team_file import read_team_file
+    from teamwright.teams.file_stores import FileStores
 
     config, no_config = _read(lambda: parse_config(home.config(directory).read_bytes()), "config.json")
-    file, no_file = _read(lambda: read_team_file(home.team_file(directory)), "team.json")
+    file, no_file = _read(lambda: FileStores(home).read_state(directory), "team.json")
     return SavedTeam(home, directory, config, file, "; ".join(word for word in (no_config, no_file) if word))
 
 

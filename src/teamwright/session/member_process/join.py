@@ -51,6 +51,7 @@ from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_recent
 from teamwright.storage.lease import LEASE, Lease
 from teamwright.storage.watcher import Watcher
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.plan_approval import resume_plan
@@ -59,7 +60,6 @@ from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
 from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import read_team_file
 from teamwright.teams.team_ports import ReportEnd, TeamPorts
 
 OnStarted: TypeAlias = Callable[[EventLog], object]
@@ -223,7 +223,7 @@ async def end_work(maker: AgentFactory) -> None:
 
 def _life(ground: SessionContext, spawn: SpawnFile) -> Incarnation:
     """Return the incarnation to resume or to begin. Raises CannotStart when it has ended."""
-    file = read_team_file(ground.home.team_file(spawn.directory))
+    file = FileStores(ground.home).read_state(spawn.directory)
     life = file.incarnation_records.get(spawn.member.lower()) if file is not None else None
     if life is None or life.incarnation != spawn.incarnation:
         raise CannotStart("backend", f"{spawn.member} is no longer a member of {spawn.team}", note="nothing was begun")

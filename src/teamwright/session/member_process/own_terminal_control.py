@@ -24,9 +24,9 @@ from teamwright.protocol.values import dataclass
 from teamwright.session.control.running_jobs import list_running, move_to_background
 from teamwright.session.member_process.join import RunningMember
 from teamwright.session.result import TaskResult
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.lifecycle import BUSY_STATES
 from teamwright.teams.mailbox.outgoing import send_text
-from teamwright.teams.team_file import read_team_file
 
 USER = "user"
 
@@ -182,7 +182,7 @@ class OwnTerminalControl:
 
     def _place(self) -> RequestDirectory | None:
         team = self.member.team
-        file = read_team_file(team.home.team_file(team.directory))
+        file = FileStores(team.home).read_state(team.directory)
         if file is None or not file.lead.lease:
             return None
         return RequestDirectory(team.requests.directory, Path(file.lead.lease), team.name, file.lead.session)

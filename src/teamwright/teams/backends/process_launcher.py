@@ -23,6 +23,7 @@ from teamwright.teams.backends.located_process import process_tree, wait_set
 from teamwright.teams.backends.process_hub import ProcessHost, ProcessHub
 from teamwright.teams.backends.process_teammate import ProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory
+from teamwright.teams.incarnation_changes import save_location
 from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.mailbox.ping_pong_guard import held_senders
 from teamwright.teams.mailbox.undelivered import return_late_mail
@@ -31,7 +32,6 @@ from teamwright.teams.shutdown import process_end
 from teamwright.teams.spawn import incarnation_mode, start_in_process
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import save_location
 from teamwright.teams.teammate import Teammate
 
 READY_S = 30.0
@@ -141,7 +141,7 @@ class ProcessLauncher:
     ) -> Teammate:
         """Resume in this process a member that had a separate process."""
         team, home = self.team, Location(IN_PROCESS, IN_PROCESS)
-        await save_location(team.home, team.directory, member.name, None)
+        await save_location(team.state, member.name, None)
         await change_entry(team, member.name, set_location(home))
         member = replace(member, backend_type=IN_PROCESS, pane_id=IN_PROCESS)
         return await start_in_process(team, member, replace(incarnation, place=None), undo, resumed=True)
@@ -191,7 +191,7 @@ class ProcessLauncher:
             raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
         self._add_member(process, member, undo)
         spot = process.location = await process.backend.open(launch)
-        await save_location(team.home, team.directory, member.name, spot.to_json())
+        await save_location(team.state, member.name, spot.to_json())
         await change_entry(team, member.name, set_location(spot))
         if spot.note:
             team.emit(Notice(member=member.name, text=spot.note))

@@ -26,13 +26,13 @@ from teamwright.teams.backends.located_process import wait_set
 from teamwright.teams.external.external_member import ExternalMember, InboxSigns
 from teamwright.teams.external.external_plans import mode_for_external
 from teamwright.teams.incarnation import Incarnation
+from teamwright.teams.incarnation_changes import save_location
 from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.roster_entries import change_entry, set_location
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import save_location
 from teamwright.teams.teammate import Teammate
 
 
@@ -97,7 +97,7 @@ class ExternalLauncher:
             raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
         self._add_member(stranger, member, undo)
         spot = stranger.location = await stranger.backend.open(start.launch)
-        await save_location(team.home, team.directory, member.name, spot.to_json())
+        await save_location(team.state, member.name, spot.to_json())
         await change_entry(team, member.name, set_location(spot))
         if spot.note:
             team.emit(Notice(member=member.name, text=spot.note))

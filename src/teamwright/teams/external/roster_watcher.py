@@ -19,12 +19,13 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.states import MemberState
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM, restored_roster_notice
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_entries import update_entries
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import change_team_file, read_team_file, restore_team_file
+from teamwright.teams.team_file import read_team_file
 
 MAX_REPAIRS = 6
 """Times a minute that the roster is repaired; a program that overwrites it more often wins for the
@@ -109,7 +110,7 @@ class RosterWatcher:
         self._reported_missing.discard("damaged")
         if self._known is None:
             self._known = config
-            self._note_external_members(config)
+            await self._note_external_members(config)
         self._report_external_changes(self._known, config)
         config = await update_entries(team) or config
         wrong = self._find_damage(config)
@@ -142,9 +143,9 @@ class RosterWatcher:
                 self._team.external.remove_member(member.name)
                 self._emit_member(member, MemberState.COMPLETED, "taken off the roster by another program")
 
-    def _note_external_members(self, config: TeamConfig) -> None:
+    async def _note_external_members(self, config: TeamConfig) -> None:
         """Record the external members that were on the roster before us; they are not reported."""
-        file = read_team_file(self._team.home.team_file(self._team.directory))
+        file = await self._team.state.read()
         lives = set(file.incarnation_records) if file is not None else set[str]()
         for member in config.teammates:
             ours = member.backend_type == "in-process" or member.name.lower() in lives or self._is_ours(member)
@@ -160,7 +161,7 @@ class RosterWatcher:
         names = frozenset(m.name.lower() for m in known.teammates) & team.external.external_names
         if names != self._recorded:
             with suppress(StorageError):  # team.json is missing or damaged: this is reported elsewhere
-                await change_team_file(team.home, team.directory, lambda file: file.with_roster(known, names))
+                await team.state.change(lambda file: file.with_roster(known, names))
                 self._recorded = names
 
     def _report_activity(self, old: RosterMember | None, new: RosterMember) -> None:
@@ -304,7 +305,7 @@ class RosterWatcher:
         team = self._team
         path = team.home.team_file(team.directory)
         try:
-            copy = await restore_team_file(team.home, team.directory)
+            copy = await FileStores(team.home).state(team.directory).restore()
         except StorageError:
             return False
         self._reported_missing.discard("team.json")

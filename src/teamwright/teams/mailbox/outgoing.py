@@ -23,7 +23,6 @@ from teamwright.protocol.values import dataclass
 from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
 from teamwright.teams.mailbox.runtime_notes import put_entry
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import read_team_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +204,7 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
     if member is None:
         raise _unknown_member_error(team, name, config.members, note)
     if not _is_reachable(team, member):
-        file = read_team_file(team.home.team_file(team.directory))
+        file = await team.state.read()
         kept = file is not None and file.find_crashed(member.name) is not None
         crashed = [f'Agent with name "{member.name}" resumes it with its conversation.'] if kept else []
         do = [*crashed, "Give the work to an agent that is running, or start a new teammate."]

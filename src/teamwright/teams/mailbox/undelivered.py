@@ -16,7 +16,6 @@ from teamwright.protocol.mail import InboxEntry, parse_protocol
 from teamwright.teams.mailbox.incoming import RUNTIME_SENDERS
 from teamwright.teams.mailbox.outgoing import default_summary
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import read_team_file
 
 _RETURN_SUFFIX = " did not read a message"
 """The end of such a message's summary, after the name of the reader."""
@@ -50,7 +49,7 @@ async def return_late_mail(team: SessionTeam) -> None:
 
     Raises StorageError, LockTimeout.
     """
-    file = read_team_file(team.home.team_file(team.directory))
+    file = await team.state.read()
     if file is None:
         return
     there = {member.name.lower() for member in (await team.roster.read()).members}

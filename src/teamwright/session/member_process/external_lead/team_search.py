@@ -19,8 +19,8 @@ from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.values import dataclass
 from teamwright.session.platform_check import require_platform
 from teamwright.storage.paths import FOREIGN_ROOT, Home, find_home
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster import Roster
-from teamwright.teams.team_file import read_team_file
 
 ROOT_VARIABLE = "CLAUDE_CONFIG_DIR"
 """The variable with the other product's root, which is `~/.claude` by default."""
@@ -117,7 +117,7 @@ async def _complete_roster(roster: Roster) -> TeamConfig:
 
 def _require_stranger(home: Home, directory: str, name: str) -> None:
     """Refuse a member that Teamwright's own lead started, which has a spawn file."""
-    file = read_team_file(home.team_file(directory))
+    file = FileStores(home).read_state(directory)
     if file is not None and name.lower() in file.incarnation_records:
         raise CannotStart(
             "backend",

@@ -1,0 +1,91 @@
+"""What every document does, on files and in memory. Each call of `open_document` is like one more process."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from teamwright.protocol.errors import StorageError, TeamRefused
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.paths import Home
+from teamwright.storage.watcher import Watcher
+from teamwright.teams.document import Document
+from teamwright.teams.team_file import LeadLease, TeamFile, TeamStateFile
+from teamwright.testing.memory_document import MemoryCell, MemoryDocument
+from tests.support.waits import WAIT_S
+
+FIRST = TeamFile.new(LeadLease("session", 0))
+
+
+@pytest.fixture(params=["files", "memory"])
+def open_missing(request, tmp_path) -> Callable[[TeamFile | None], Callable[[], Document[TeamFile]]]:
+    """Return a function that puts a value there, and returns the opener."""
+    home, cell = Home.at(tmp_path / "home"), MemoryCell[TeamFile]()
+
+    def make(value: TeamFile | None) -> Callable[[], Document[TeamFile]]:
+        if request.param == "memory":
+            cell.value = value
+            return lambda: MemoryDocument(cell)
+        home.team("demo").mkdir(parents=True)
+        if value is not None:
+            write_atomic(home.team_file("demo"), value.encode())
+        return lambda: TeamStateFile(home, "demo")
+
+    return make
+
+
+@pytest.fixture
+def open_document(open_missing) -> Callable[[], Document[TeamFile]]:
+    return open_missing(FIRST)
+
+
+def with_log(log: str) -> Callable[[TeamFile], TeamFile]:
+    return lambda file: replace(file, log=log)
+
+
+async def test_a_change_is_read_by_every_process(open_document):
+    one, other = open_document(), open_document()
+    assert await one.read() == FIRST
+    assert (await one.change(with_log("a"))).log == "a"
+    assert await other.read() == replace(FIRST, log="a")
+
+
+async def test_a_document_that_does_not_exist_is_none_and_a_change_does_not_create_it(open_missing):
+    document = open_missing(None)()
+    assert await document.read() is None
+    with pytest.raises(StorageError):
+        await document.change(with_log("a"))
+    assert await document.read() is None
+
+
+async def test_no_change_is_lost_when_several_change_it(open_document):
+    documents = [open_document() for _ in range(3)]
+
+    def count(file: TeamFile) -> TeamFile:
+        return replace(file, incarnations={"ann": file.incarnations.get("ann", 0) + 1})
+
+    await asyncio.gather(*[document.change(count) for document in documents for _ in range(10)])
+    assert (await open_document().read()).incarnations == {"ann": 30}
+
+
+async def test_a_refused_change_changes_nothing(open_document):
+    document = open_document()
+
+    def refuse(file: TeamFile) -> TeamFile:
+        raise TeamRefused("team-refused", "no")
+
+    with pytest.raises(TeamRefused):
+        await document.change(refuse)
+    assert await open_document().read() == FIRST
+
+
+async def test_a_follower_is_called_when_another_process_changes_it(open_document):
+    own, other, rung = open_document(), open_document(), asyncio.Event()
+    async with Watcher() as watcher:
+        end = own.follow(watcher, rung.set)
+        await other.change(with_log("theirs"))
+        async with asyncio.timeout(WAIT_S):
+            await rung.wait()
+        assert (await own.read()).log == "theirs"
+        end()

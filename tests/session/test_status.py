@@ -227,7 +227,7 @@ async def test_a_reader_takes_in_what_comes_and_open_requests_are_those_of_log_a
     (box / "torn.json").write_text('{"id"')
     view = reader.read()
     assert states(view) == {"lead": "working", "tess": "blocked"}
-    assert [(one.kind, one.member, one.what) for one in view.requests] == [
+    assert [(one.kind, one.asker, one.what) for one in view.requests] == [
         ("damaged", "", "the file is not a whole request"),
         ("permission", "tess", "rm x"),
         ("shutdown", "tess", "done"),

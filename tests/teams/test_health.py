@@ -3,11 +3,12 @@
 import pytest
 
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.states import MemberState, parse_state
 from teamwright.teams.lifecycle import RATE_LIMITED
 from teamwright.teams.status.member_state import STATE_TABLE, OpenTask, apply_state_table, with_state
 from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.status.team_status import RequestSummary, TeamStatus
+from teamwright.teams.status.team_status import TeamStatus
 
 
 def facts(state: str, **more) -> MemberStatus:
@@ -71,8 +72,8 @@ def state_of(name, standing, tasks=None, **more):
 @pytest.mark.promise("D7", "F44")
 def test_a_member_whose_sub_agent_asks_is_blocked_and_who_asks_for_what_is_said():
     standing = standing_with(MemberStatus("ada", MemberState.WORKING), MemberStatus("ben", MemberState.WORKING))
-    asks = RequestSummary("ada › Explore: find", "permission", "Bash", "git push\n", 1.0, owner="ada", deadline=2.0)
-    standing.requests = {"one": asks, "two": RequestSummary("ada", "plan", "ExitPlanMode", "# Plan", 2.0, owner="ada")}
+    asks = PendingRequest("r1", "permission", "ada", "ada › Explore: find", "Bash", "git push\n", deadline=2.0)
+    standing.requests = {"one": asks, "two": PendingRequest("r2", "plan", "ada", "ada", "ExitPlanMode", "# Plan")}
     said = "permission for Bash git push, asked by ada › Explore: find, and 1 more"
     assert state_of("ada", standing) == ("blocked", said)
     assert state_of("ben", standing) == ("working", "")
@@ -100,9 +101,9 @@ def test_it_waits_for_an_answer_of_a_living_teammate_and_of_the_lead_only_with_a
 
 def test_an_open_request_is_shown_in_one_line():
     standing = standing_with(MemberStatus("ada", MemberState.WORKING))
-    standing.requests["r"] = RequestSummary("ada", "permission", "Bash", "rm -r build\nmore", 1.0)
+    standing.requests["r"] = PendingRequest("r", "permission", "", "ada", "Bash", "rm -r build\nmore")
     assert state_of("ada", standing) == ("blocked", "permission for Bash rm -r build")
-    standing.requests["r"] = RequestSummary("ada", "question", "AskUserQuestion", "red or blue?", 1.0)
+    standing.requests["r"] = PendingRequest("r", "question", "", "ada", "AskUserQuestion", "red or blue?")
     assert state_of("ada", standing) == ("blocked", "the user's answer: red or blue?")
 
 

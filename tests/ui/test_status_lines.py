@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.states import MemberState
 from teamwright.tasks import task_file
 from teamwright.tasks.file_task_store import FileTaskStore
@@ -11,7 +12,7 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_views import TaskView, TeamView, task_views
 from teamwright.ui.cli.status import WatchScreen, status_lines
-from teamwright.views.status import RequestStatus, StatusView
+from teamwright.views.status import StatusView
 
 ADA = MemberStatus("ada", MemberState.WORKING, open_tasks=("9",))
 
@@ -24,7 +25,7 @@ def view(done: int, open_: int, **more) -> StatusView:
 
 @pytest.mark.finding("T24")
 def test_requests_and_open_tasks_are_listed_first_and_finished_ones_as_a_number():
-    asked = RequestStatus("perm-1", "ada", "permission", "git push", tool="Bash")
+    asked = PendingRequest("perm-1", "permission", "ada", "ada", "Bash", "git push")
     lines = status_lines(view(600, 30, requests=(asked,)), most_tasks=20)
     where = {
         word: next(n for n, line in enumerate(lines) if line.startswith(word)) for word in ("request", "task", "ada")
@@ -66,12 +67,15 @@ async def test_a_second_look_at_a_list_reads_only_what_changed(tmp_path, monkeyp
     assert [path.rpartition("/")[2] for path in reads] == ["3.json"]
 
 
-def test_the_keys_of_a_member_in_json_are_those_of_earlier_versions():
+def test_the_keys_of_a_member_and_a_request_in_json_are_those_of_earlier_versions():
     [member] = view(0, 0).as_json()["members"]
     assert list(member) == [
         *("name", "state", "on", "since", "active", "open_tasks", "unread", "agent_type", "model", "turns", "tokens"),
         *("context", "usd", "mode", "effort", "place", "note"),
     ]
+    request = PendingRequest("perm-1", "permission", "ada", "ada", "Bash", "git push")
+    [shown] = view(0, 0, requests=(request,)).as_json()["requests"]
+    assert list(shown) == ["id", "member", "kind", "what", "at", "owner", "tool", "deadline"]
     [member] = TeamView("crew", "crew", "live", members=(ADA,)).as_json()["members"]
     assert list(member) == [
         *("name", "agent_type", "model", "state", "joined_at", "unread", "messages", "mode", "place"),

@@ -4,7 +4,6 @@ Depends on the request files of `requests`. The user interfaces show the request
 """
 
 from teamwright.approvals.answer_from_outside import AnswerOutcome, answer_request
-from teamwright.approvals.request_record import OpenRequest
 from teamwright.approvals.requests_on_disk import match_requests, open_requests
 
-__all__ = ["AnswerOutcome", "OpenRequest", "answer_request", "match_requests", "open_requests"]
+__all__ = ["AnswerOutcome", "answer_request", "match_requests", "open_requests"]

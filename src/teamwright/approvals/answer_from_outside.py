@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from teamwright.approvals.request_record import ELSEWHERE, OpenRequest, answer_body, parse_answer, parse_request
+from teamwright.approvals.request_record import ELSEWHERE, answer_body, parse_answer, parse_request
 from teamwright.approvals.requests_on_disk import match_requests, matches_id, open_requests, request_directories
 from teamwright.config.person_check import require_person
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, inbox_stem, nearest
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
@@ -37,7 +38,7 @@ class AnswerOutcome:
     """
 
     kind: str
-    request: OpenRequest | None = None
+    request: PendingRequest | None = None
     by: str = ""
     verdict: str = ""
     text: str = ""
@@ -94,7 +95,7 @@ def _not_open(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
 
 
 def _already_answered(
-    box: RequestStore, id: str, answer: RequestAnswer, request: OpenRequest | None = None
+    box: RequestStore, id: str, answer: RequestAnswer, request: PendingRequest | None = None
 ) -> AnswerOutcome | None:
     """Return the outcome with the answer that counts. Note this answer as late in the session's log."""
     there = box.get_retired(id)

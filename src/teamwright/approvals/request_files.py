@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.approvals.answer_from_outside import doorbell_of
-from teamwright.approvals.request_record import OpenRequest, answer_body, parse_answer, parse_request, request_body
+from teamwright.approvals.request_record import answer_body, parse_answer, parse_request, request_body
 from teamwright.approvals.requests_on_disk import REQUESTS
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
@@ -89,7 +90,7 @@ class RequestFiles:
             return None if body is None else parse_answer(body)
         return None
 
-    def closed_request(self, id: str) -> tuple[OpenRequest, RequestAnswer, str] | None:
+    def closed_request(self, id: str) -> tuple[PendingRequest, RequestAnswer, str] | None:
         """Return a closed request, its answer and the tool call that gave it; None for an unknown id."""
         for box in self._boxes():
             with suppress(TeamwrightError):
@@ -110,7 +111,7 @@ class RequestFiles:
             with suppress(TeamwrightError):
                 yield from box.take_late_answers()
 
-    def close_abandoned(self) -> Iterator[tuple[OpenRequest, RequestAnswer]]:
+    def close_abandoned(self) -> Iterator[tuple[PendingRequest, RequestAnswer]]:
         """Close the requests of earlier incarnations, which no process waits for. Yield each with its answer.
 
         A request that was answered just before the kill keeps its answer.
@@ -119,7 +120,7 @@ class RequestFiles:
             with suppress(TeamwrightError):
                 yield from self._abandoned_in(box)
 
-    def _abandoned_in(self, box: RequestStore) -> Iterator[tuple[OpenRequest, RequestAnswer]]:
+    def _abandoned_in(self, box: RequestStore) -> Iterator[tuple[PendingRequest, RequestAnswer]]:
         for body in (*box.open_requests(), *(request for request, _ in box.answered_requests())):
             parsed = parse_request(body)
             if parsed is None or parsed[1] == self.lead_process:

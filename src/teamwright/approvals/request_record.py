@@ -6,66 +6,26 @@ Depends on the texts of requests and answers. Leaves places and readers of the f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
-from pathlib import Path
 from typing import Any, cast
 
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
+from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.protocol.values import dataclass
 from teamwright.requests.stop_request import LeadProcess
-
-KINDS = frozenset({"permission", "question", "plan", "budget"})
-"""Kinds of requests that a person may answer; the runtime answers shutdown and stop requests."""
 
 ELSEWHERE = "another terminal"
 """The approver's name when another process of the user answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
-    """A pending request. `owner` is the member that waits, `asker` is the asking agent as shown to people.
-
-    `what` is the whole command, diff or question; `always` says what an answer "always" would store, and where;
-    `suggestions` are the updates that may be granted with an approval, in wire format. Times in seconds since 1970; a
-    `deadline` of 0 means no limit. `lives`: the asking process runs; else `resume` is the command that resumes its
-    session.
-    """
-
-    id: str
-    kind: str
-    owner: str
-    asker: str
-    tool: str
-    what: str
-    target: str = "user"
-    rule: str = ""
-    always: str = ""
-    description: str = ""
-    tool_use_id: str = ""
-    input: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    options: tuple[str, ...] = ()
-    suggestions: tuple[Mapping[str, Any], ...] = ()
-    incarnation: int | None = None
-    opened_at: float = 0.0
-    deadline: float = 0.0
-    team: str = ""
-    session: str = ""
-    pid: int = 0
-    lives: bool = True
-    resume: str = ""
-    box: Path = Path()
-
-
-def parse_request(body: Mapping[str, Any]) -> tuple[OpenRequest, LeadProcess] | None:
+def parse_request(body: Mapping[str, Any]) -> tuple[PendingRequest, LeadProcess] | None:
     """Return the request in a file and the incarnation of its process; None for other kinds and damaged files."""
-    if body.get("kind") not in KINDS:
+    if body.get("kind") not in REQUEST_KINDS:
         return None
     try:
         lead = cast("dict[str, Any]", body["lead"])
         life = LeadProcess(str(lead["session"]), int(lead["pid"]), str(lead["since"]))
-        made = OpenRequest(
+        made = PendingRequest(
             id=str(body["id"]),
             kind=str(body["kind"]),
             owner=str(body["requester"]),

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from teamwright.approvals.request_record import OpenRequest, parse_request
+from teamwright.approvals.request_record import parse_request
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.roster import parse_config
 from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
@@ -44,7 +45,7 @@ class RequestDirectory:
         return lease_held(self.lease) and LeadProcess.from_lease(life.session, self.lease) == life
 
 
-def open_requests(home: Home) -> list[OpenRequest]:
+def open_requests(home: Home) -> list[PendingRequest]:
     """Return all requests without an answer, oldest first, also those of processes that have exited (`lives` False).
 
     A file that cannot be read is skipped. Raises nothing.
@@ -53,7 +54,7 @@ def open_requests(home: Home) -> list[OpenRequest]:
     return sorted(found, key=lambda one: (one.opened_at, one.id))
 
 
-def open_requests_in(place: RequestDirectory) -> list[OpenRequest]:
+def open_requests_in(place: RequestDirectory) -> list[PendingRequest]:
     """Return the open requests of one directory."""
     try:
         bodies = RequestStore(place.box).open_requests()
@@ -62,7 +63,7 @@ def open_requests_in(place: RequestDirectory) -> list[OpenRequest]:
     return [made for body in bodies if (made := _seen(place, body)) is not None]
 
 
-def match_requests(home: Home, text: str) -> list[OpenRequest]:
+def match_requests(home: Home, text: str) -> list[PendingRequest]:
     """Return the open requests that match an id, its beginning or the beginning of its last part."""
     everything = open_requests(home)
     exact = [one for one in everything if one.id == text]
@@ -86,7 +87,7 @@ def request_directories(home: Home, *, empty: bool = False) -> Iterator[RequestD
             yield RequestDirectory(box, box.parent / LEASE, session=box.parent.name)
 
 
-def _seen(place: RequestDirectory, body: dict[str, object]) -> OpenRequest | None:
+def _seen(place: RequestDirectory, body: dict[str, object]) -> PendingRequest | None:
     parsed = parse_request(body)
     if parsed is None:
         return None

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from pathlib import Path
 
-from teamwright.approvals import OpenRequest, open_requests
+from teamwright.approvals import open_requests
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home
@@ -20,12 +21,12 @@ GATHER_S = 0.03
 """Seconds for which changes are collected before the files are read once."""
 
 
-def waiting_requests(home: Home) -> list[OpenRequest]:
+def waiting_requests(home: Home) -> list[PendingRequest]:
     """Return the requests that a person may answer now, oldest first: those of running processes."""
     return [one for one in open_requests(home) if one.lives]
 
 
-async def wait_for_request(home: Home) -> list[OpenRequest]:
+async def wait_for_request(home: Home) -> list[PendingRequest]:
     """Return the open requests; without any, wait for one in any process."""
     async with Watcher() as watcher:
         everywhere = _RequestDirectories(home, watcher)

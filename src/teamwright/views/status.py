@@ -15,11 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.approvals.request_record import KINDS
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import find_team_view
@@ -31,7 +31,7 @@ from teamwright.teams.file_stores import FileStores
 from teamwright.teams.plan_requests import PLAN_KIND as PLAN
 from teamwright.teams.status.member_state import OpenTask, with_state
 from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.status.team_status import TeamStatus
+from teamwright.teams.status.team_status import MAX_WHAT, TeamStatus
 from teamwright.teams.status.team_views import (
     FOREIGN,
     LIVE,
@@ -45,28 +45,6 @@ _STARTING_MOST_MS = 60_000
 """Milliseconds that a member on the roster may take until its first event."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestStatus:
-    """An open request, with its start and deadline (seconds since 1970; 0: no deadline).
-
-    `owner` is the member that waits. `tool` is empty for a request without a call.
-    """
-
-    id: str
-    member: str
-    kind: str
-    what: str
-    at: float = 0.0
-    owner: str = ""
-    tool: str = ""
-    deadline: float = 0.0
-
-    @property
-    def for_a_person(self) -> bool:
-        """True when a person may answer it; members answer each other's requests."""
-        return self.kind in KINDS
-
-
 _MEMBER_KEYS = {
     **{"name": "name", "state": "state", "on": "reason", "since": "since", "active": "active"},
     **{"open_tasks": "open_tasks", "unread": "unread", "agent_type": "agent_type", "model": "model", "turns": "turn"},
@@ -74,6 +52,13 @@ _MEMBER_KEYS = {
     **{"place": "place", "note": "note"},
 }
 """What JSON output says of a member: the keys, and the fields that they show."""
+
+
+_REQUEST_KEYS = {
+    **{"id": "id", "member": "asker", "kind": "kind", "what": "what", "at": "opened_at"},
+    **{"owner": "owner", "tool": "tool", "deadline": "deadline"},
+}
+"""What JSON output says of a request: the keys, and the attributes that they show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +81,7 @@ class StatusView:
     in_order: bool = False
     members: tuple[MemberStatus, ...] = ()
     tasks: tuple[TaskView, ...] = ()
-    requests: tuple[RequestStatus, ...] = ()
+    requests: tuple[PendingRequest, ...] = ()
     servers: tuple[ServerStatus, ...] = ()
     unread: int = 0
     tokens: int = 0
@@ -108,7 +93,9 @@ class StatusView:
     def as_json(self) -> dict[str, Any]:
         """Return the status as JSON output contains it."""
         members = [{key: getattr(member, name) for key, name in _MEMBER_KEYS.items()} for member in self.members]
-        return {item.name: getattr(self, item.name) for item in fields(self)} | {"members": members}
+        requests = [request.select(_REQUEST_KEYS) for request in self.requests]
+        own = {item.name: getattr(self, item.name) for item in fields(self)}
+        return own | {"members": members, "requests": requests}
 
     @property
     def live(self) -> bool:
@@ -289,19 +276,18 @@ def _notes(home: Home, team: TeamView) -> dict[str, str]:
     return {name: str(place.get("note", "")) for name, place in placed.items()}
 
 
-def _requests(home: Home, team: TeamView, standing: TeamStatus) -> list[RequestStatus]:
+def _requests(home: Home, team: TeamView, standing: TeamStatus) -> list[PendingRequest]:
     """Return the open requests for a person by the log, and those that only files have, such as shutdown requests."""
-    asked = [
-        RequestStatus(
-            id, _shown(one.member), one.kind, one.what, one.at, _shown(one.owner or one.member), one.tool, one.deadline
-        )
-        for id, one in standing.requests.items()
+    requests = [
+        replace(request, asker=_shown(request.asker), owner=_shown(request.owner or request.asker))
+        for request in standing.requests.values()
     ]
-    asked += [one for one in _unanswered(home.requests(team.directory)) if one.id not in standing.requests]
-    return sorted(asked, key=lambda one: one.at)
+    on_disk = _unanswered(home.requests(team.directory))
+    requests += [request for request in on_disk if request.id not in standing.requests]
+    return sorted(requests, key=lambda request: request.opened_at)
 
 
-def _unanswered(directory: Path) -> list[RequestStatus]:
+def _unanswered(directory: Path) -> list[PendingRequest]:
     try:
         names = {path.name for path in directory.iterdir() if path.suffix == ".json"}
     except OSError:
@@ -311,21 +297,28 @@ def _unanswered(directory: Path) -> list[RequestStatus]:
     return [one for name in left if (one := _of_file(directory / name)) is not None]
 
 
-def _of_file(path: Path) -> RequestStatus | None:
+def _of_file(path: Path) -> PendingRequest | None:
     """Return the request in a file; None when it was answered since."""
     try:
         body = cast("dict[str, Any]", json.loads(path.read_bytes()))
         at, until = (float(body.get(key) or 0) / 1000 for key in ("opened_at", "deadline"))
         kind = str(body["kind"])
-        owner = str(body["requester" if kind in {*KINDS, PLAN} else "target"] or "")
-        what = str(body.get("plan" if kind == PLAN else "what" if kind in KINDS else "reason") or "")
+        owner = str(body["requester" if kind in {*REQUEST_KINDS, PLAN} else "target"] or "")
+        what = str(body.get("plan" if kind == PLAN else "what" if kind in REQUEST_KINDS else "reason") or "")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return RequestStatus(path.stem, "", "damaged", "the file is not a whole request")
+        return PendingRequest(path.stem, "damaged", "", "", "", "the file is not a whole request")
     asker, tool = str(body.get("asker") or owner), str(body.get("tool") or "")
-    return RequestStatus(
-        str(body.get("id", path.stem)), _shown(asker), kind, what[:200], at, _shown(owner), tool, until
+    return PendingRequest(
+        id=str(body.get("id", path.stem)),
+        kind=kind,
+        owner=_shown(owner),
+        asker=_shown(asker),
+        tool=tool,
+        what=what[:MAX_WHAT],
+        opened_at=at,
+        deadline=until,
     )
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compact import compact_now
 from teamwright.agent.context_window import ContextView, agent_context
-from teamwright.approvals import OpenRequest
 from teamwright.approvals.answer_from_outside import answer_in_process
 from teamwright.approvals.requests_on_disk import RequestDirectory, open_requests_in
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.session.control.running_jobs import list_running, move_to_background
@@ -42,7 +42,7 @@ class OwnTerminalControl:
     opened: Callable[[RequestOpened], None]
     closed: Callable[[RequestClosed], None]
     tasks_changed: Callable[[], None] = lambda: None
-    _known: dict[str, OpenRequest] = field(default_factory=dict[str, OpenRequest])
+    _known: dict[str, PendingRequest] = field(default_factory=dict[str, PendingRequest])
     _running: set[asyncio.Task[object]] = field(default_factory=set["asyncio.Task[object]"])
 
     @property
@@ -168,9 +168,9 @@ class OwnTerminalControl:
             self.closed(RequestClosed(member=self.name, request=id, verdict="", by="surface"))
         for one in now.values():
             self._known[one.id] = one
-            self.opened(self._event(one))
+            self.opened(one.as_event(self._answered))
 
-    def _open(self) -> list[OpenRequest]:
+    def _open(self) -> list[PendingRequest]:
         """Return the requests of this member and its sub-agents that wait for a person."""
         place = self._place()
         found = open_requests_in(place) if place is not None else []
@@ -186,24 +186,6 @@ class OwnTerminalControl:
         if file is None or not file.lead.lease:
             return None
         return RequestDirectory(team.requests.directory, Path(file.lead.lease), team.name, file.lead.session)
-
-    def _event(self, one: OpenRequest) -> RequestOpened:
-        return RequestOpened(
-            member=one.asker,
-            at=one.opened_at,
-            request=one.id,
-            kind=one.kind,
-            tool=one.tool,
-            what=one.what,
-            rule=one.rule,
-            always=one.always,
-            input=one.input,
-            options=one.options,
-            owner=one.owner,
-            deadline=one.deadline,
-            suggestions=one.suggestions,
-            responder=self._answered,
-        )
 
     async def _answered(self, id: str, answer: RequestAnswer) -> bool:
         """Implement `protocol.request_events.Responder`."""

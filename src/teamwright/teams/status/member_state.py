@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import RATE_LIMITED
 from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.status.team_status import RequestSummary, TeamStatus
+from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team import SessionTeam
 
 
@@ -154,10 +155,10 @@ def _is_running_teammate(name: str, status: TeamStatus) -> bool:
     return name != LEAD and other is not None and not other.has_ended
 
 
-def _describe_request(request: RequestSummary, more: int) -> str:
+def _describe_request(request: PendingRequest, more: int) -> str:
     line = request.what.strip().split("\n", 1)[0][:100]
     said = {"question": f"the user's answer: {line}", "plan": "approval of its plan", "budget": line}.get(request.kind)
-    by = "" if request.owner in {"", request.member} else f", asked by {_shown_name(request.member)[:100]}"
+    by = "" if request.owner in {"", request.asker} else f", asked by {_shown_name(request.asker)[:100]}"
     also = f", and {more} more" if more else ""
     return (said or f"permission for {request.tool} {line}".rstrip()) + by + also
 

@@ -8,7 +8,7 @@ events, with the same result. Depends on events only; probes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any, cast
 
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
@@ -33,6 +33,7 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
@@ -46,28 +47,11 @@ VERSION = 2
 MAX_OPEN_TASKS = 1_000
 """Open tasks that a snapshot lists: the files have them all."""
 
+MAX_WHAT = 200
+"""Characters of a request's `what` that the state keeps."""
+
 MAX_ENDED_MEMBERS = 64
 """Ended members that are still remembered."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestSummary:
-    """An open request: the requester, the kind, since when and until when (seconds since 1970; 0: for ever).
-
-    `owner` is the member that it blocks; a sub-agent asks in its name.
-    """
-
-    member: str
-    kind: str
-    tool: str
-    what: str
-    at: float
-    owner: str = ""
-    deadline: float = 0.0
-
-    def blocks(self, name: str) -> bool:
-        """Return True when the member of this name waits for it."""
-        return (self.owner or self.member) == name
 
 
 @dataclass(slots=True)
@@ -88,7 +72,7 @@ class TeamStatus:
     ended_at: float = 0.0
     completed: int = 0
     members: dict[str, MemberStatus] = field(default_factory=dict[str, MemberStatus])
-    requests: dict[str, RequestSummary] = field(default_factory=dict[str, RequestSummary])
+    requests: dict[str, PendingRequest] = field(default_factory=dict[str, PendingRequest])
     open_tasks: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     other_usage: Usage = field(default_factory=Usage)
 
@@ -111,10 +95,7 @@ class TeamStatus:
                 self._apply_task(event)
             case RequestOpened():
                 self._touch(event)
-                what, until = event.what[:200], event.deadline
-                self.requests[event.request] = RequestSummary(
-                    event.member, event.kind, event.tool, what, event.at, event.owner, until
-                )
+                self.requests[event.request] = PendingRequest.from_event(event, max_what=MAX_WHAT)
             case RequestClosed():
                 self._touch(event)
                 self.requests.pop(event.request, None)
@@ -281,9 +262,7 @@ class TeamStatus:
             "ended": self.ended,
             "ended_at": self.ended_at,
             "members": [member.as_json() for member in self.members.values()],
-            "requests": {
-                id: {name: getattr(one, name) for name in _REQUEST_FIELDS} for id, one in self.requests.items()
-            },
+            "requests": {id: request.select(_REQUEST_KEYS) for id, request in self.requests.items()},
             "tasks": {
                 "pending": statuses.count("pending"),
                 "in_progress": statuses.count("in_progress"),
@@ -311,7 +290,7 @@ class TeamStatus:
                 ended_at=float(data["ended_at"]),
                 completed=int(tasks["completed"]),
                 members={member.name: member for member in members},
-                requests={id: RequestSummary(**one) for id, one in data["requests"].items()},
+                requests={id: _parse_request(id, one) for id, one in data["requests"].items()},
                 open_tasks={id: (str(status), str(owner)) for id, (status, owner) in tasks["open"].items()},
                 other_usage=usage_from_json(data["others"]),
             )
@@ -319,4 +298,12 @@ class TeamStatus:
             return None
 
 
-_REQUEST_FIELDS = tuple(item.name for item in fields(RequestSummary))
+_REQUEST_KEYS = {
+    **{"member": "asker", "kind": "kind", "tool": "tool", "what": "what", "at": "opened_at"},
+    **{"owner": "owner", "deadline": "deadline"},
+}
+"""The keys of a request in a snapshot, and the attributes that they store."""
+
+
+def _parse_request(id: str, data: Mapping[str, Any]) -> PendingRequest:
+    return PendingRequest(id=id, **{_REQUEST_KEYS[key]: value for key, value in data.items()})

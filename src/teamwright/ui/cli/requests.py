@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import click
 
-from teamwright.approvals import AnswerOutcome, OpenRequest, answer_request, match_requests, open_requests
+from teamwright.approvals import AnswerOutcome, answer_request, match_requests, open_requests
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.protocol.values import dataclass
@@ -42,25 +43,6 @@ MAX_INPUT = 10_000_000
 """The maximum size of `--input`, in bytes."""
 
 
-def to_event(request: OpenRequest) -> RequestOpened:
-    """Return the request as the event that its process emitted."""
-    return RequestOpened(
-        member=request.asker,
-        at=request.opened_at,
-        request=request.id,
-        kind=request.kind,
-        tool=request.tool,
-        what=request.what,
-        rule=request.rule,
-        always=request.always,
-        input=request.input,
-        options=request.options,
-        owner=request.owner,
-        deadline=request.deadline,
-        suggestions=request.suggestions,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class AllowFlags:
     """The values of the flags of `allow`."""
@@ -70,7 +52,7 @@ class AllowFlags:
     source: str | None
     answer: str | None
 
-    def answer_question(self, request: OpenRequest) -> RequestAnswer:
+    def answer_question(self, request: PendingRequest) -> RequestAnswer:
         """Return the answer to a question. Raises UsageError without an answer, and for flags that only calls have."""
         for flag, given in (("--always", self.always), ("--grant", self.keys), ("--input", self.source)):
             if given:
@@ -80,13 +62,13 @@ class AllowFlags:
             raise _refused_error("a question needs an answer", request, [("options", options[:300])] if options else [])
         return RequestAnswer(verdict="allow", text=choose_options(request.options, (self.answer or "").strip()))
 
-    def answer_call(self, where: RunLocation, request: OpenRequest) -> RequestAnswer:
+    def answer_call(self, where: RunLocation, request: PendingRequest) -> RequestAnswer:
         """Return the approval of a call or a plan, with its grants. Raises UsageError for an unknown grant."""
         if self.answer is not None:
             raise _refused_error("--answer is for questions, and this is none", request)
         if self.source is not None and request.kind != "permission":
             raise _refused_error("--input is for calls, and this is none", request)
-        event = to_event(request)
+        event = request.as_event()
         offers = {offer.key: offer.update for offer in suggested_grants(event)}
         for key in self.keys:
             if key not in offers:
@@ -126,7 +108,7 @@ def read_input(where: RunLocation, source: str) -> Mapping[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def find_open_request(root: str | None, id: str) -> OpenRequest | None:
+def find_open_request(root: str | None, id: str) -> PendingRequest | None:
     """Return the open request with this id, or None. Raises UsageError when several match."""
     found = match_requests(resolve_home(root), id)
     if len(found) > 1:
@@ -134,7 +116,7 @@ def find_open_request(root: str | None, id: str) -> OpenRequest | None:
     return found[0] if found else None
 
 
-def _stored_rule(request: OpenRequest, event: RequestOpened, always: str) -> Mapping[str, Any]:
+def _stored_rule(request: PendingRequest, event: RequestOpened, always: str) -> Mapping[str, Any]:
     if always not in RULE_DESTINATIONS:
         do = did_you_mean(always, RULE_DESTINATIONS, [f"--always {place}" for place in RULE_DESTINATIONS])
         raise UsageError("usage", f"--always {always!r} is not a scope", do=do, note=UNCHANGED)
@@ -144,7 +126,7 @@ def _stored_rule(request: OpenRequest, event: RequestOpened, always: str) -> Map
     return update
 
 
-def submit_answer(root: str | None, id: str, answer: RequestAnswer) -> OpenRequest:
+def submit_answer(root: str | None, id: str, answer: RequestAnswer) -> PendingRequest:
     """Answer a request and return it. Raises TeamwrightError when the answer was not accepted."""
     outcome = answer_request(resolve_home(root), id, answer)
     if not outcome.counts or outcome.request is None:
@@ -152,7 +134,7 @@ def submit_answer(root: str | None, id: str, answer: RequestAnswer) -> OpenReque
     return outcome.request
 
 
-def request_summary(request: OpenRequest) -> str:
+def request_summary(request: PendingRequest) -> str:
     """Return the agent and the subject of a request on one line."""
     return f"{one_line(display_name(request.asker))}: {request_subject(request.kind, request.tool, request.what)}"
 
@@ -190,7 +172,7 @@ def _ambiguous_error(id: str, ids: Sequence[str]) -> UsageError:
     )
 
 
-def _refused_error(what: str, request: OpenRequest, facts: Sequence[tuple[str, str]] = ()) -> UsageError:
+def _refused_error(what: str, request: PendingRequest, facts: Sequence[tuple[str, str]] = ()) -> UsageError:
     asked = ("it asks", one_line(request_summary(request), 200))
     return UsageError("usage", what, looked_at=[asked, *facts], do=["teamwright requests"], note=UNCHANGED)
 
@@ -282,7 +264,7 @@ def deny(ctx: click.Context, /, id: str, reason: str, as_json: bool) -> int:
     return _report_answer(submit_answer(root, id if request is None else request.id, answer), "deny", as_json=as_json)
 
 
-def _report_answer(request: OpenRequest, verdict: str, *, as_json: bool) -> int:
+def _report_answer(request: PendingRequest, verdict: str, *, as_json: bool) -> int:
     """Report the answer."""
     if as_json:
         say_json({"id": request.id, "verdict": verdict})
@@ -294,9 +276,9 @@ def _report_answer(request: OpenRequest, verdict: str, *, as_json: bool) -> int:
 # ── lines of open requests ────────────────────────────────────────────────────────────────────────────────
 
 
-def display_lines(request: OpenRequest) -> list[str]:
+def display_lines(request: PendingRequest) -> list[str]:
     """Return the request as its terminal shows it, and the commands that answer it."""
-    event = to_event(request)
+    event = request.as_event()
     where = f"team {request.team}" if request.team else f"session {request.session[:8]}"
     facts = [
         ("from", f"{one_line(where)}, {format_age(request.opened_at)}"),
@@ -308,7 +290,7 @@ def display_lines(request: OpenRequest) -> list[str]:
     return [one_line(request.id), *request_lines(event, Narrator()), *(f"  {label:<7} {text}" for label, text in facts)]
 
 
-def _to_json(request: OpenRequest) -> dict[str, Any]:
+def _to_json(request: PendingRequest) -> dict[str, Any]:
     left_out = {"box", "lives", "resume"}
     return {
         field.name: to_plain(getattr(request, field.name)) for field in fields(request) if field.name not in left_out
@@ -323,12 +305,12 @@ def _say_orphaned(root: str | None) -> None:
         say(f"{count} more {'was' if count == 1 else 'were'} left open by a process that is gone: {resume}")
 
 
-def _wait_for_request(root: str | None, wait: str) -> list[OpenRequest]:
+def _wait_for_request(root: str | None, wait: str) -> list[PendingRequest]:
     limit = parse_seconds(wait) if wait else None
     if wait and limit is None:
         raise UsageError("usage", f"--wait {wait!r} is not a time span", do=["write 90, 90s, 10m or 1h"])
 
-    async def until() -> list[OpenRequest]:
+    async def until() -> list[PendingRequest]:
         async with asyncio.timeout(limit):
             return await wait_for_request(resolve_home(root))
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import click
 
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.usage import Usage
 from teamwright.session.mcp_status import ServerStatus
 from teamwright.teams.status.member_status import MemberStatus
@@ -23,7 +24,7 @@ from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.display_text import clean, cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, request_subject
 from teamwright.views.cost_line import duration
-from teamwright.views.status import RequestStatus, StatusView, status_views
+from teamwright.views.status import StatusView, status_views
 
 REDRAW_S = 1.0
 """Seconds between two updates on a terminal, for the ages. Files are read only when they change."""
@@ -115,13 +116,16 @@ def _server(server: ServerStatus) -> tuple[str, ...]:
     return server.name, server.state, tools, str(server.pid or ""), server.problem
 
 
-def _request_lines(request: RequestStatus, now: float, width: int) -> list[str]:
+def _request_lines(request: PendingRequest, now: float, width: int) -> list[str]:
     """Return the lines of a request: agent, start and end of the wait, subject, and the answering command."""
     until = f", until {format_time(request.deadline)}" if request.deadline else ""
-    by = f"{request.member}: " if request.owner not in {"", request.member} else ""
+    by = f"{request.asker}: " if request.owner not in {"", request.asker} else ""
     what = by + request_subject(request.kind, request.tool, request.what)
     kind, whom = ("plan", ", for the lead") if request.kind == "plan_approval" else (request.kind, "")
-    lines = [f"{request.id}  {kind} of {request.owner or request.member}{whom}, {_age(request.at, now)}{until}", what]
+    lines = [
+        f"{request.id}  {kind} of {request.owner or request.asker}{whom}, {_age(request.opened_at, now)}{until}",
+        what,
+    ]
     if request.for_a_person:
         lines.append(answer_command(request.id, request.kind))
     labels = ["request", *[""] * 2]
@@ -241,7 +245,7 @@ class WatchScreen:
             now[f"task {number}"] = f"{number}  {state}" + (f" ({owner})" if owner else "") + f": {subject}"
         for one in view.requests:
             how = f"  ({answer_command(one.id, one.kind)})" if one.for_a_person else ""
-            asked = f"{one.member}  asks: {one_line(request_subject(one.kind, one.tool, one.what))}"
+            asked = f"{one.asker}  asks: {one_line(request_subject(one.kind, one.tool, one.what))}"
             now[f"request {one.id}"] = cut(asked, WIDTH - 10 - len(how)) + how
         if not self._shown_lines:
             say(f"{format_time(view.at)}  {one_line(view.name)}: {view.state}, process {view.lead_pid}")

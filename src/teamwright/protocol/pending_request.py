@@ -1,0 +1,95 @@
+"""A pending request: what waits for an answer, as its file, the event log and every view describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from teamwright.protocol.request_events import RequestOpened, Responder
+from teamwright.protocol.values import dataclass
+
+REQUEST_KINDS = frozenset({"permission", "question", "plan", "budget"})
+"""Kinds of requests that a person may answer; the runtime answers shutdown and stop requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """A pending request. `owner` is the member that waits, `asker` is the asking agent as shown to people.
+
+    `what` is the whole command, diff or question; `always` says what an answer "always" would store, and where;
+    `suggestions` are the updates that may be granted with an approval, in wire format. Times in seconds since 1970; a
+    `deadline` of 0 means no limit. `lives`: the asking process runs; else `resume` is the command that resumes its
+    session. `box` is the directory of its file.
+    """
+
+    id: str
+    kind: str
+    owner: str
+    asker: str
+    tool: str
+    what: str
+    target: str = "user"
+    rule: str = ""
+    always: str = ""
+    description: str = ""
+    tool_use_id: str = ""
+    input: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: tuple[str, ...] = ()
+    suggestions: tuple[Mapping[str, Any], ...] = ()
+    incarnation: int | None = None
+    opened_at: float = 0.0
+    deadline: float = 0.0
+    team: str = ""
+    session: str = ""
+    pid: int = 0
+    lives: bool = True
+    resume: str = ""
+    box: Path = Path()
+
+    @property
+    def for_a_person(self) -> bool:
+        """True when a person may answer it; members answer each other's requests."""
+        return self.kind in REQUEST_KINDS
+
+    def blocks(self, name: str) -> bool:
+        """Return True when the member of this name waits for it; a sub-agent asks in its name."""
+        return (self.owner or self.asker) == name
+
+    @classmethod
+    def from_event(cls, event: RequestOpened, *, max_what: int) -> PendingRequest:
+        """Return the request of an event, with at most `max_what` characters of `what`."""
+        return cls(
+            id=event.request,
+            kind=event.kind,
+            owner=event.owner,
+            asker=event.member,
+            tool=event.tool,
+            what=event.what[:max_what],
+            opened_at=event.at,
+            deadline=event.deadline,
+        )
+
+    def as_event(self, responder: Responder | None = None) -> RequestOpened:
+        """Return the event that its process emitted, answered through `responder`."""
+        return RequestOpened(
+            member=self.asker,
+            at=self.opened_at,
+            request=self.id,
+            kind=self.kind,
+            tool=self.tool,
+            what=self.what,
+            rule=self.rule,
+            always=self.always,
+            input=self.input,
+            options=self.options,
+            owner=self.owner,
+            deadline=self.deadline,
+            suggestions=self.suggestions,
+            responder=responder,
+        )
+
+    def select(self, attributes: Mapping[str, str]) -> dict[str, Any]:
+        """Return these attributes, by the keys under which a format has them."""
+        return {key: getattr(self, name) for key, name in attributes.items()}

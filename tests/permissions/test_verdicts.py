@@ -69,13 +69,16 @@ def test_the_parts_of_a_line_are_judged_as_the_line_is(ground):
 # ── the page ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def table(after: str) -> list[list[str]]:
-    """The rows of the first table behind a heading, its head first."""
-    below = PAGE[PAGE.index(f"\n## {after}\n") :]
-    lines = re.search(r"((?:^\|.*\|\n)+)", below, re.MULTILINE)
-    assert lines is not None
-    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[1].splitlines()]
+def table(after: str, at: int = 0) -> list[list[str]]:
+    """The rows of a table behind a heading, its head first."""
+    below = PAGE[re.search(rf"^##+ {after}\n", PAGE, re.MULTILINE).end() :]
+    lines = re.findall(r"((?:^\|.*\|\n)+)", below, re.MULTILINE)[at]
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines.splitlines()]
     return [rows[0], *rows[2:]]
+
+
+def quoted(cell: str) -> list[str]:
+    return [unquoted(text) for text in re.findall(r"`(?:[^`\\]|\\.)+`", cell)]
 
 
 def unquoted(cell: str) -> str:
@@ -130,3 +133,54 @@ def test_the_patterns_of_the_page_match_what_it_says(ground):
 def test_while_edits_are_accepted_only_what_lies_outside_is_asked_about(ground, call, asks):
     for mode in (Mode.ACCEPT_EDITS, Mode.DELEGATE):
         assert decided(ground, "", mode, call).verdict is (Verdict.ASK if asks else Verdict.ALLOW)
+
+
+@pytest.mark.promise("G1")
+@pytest.mark.finding("P11")
+def test_a_prefix_rule_covers_what_the_page_says(ground):
+    rows = table("Commands that a prefix rule covers")[1:]
+    assert len(rows) > 10
+    for _, rule, line, named in rows:
+        call = unquoted(line)
+        if "delet?" in call:
+            continue  # it needs a file of that name
+        assert ground.run(call, allow=[unquoted(rule)]).verdict is Verdict.ASK, call
+        assert ground.run(call, allow=["Bash"]).verdict is Verdict.ALLOW, call
+        for other in (text for text in quoted(named) if text.startswith("Bash")):
+            assert ground.run(call, allow=[other]).verdict is Verdict.ALLOW, (call, other)
+
+
+@pytest.mark.promise("G2")
+@pytest.mark.finding("P12")
+def test_deny_rules_for_files_hold_for_the_words_that_the_page_names(own_ground):
+    (own_ground.project / ".env").write_text("")
+    rows = table("Files that a shell line names")[1:]
+    assert len(rows) > 6
+    for _, calls, verdict in rows:
+        for call in quoted(calls):
+            denied = own_ground.run(call, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+            assert denied is verdict.startswith("Denied"), call
+            if "else it asks" in verdict or "otherwise asked" in verdict:
+                assert own_ground.run(call, deny=["Read(.env)"]).verdict is Verdict.ASK, call
+
+
+@pytest.mark.finding("P12")
+def test_deny_rules_for_files_do_not_hold_for_the_classes_that_the_page_lists(ground):
+    rows = table("Files that a shell line names", 1)[1:]
+    assert 4 < len(rows) < 10
+    for call in (call for _, calls in rows for call in quoted(calls)):
+        assert ground.run(call, Mode.BYPASS, deny=["Read(.env)", "Edit(src/**)"]).verdict is Verdict.ALLOW, call
+
+
+@pytest.mark.promise("G1")
+@pytest.mark.finding("P13")
+def test_commands_that_read_and_still_ask_are_those_of_the_page(ground):
+    rows = table("Programs that only read", 1)[1:]
+    assert len(rows) > 10
+    for command, reason in rows:
+        for call in quoted(command):
+            if " " in call or call not in {"find", "xargs"}:
+                assert ground.run(call.replace("-r", "-r src sub")).verdict is Verdict.ASK, call
+        for call in quoted(reason):
+            if " " in call and "FILE" not in call:
+                assert ground.run(call).verdict is Verdict.ALLOW, call

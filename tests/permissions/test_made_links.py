@@ -1,5 +1,7 @@
 """Files that a line reaches by a link that it makes or moves, or by a list from its input."""
 
+import os
+
 import pytest
 
 from teamwright.permissions.verdict import Mode, Verdict
@@ -102,3 +104,28 @@ def test_a_link_that_the_line_makes_changes_no_forbidden_file(ground, line):
 def test_a_list_of_files_from_the_input_may_name_a_forbidden_file(ground, line):
     assert ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
     assert ground.run(line, Mode.BYPASS).verdict is Verdict.ALLOW
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for i in 1 2; do ln -s $PWD z; mv -T z/l sub/*; mv -t sub/. *; cp -s l/main.py z/n; rm -rf z; done",
+        "for i in {1..200}; do mv sub x$i; mv x$i sub; done; ls",
+        "for i in {1..60}; do for j in {1..60}; do ln -s $i $j; done; done; cat 7",
+        "for i in {1..40}; do ln -s z$i/z$i z$i; ln -s . z$i; mv z$i z; done; cat z/z/z/z",
+    ],
+)
+def test_a_line_with_many_links_gets_its_verdict_in_bounded_steps(own_ground, line, monkeypatch):
+    (own_ground.project / "sub" / "l").symlink_to("../src")
+    steps = 0
+
+    def count(path):
+        nonlocal steps
+        steps += 1
+        return normpath(path)
+
+    normpath = os.path.normpath
+    monkeypatch.setattr(os.path, "normpath", count)
+    own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"])
+    assert steps < 500_000

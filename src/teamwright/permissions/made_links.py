@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from teamwright.permissions.command_words import Words, base_name, word_set
+from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
@@ -20,17 +20,24 @@ from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, S
 _COPIES_LINKS = re.compile(r"-[A-Za-z]*[ls]|--(link|sym)")
 _SYMBOLIC = re.compile(r"-[A-Za-z]*s|--sym")
 _RELATIVE = re.compile(r"-[A-Za-z]*r|--rel")
-_MOVERS = word_set("mv cp ln rsync")
-"""Programs that may put a link, or a directory with links, into another place."""
+_TARGET = re.compile(r"--t[a-z-]*(?:=(?P<attached>.+))?|-[A-Za-su-z]*t(?P<joined>.*)")
+_MAKERS = word_set("ln link cp mv rsync")
+"""Programs that make links, or put a link or a directory with links into another place."""
 
 _MAX_LED = 20
 """The most files to which one word is followed. Beyond it the word may lead to any file."""
 
-_MAX_GUESSES = 500
-"""The most guesses for a line. Beyond it the line counts as unreadable."""
+_MAX_MADE = 500
+"""The most links and the most guesses of a line. Beyond it the line counts as unreadable."""
 
 _MAX_ENTRIES = 20_000
-"""The most entries of a moved directory that are searched for links. Beyond it a path in it may lead to any file."""
+"""The most entries of moved directories that are searched for links. Beyond it a path in them may lead to any file."""
+
+_MAX_BELOW = 100
+"""The most links of a moved directory that are followed one by one. Beyond it a path in it may lead to any file."""
+
+_MAX_STEPS = 50_000
+"""The most comparisons of moved paths with links. Beyond it the line counts as unreadable."""
 
 _MAX_PASSES = 3
 """How often a line is read for links: in a loop a later command may move what an earlier one made."""
@@ -39,24 +46,32 @@ Links = dict[str, set[str | None]]
 """The absolute paths of links, each with the targets as the link contains them; None among them is any file."""
 
 
+class _TooManyLinks(Exception):
+    """The line makes more links than are followed."""
+
+
 def with_made_links(parsed: ParsedLine) -> ParsedLine:
     """Return the line with a guess for each command and redirection that may go through a link made by the line."""
-    if len(parsed.commands) + len(parsed.redirects) < 2:
+    makers = [command for command in parsed.commands if _maker_name(command)]
+    if not makers or len(parsed.commands) + len(parsed.redirects) < 2:
         return parsed
-    every: Links = {}
-    for _ in range(_MAX_PASSES):
-        before = sum(map(len, every.values()))
-        for command in parsed.commands:
-            _merge(every, _made_links(command, every))
-        if sum(map(len, every.values())) == before:
-            break
-    if not every:
-        return parsed
-    guesses = list(itertools.islice((g for one in parsed.commands for g in _led_command(one, every)), _MAX_GUESSES))
-    if len(guesses) == _MAX_GUESSES:
+    try:
+        links = _LineLinks(makers)
+        commands = list(itertools.islice(_led_commands(parsed.commands, links), _MAX_MADE + 1))
+        redirects = [led for one in parsed.redirects for led in _led_redirect(one, links.made)]
+        if len(commands) > _MAX_MADE:
+            raise _TooManyLinks
+    except _TooManyLinks:
         return replace(parsed, is_valid=False, doubt=parsed.doubt or "it makes too many links")
-    redirects = [led for one in parsed.redirects for led in _led_redirect(one, every)]
-    return replace(parsed, commands=[*guesses, *parsed.commands], redirects=[*redirects, *parsed.redirects])
+    return replace(parsed, commands=[*commands, *parsed.commands], redirects=[*redirects, *parsed.redirects])
+
+
+def _maker_name(command: ShellCommand) -> str:
+    """Return the name of a program that makes, moves or copies links, or an empty text; `git mv` is `mv`."""
+    git = split_git_command(command.words)
+    name = base_name(command.words[0]) if command.words else None
+    name = "mv" if git is not None and git[1:2] == ("mv",) else name
+    return name if name in _MAKERS else ""
 
 
 def _merge(links: Links, more: Links) -> None:
@@ -64,63 +79,108 @@ def _merge(links: Links, more: Links) -> None:
         links.setdefault(link, set()).update(targets)
 
 
-def _made_links(command: ShellCommand, earlier: Links) -> Links:
-    """Return the links that a command makes, moves or copies. `earlier`: those that the line makes elsewhere."""
-    words = _plain_words(command)
-    name = base_name(words[0]) if words else None
-    makes, moves = name in {"ln", "link", "cp"}, name in _MOVERS
-    found: Links = {}
-    if not (makes or moves):
+class _LineLinks:
+    """The links that the commands of a line make: `made` by all of them, and `of` one command."""
+
+    def __init__(self, commands: Sequence[ShellCommand]) -> None:
+        self.made: Links = {}
+        self._by_command: dict[int, Links] = {}
+        self._entries = _MAX_ENTRIES
+        self._steps = _MAX_STEPS
+        self._below: dict[str, Links] = {}
+        for _ in range(_MAX_PASSES):
+            before = sum(map(len, self.made.values()))
+            for command in commands:
+                self._add(command)
+            if sum(map(len, self.made.values())) == before:
+                return
+
+    def of(self, command: ShellCommand) -> Links:
+        """Return the links that this command makes."""
+        return self._by_command.get(id(command), {})
+
+    def _add(self, command: ShellCommand) -> None:
+        own = self._by_command.setdefault(id(command), {})
+        args = expand_arguments(command) if command.globs else None
+        words = [*command.words[1:]] if args is None else args
+        git = base_name(command.words[0]) == "git"
+        given = _Given(
+            [None if word is None else os.path.expanduser(word) for word in words], _maker_name(command), git
+        )
+        places = list(map(str, command.directories)) if None not in command.directories else []
+        for place, source in itertools.product(places, given.sources):
+            for goal in given.goals(place, source):
+                found = self._made_at(place, source, goal, given)
+                _merge(own, found)
+                _merge(self.made, found)
+            if len(self.made) > _MAX_MADE:
+                raise _TooManyLinks
+
+    def _made_at(self, place: str, source: str, goal: str, given: _Given) -> Links:
+        """Return the links that appear at a goal and below it."""
+        found: Links = {}
+        if given.makes:
+            found[goal] = {source if given.from_link else os.path.join(place, source)}
+        if given.moves:
+            top = os.path.normpath(os.path.join(place, source))
+            self._steps -= len(self.made) + 1
+            if self._steps < 0:
+                raise _TooManyLinks
+            earlier = {link: set(to) for link, to in self.made.items() if f"{link}/".startswith(f"{top}/")}
+            _merge(earlier, self._links_below(top))
+            _merge(found, {goal + link[len(top) :]: targets for link, targets in earlier.items()})
         return found
-    options = [word for word in words[1:] if word and word.startswith("-")]
-    given = [word for word in words[1:] if word and not word.startswith("-")]
-    makes = makes and (name != "cp" or any(map(_COPIES_LINKS.match, options)))
-    relative = name == "ln" and any(map(_RELATIVE.match, options))
-    from_link = any(map(_SYMBOLIC.match, options)) and not relative
-    named = any(word.startswith(("-t", "--t")) for word in options)
-    sources = given if named else given[:-1] or given
-    for place, source in itertools.product(command.directories, sources if None not in command.directories else ()):
-        for goal in _goals(str(place), [word for word in (given if named else given[-1:]) if word != source], source):
-            if makes:
-                found.setdefault(goal, set()).add(source if from_link else os.path.join(str(place), source))
-            if moves:
-                _merge(found, _moved(os.path.normpath(os.path.join(str(place), source)), goal, earlier))
-    return found
+
+    def _links_below(self, top: str) -> Links:
+        """Return the relative links at and below a path. Absolute ones lead where they led before."""
+        if top not in self._below:
+            self._below[top] = self._search(top)
+        return self._below[top]
+
+    def _search(self, top: str) -> Links:
+        found: Links = {}
+        for directory, names, files in [(top, [], [""])] if os.path.islink(top) else os.walk(top):
+            self._entries -= len(names) + len(files)
+            for path in (os.path.join(directory, name).rstrip("/") for name in (*names, *files)):
+                if os.path.islink(path) and not (target := os.readlink(path)).startswith("/"):
+                    found[path] = {target}
+            if self._entries < 0 or len(found) > _MAX_BELOW:
+                return {top: {None}}
+        return found
 
 
-def _plain_words(command: ShellCommand) -> Words:
-    """Return the words with patterns filled in, and `git mv` as `mv`."""
-    args = expand_arguments(command) if command.globs else None
-    words = command.words if args is None else (command.words[0], *args)
-    git = split_git_command(words)
-    words = words if git is None or git[1:2] != ("mv",) else git[1:]
-    return tuple(None if word is None else os.path.expanduser(word) for word in words)
+class _Given:
+    """The operands of a command that makes links: its sources, and the paths that they get."""
+
+    def __init__(self, words: Sequence[str | None], name: str, by_git: bool) -> None:
+        options = [word for word in words if word and word.startswith("-")]
+        given = [word for word in words if word and not word.startswith("-")]
+        given = given[given.index("mv") + 1 :] if by_git and "mv" in given else given
+        directory = None if by_git else next(_target_directories(words), None)
+        rest = [word for word in given if word != directory] if directory is not None else given[:-1]
+        self.sources = rest or given
+        self._last = directory if directory is not None else given[-1] if len(given) > 1 else None
+        self.makes = name in {"ln", "link"} or (name == "cp" and any(map(_COPIES_LINKS.match, options)))
+        self.moves = name != "link"
+        relative = name == "ln" and any(map(_RELATIVE.match, options))
+        self.from_link = any(map(_SYMBOLIC.match, options)) and not relative
+
+    def goals(self, place: str, source: str) -> list[str]:
+        """Return the paths that a source may get: that of the last word, or its own name in that directory."""
+        base = os.path.basename(source.rstrip("/"))
+        own = [] if base in {"", ".", ".."} else [base]
+        names = own if self._last is None else [self._last, *(os.path.join(self._last, name) for name in own)]
+        paths = (os.path.normpath(os.path.join(place, name)) for name in names)
+        return [path for path in paths if not f"{place}/".startswith(f"{path.rstrip('/')}/")]
 
 
-def _goals(place: str, later: list[str], source: str) -> list[str]:
-    """Return the paths that a word may get in a new place: that of another word, or its own name in that directory."""
-    base = os.path.basename(source.rstrip("/"))
-    own = [] if base in {"", ".", ".."} else [base]
-    names = [*later, *(os.path.join(word, name) for word in later for name in own)] or own
-    paths = (os.path.normpath(os.path.join(place, name)) for name in names)
-    return [path for path in paths if not f"{place}/".startswith(f"{path.rstrip('/')}/")]
-
-
-def _moved(source: str, goal: str, earlier: Links) -> Links:
-    """Return the relative links at and below a path, at their new places. Absolute ones lead where they led before."""
-    found: Links = {}
-    for link, targets in earlier.items():
-        if link == source or link.startswith(f"{source}/"):
-            found[goal + link[len(source) :]] = set(targets)
-    left = _MAX_ENTRIES
-    for directory, names, files in [(source, [], [""])] if os.path.islink(source) else os.walk(source):
-        left -= len(names) + len(files)
-        if left < 0:
-            return {goal: {None}}
-        for path in (os.path.join(directory, name).rstrip("/") for name in (*names, *files)):
-            if os.path.islink(path) and not (target := os.readlink(path)).startswith("/"):
-                found.setdefault(goal + path[len(source) :], set()).add(target)
-    return found
+def _target_directories(words: Sequence[str | None]) -> Iterator[str]:
+    """Yield the directory that `-t DIR`, `-tDIR` or `--target-directory=DIR` names."""
+    for word, after in itertools.pairwise((*words, None)):
+        found = _TARGET.fullmatch(word or "")
+        if found is not None:
+            value = found["attached"] or found["joined"] or after
+            yield from [value] if value is not None else []
 
 
 def _led(path: str, links: Links) -> list[str | None]:
@@ -150,13 +210,14 @@ def _led_word(word: str | None, place: Path | None, links: Links) -> list[str | 
     return _led(os.path.normpath(os.path.join(place or "/", os.path.expanduser(word))), links)
 
 
-def _led_command(command: ShellCommand, links: Links) -> Iterator[ShellCommand]:
-    """Yield the command with each word that leads through a link, which is replaced by the file there."""
-    own = _made_links(command, {})
-    others = {link: targets - own.get(link, set()) for link, targets in links.items()} if own else links
-    for place, (at, word) in itertools.product(command.directories, enumerate(command.words[1:], 1)):
-        for led in _led_word(word, place, others):
-            yield replace(command, words=(*command.words[:at], led, *command.words[at + 1 :]), role="guess")
+def _led_commands(commands: Sequence[ShellCommand], links: _LineLinks) -> Iterator[ShellCommand]:
+    """Yield the commands with each word that leads through a link, which is replaced by the file there."""
+    for command in commands:
+        own = links.of(command)
+        others = {link: targets - own.get(link, set()) for link, targets in links.made.items()} if own else links.made
+        for place, (at, word) in itertools.product(command.directories, enumerate(command.words[1:], 1)):
+            for led in _led_word(word, place, others):
+                yield replace(command, words=(*command.words[:at], led, *command.words[at + 1 :]), role="guess")
 
 
 def _led_redirect(redirect: FileRedirect, links: Links) -> Iterator[FileRedirect]:

@@ -1,9 +1,10 @@
 """What a round costs does not grow with what was said before: old items are handed over as they were encoded."""
 
+import json
 from collections import Counter
 
 from teamwright.agent import conversation
-from teamwright.agent.conversation import UserMessage
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.loop import run_turn
 from teamwright.models.model import Request
 from teamwright.models.providers.messages import request_body
@@ -55,6 +56,26 @@ async def test_the_last_round_encodes_and_writes_as_often_as_the_first(tmp_path,
     await run_turn(agent, HELLO)
     assert len({one["encoded"] for one in rounds[1:]}) == 1
     assert max(one["bytes"] for one in rounds[1:]) < 2 * rounds[1]["bytes"]
+
+
+async def test_a_resume_parses_as_few_lines_of_a_long_conversation_as_of_a_short_one(tmp_path, monkeypatch):
+    parsed = Counter()
+    loads = json.loads
+
+    def counted(text):
+        parsed[rounds] += 1
+        return loads(text)
+
+    for rounds in (3, ROUNDS):
+        model = Listed(*(says(call("Echo", f"t{n}", text="x")) for n in range(rounds)), says("done"))
+        agent, _ = an_agent(tmp_path / str(rounds), model, [Echo()])
+        await run_turn(agent, HELLO)
+        agent.conversation.close()
+        with monkeypatch.context() as patched:
+            patched.setattr(json, "loads", counted)
+            loaded = Conversation.load(agent.conversation.path, agent.conversation.prefix)
+        assert loaded.reported_tokens == (2 * rounds + 2, 15)
+    assert parsed[ROUNDS] == parsed[3] > 0
 
 
 def test_a_body_is_joined_from_the_items_as_they_are(tmp_path):

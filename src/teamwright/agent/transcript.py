@@ -189,6 +189,7 @@ def read_history(path: Path, upto: int | None = None) -> History:
 def _read_steps(made: History, later: list[bytes], path: Path) -> tuple[bool, list[int]]:
     """Add the lines, the newest first. Return whether the last answer paused, and the positions of damaged lines."""
     paused, gaps = False, list[int]()
+    answer, count = b"", 0
     while later:  # the newest is first: memory is freed line by line
         line = later.pop()
         if line.startswith(_QUEUED):
@@ -196,6 +197,7 @@ def _read_steps(made: History, later: list[bytes], path: Path) -> tuple[bool, li
             continue
         if line.startswith(_PREFIX):
             _apply_prefix_line(line, made, path)
+            answer = b""  # no tokens are counted with the new prefix yet
             continue
         made.lines += 1
         made.interrupted = line.startswith(_INTERRUPT)
@@ -207,7 +209,9 @@ def _read_steps(made: History, later: list[bytes], path: Path) -> tuple[bool, li
             made.owes_answer = paused = _PAUSED in line[:at]
             _remove_delivered(line, at, made.queued)
             if line.startswith(ASSISTANT_LINE):
-                made.reported_tokens = len(made.items), _reported_tokens(line[:at])
+                answer, count = line[:at], len(made.items)
+    if answer:
+        made.reported_tokens = count, _reported_tokens(answer)
     return paused, gaps
 
 
@@ -239,12 +243,12 @@ def _apply_boundary(made: History, boundary: CompactBoundary) -> None:
 
 
 def _apply_prefix_line(line: bytes, made: History, path: Path) -> None:
-    """Apply a new prefix: earlier thinking blocks are not sent again, and no tokens are counted with it yet."""
+    """Apply a new prefix: earlier thinking blocks are not sent again."""
     try:
         made.later_prefix = str(json.loads(line)["prefix"])
     except (ValueError, KeyError, TypeError) as problem:
         raise StorageError("damaged-file", f"{path}: a line of a new prefix cannot be read") from problem
-    made.items, made.reported_tokens = [without_thinking(item) for item in made.items], (0, 0)
+    made.items = [without_thinking(item) for item in made.items]
 
 
 def _set_owes_answer(made: History, path: Path, *, paused: bool) -> None:

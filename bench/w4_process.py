@@ -90,19 +90,18 @@ class GatedModel(InstantModel):
             await self.came.wait()
 
 
-async def build_member(session: Session, name: str) -> Agent:
-    """Return one teammate as a spawn builds it, without the roster and the task that waits for mail."""
+async def build_member(session: Session, name: str) -> tuple[Agent, IncomingMail]:
+    """Return one teammate with its mail as a spawn builds it, without the roster and the task that waits for mail."""
     team = session.team
     incarnation = Incarnation(1, str(team.home.agent_transcript(team.cwd, team.session, name)), "first")
     agent = await session.maker.build_teammate(SpawnSpec(PROMPT, name=name), team, incarnation)
-    agent.steering = IncomingMail(name, session.team.mailbox(name), agent.conversation, agent.emit)
-    return agent
+    return agent, IncomingMail(name, session.team.mailbox(name), agent.conversation, agent.emit)
 
 
-async def run_prompts(agent: Agent, calls: int, prompts: int) -> None:
+async def run_prompts(agent: Agent, mail: IncomingMail, calls: int, prompts: int) -> None:
     """Run the prompts to their final answers. Raises RuntimeError when a turn differs from what is measured."""
     for _ in range(prompts):
-        end = await run_turn(agent, UserMessage((text_block(PROMPT),)))
+        end = await run_turn(agent, UserMessage((text_block(PROMPT),)), mail)
         if end.stop != "done" or end.tool_calls != calls:
             raise RuntimeError(f"{agent.name}: {end}")
 
@@ -162,19 +161,19 @@ async def measure_layers(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     async with open_session(options(spec, root, model)) as session:
         await create_team(session.team, "bench", None, None)
         warm = calls if spec["kind"] == "http" else WARM
-        await run_prompts(await build_member(session, "warm"), warm, 1)
+        await run_prompts(*await build_member(session, "warm"), warm, 1)
         model.begin(calls)
         gc.collect()
         before, cpu = resident_kb(), time.process_time()
-        agents = [await build_member(session, f"m{number}") for number in range(count)]
+        members = [await build_member(session, f"m{number}") for number in range(count)]
         spawned = time.process_time() - cpu
         gc.collect()
         idle = resident_kb()
         tools = TOOLS + (served.TOOLS + 1 if spec["kind"] == "mcp" else 0)  # and McpCall
-        if len(agents[0].toolbox.tools) != tools:
-            raise RuntimeError(f"not {tools} tools: {sorted(agents[0].toolbox.names)}")
+        if len(members[0][0].toolbox.tools) != tools:
+            raise RuntimeError(f"not {tools} tools: {sorted(members[0][0].toolbox.names)}")
         cpu, wall = time.process_time(), time.perf_counter()
-        await asyncio.gather(*(run_prompts(agent, calls, prompts) for agent in agents))
+        await asyncio.gather(*(run_prompts(*member, calls, prompts) for member in members))
         session.log.flush()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         gc.collect()

@@ -44,7 +44,7 @@ class Nobody:
 def kit(teams: bool = True) -> Toolset:
     nobody, jobs = Nobody(), BackgroundJobs()
     made = Toolset(jobs, nobody, nobody, BashSettings(), ModelSettings(), proves_nothing, {}, teams=teams)
-    made.agents = Subagents(Path("/nowhere"), nobody, jobs, SpawnLimits(), lambda _event: None, SubagentSettings())
+    made.set_agents(Subagents(Path("/nowhere"), nobody, jobs, SpawnLimits(), lambda _event: None, SubagentSettings()))
     return made
 
 

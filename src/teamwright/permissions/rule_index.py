@@ -75,16 +75,17 @@ class DecisionContext:
     """All inputs of a decision besides the call, with the directories as texts.
 
     A path is in one of them when its text and a `/` begins with it; the private ones are in lower case, because some
-    file systems ignore case. `plan_file` is the real path of the agent's plan, or empty.
+    file systems ignore case. `plan_file` is the real path of the agent's plan, or empty. The texts are computed from
+    the scope, also in a copy with another one.
     """
 
     rules: RuleIndex
     scope: PermissionScope
     mode: Mode
     plan_file: str = ""
-    directories: tuple[str, ...] = field(init=False)
-    private: tuple[str, ...] = field(init=False)
-    own: tuple[str, ...] = field(init=False)
+    directories: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.directories = _as_texts(self.scope.directories)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Any, cast
 
 from teamwright.protocol.errors import StorageError
@@ -71,7 +72,7 @@ class RosterMember:
         return out | dict(self.extra)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TeamConfig:
     """The whole file. `members` keeps the order of joining; the lead is first."""
 
@@ -83,15 +84,12 @@ class TeamConfig:
     members: tuple[RosterMember, ...] = ()
     hidden_pane_ids: tuple[str, ...] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    _positions: dict[str, int] = field(default_factory=dict[str, int], init=False, compare=False, repr=False)
 
-    @property
+    @cached_property
     def positions(self) -> Mapping[str, int]:
         """The index of each name, in lower case, among the members; of several of one name the first."""
-        if not self._positions:
-            last = len(self.members) - 1
-            self._positions.update((m.name.lower(), last - n) for n, m in enumerate(reversed(self.members)))
-        return self._positions
+        last = len(self.members) - 1
+        return {m.name.lower(): last - n for n, m in enumerate(reversed(self.members))}
 
     def find(self, name: str) -> RosterMember | None:
         """Return the member of that name, without regard to case; None when there is none."""

@@ -139,11 +139,9 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs, maker.purse.marks)
     warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
-    parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
+    parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside, ConfigReloader(ground, maker))
     processes = await enable_member_processes(ground, team, maker, log, grants, watcher)
-    session = Session(
-        ground.id, options, *parts, warnings, reloading=ConfigReloader(ground, maker), processes=processes
-    )
+    session = Session(ground.id, options, *parts, warnings, processes=processes)
     session.pruning = pruning
     log.subscribe(partial(_count_event, session), live=False)
     connect_budget(maker.purse, team, log)

@@ -66,6 +66,8 @@ class Session:
     deadlines: ShutdownDeadlines
     jobs: BackgroundJobs
     outside: StopListener
+    reloading: ConfigReloader
+    """The reloader of the session's configuration."""
     warnings: tuple[str, ...] = ()
     processes: MemberProcesses | None = None
     pruning: asyncio.Task[None] | None = None
@@ -76,8 +78,6 @@ class Session:
     compactions: set[asyncio.Task[CompactResult]] = field(default_factory=set["asyncio.Task[CompactResult]"])
     """Compactions that a person requested."""
     started: float = field(default_factory=time.monotonic)
-    reloading: ConfigReloader = field(kw_only=True)
-    """The reloader of the session's configuration."""
 
     async def run(self, prompt: Sequence[Block]) -> Result:
         """Carry out a prompt until the team is done, or a cap is reached. Members remain afterwards.

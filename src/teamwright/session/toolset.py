@@ -113,8 +113,6 @@ class Toolset:
     permits: PermissionAnswers | None = None
     hooking: SessionHooks | None = None
     serving: SessionMcpServers | None = None
-    agents: Subagents = field(init=False)
-    """The sub-agents of the session: set before the first agent is made."""
     agent_types: Callable[[], str] = str
     """The list of agent types in the Agent tool."""
     shelf: SkillCatalog = field(default_factory=SkillCatalog)
@@ -123,6 +121,17 @@ class Toolset:
     """The startup of commands; None without one."""
     _shared: tuple[AnyTool, ...] = ()
     """Tools without a state, shared by all agents. An agent's directory is in its workplace."""
+    _agents: Subagents | None = None
+
+    @property
+    def agents(self) -> Subagents:
+        """The sub-agents of the session."""
+        assert self._agents is not None, "`set_agents` was not called before the first agent is made"
+        return self._agents
+
+    def set_agents(self, agents: Subagents) -> None:
+        """Set the sub-agents of the session, before the first agent is made."""
+        self._agents = agents
 
     def subagent_tools(self, id: str, starts: SessionTeam | None, denied: Sequence[str]) -> list[AnyTool]:
         """Return the tools of a sub-agent. One that may start others gets the team, which they need.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,7 +22,6 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD, nearest
-from teamwright.protocol.values import dataclass
 from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
@@ -166,23 +164,20 @@ HANDLERS: dict[str, CommandHandler] = {
 """The function of each command."""
 
 
-@dataclass(slots=True)
 class MemberTerminal:
-    """The terminal of a member, until the member ends. `editor` is set before the first output."""
+    """The terminal of a member, until the member ends. `editor` is set before the first output.
 
-    control: OwnTerminalControl
-    narrator: Narrator
-    team: str
-    grace_s: float | None
-    """Seconds that the member waits without a lead; None: no limit."""
-    line_input: LineInput = field(init=False)
-    panel: Panel = field(init=False)
-    running_calls: RunningCalls = field(default_factory=RunningCalls)
-    interrupts: InterruptState = field(default_factory=InterruptState)
-    texts: TextOutput = field(init=False)
-    _leave_hinted_at: float = float("-inf")
+    The member waits `grace_s` seconds without a lead; None: no limit.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, control: OwnTerminalControl, narrator: Narrator, team: str, grace_s: float | None) -> None:
+        self.control = control
+        self.narrator = narrator
+        self.team = team
+        self.grace_s = grace_s
+        self.running_calls = RunningCalls()
+        self.interrupts = InterruptState()
+        self._leave_hinted_at = float("-inf")
         self.line_input = LineInput(self.narrator, self.show)
         self.texts = TextOutput(self.show, _mask)
         self.panel = Panel(

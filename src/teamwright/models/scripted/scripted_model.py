@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from teamwright.models.scripted.script_player import CallNumberLookup, ScriptPla
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 
 _USAGE = Usage(requests=1)
 """The usage of a scripted answer: no tokens, no cost."""
@@ -30,17 +28,14 @@ def no_call_numbers(call_id: str) -> str:
     return ""
 
 
-@dataclass(slots=True)
 class Script:
     """A validated script. `pace_s` is the pause before each reply, in seconds; set it to override."""
 
-    file: ScriptFile
-    where: str
-    pace_s: float = 0.0
-    card: ModelCard = field(init=False)
-
-    def __post_init__(self) -> None:
-        name = f"scripted:{self.where}"
+    def __init__(self, file: ScriptFile, where: str, pace_s: float = 0.0) -> None:
+        self.file = file
+        self.where = where
+        self.pace_s = pace_s
+        name = f"scripted:{where}"
         free: dict[str, Any] = {"usd_in": 0.0, "usd_out": 0.0, "images": False, "caching": False}
         self.card = ModelCard(name, name, "scripted", efforts=LEVELS, **free)
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from teamwright.teams.subagents.run import SubagentRun
 
 
-@dataclass(slots=True)
+@dataclass
 class AgentFactory(AgentParts):
     """The factory of the lead, teammates and sub-agents."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -83,7 +83,7 @@ class AgentTerms:
     parent_call: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class AgentParts:
     """The parts that all agents of a session share, and the construction of the parts of each agent."""
 
@@ -129,17 +129,26 @@ class AgentParts:
     resolver: SpecResolver = field(default_factory=SpecResolver)
     compact: CompactSettings = field(default_factory=CompactSettings)
     births: PrefixCache = field(default_factory=PrefixCache)
-    first: Inheritance = field(init=False)
-    """The values that the lead's sub-agents inherit."""
-    meters: Meters = field(init=False)
-    plans: PlanApprovals = field(init=False)
-    compacting: CompactionFactory = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.plans = PlanApprovals(self.asker, self.emit)
-        self.first = Inheritance(lambda: self.policy, None)
-        self.meters = Meters(self.purse)
-        self.compacting = CompactionFactory(self.compact, self.kit)
+    @cached_property
+    def first(self) -> Inheritance:
+        """The values that the lead's sub-agents inherit."""
+        return Inheritance(lambda: self.policy, None)
+
+    @cached_property
+    def meters(self) -> Meters:
+        """The meters of all agents."""
+        return Meters(self.purse)
+
+    @cached_property
+    def plans(self) -> PlanApprovals:
+        """The plans that wait for approval."""
+        return PlanApprovals(self.asker, self.emit)
+
+    @cached_property
+    def compacting(self) -> CompactionFactory:
+        """The factory of compactions; a reload replaces it."""
+        return CompactionFactory(self.compact, self.kit)
 
     @property
     def policy(self) -> Policy:

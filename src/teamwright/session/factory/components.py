@@ -228,7 +228,7 @@ def make_team(
     `status` are the states of its members, `joined` the team that another process leads and guards against ping-pong.
     """
     settings, kit = ground.settings, maker.kit
-    kit.agents = Subagents(ground.directory, maker, kit.jobs, maker.limits, log.emit, settings.agents)
+    kit.set_agents(Subagents(ground.directory, maker, kit.jobs, maker.limits, log.emit, settings.agents))
     joined = joined or JoinedTeam("", "")
     stores, shared_list = joined.stores or FileStores(ground.home), ""
     if (wanted := ground.options.task_list) is not None:

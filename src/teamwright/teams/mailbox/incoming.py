@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from teamwright.agent.agent import SteeringInput
@@ -116,7 +117,7 @@ class NoMailRules:
         return None
 
 
-@dataclass(slots=True)
+@dataclass
 class IncomingMail:
     """One member's incoming mail."""
 
@@ -128,10 +129,10 @@ class IncomingMail:
     busy: bool = False
     notices: CommandQueue = field(default_factory=CommandQueue)
     _wake_event: asyncio.Event = field(default_factory=asyncio.Event)
-    _delivered_ids: DeliveredIds = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._delivered_ids = DeliveredIds(self.conversation)
+    @cached_property
+    def _delivered_ids(self) -> DeliveredIds:
+        return DeliveredIds(self.conversation)
 
     def is_held(self, sender: str, /) -> bool:
         """Return True for a sender whose mail does not wake the member now."""

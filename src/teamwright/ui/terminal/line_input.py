@@ -188,18 +188,18 @@ async def _send_answer(request: RequestOpened, reply: RequestReply) -> list[str]
     return [] if first else [TOO_LATE_NOTE]
 
 
-@dataclass(slots=True)
 class LineInput:
     """The input of one keyboard. `editor` is set before the first line; `show` prints lines above the input line."""
 
-    narrator: Narrator
-    show: Callable[[Sequence[str]], None]
-    editor: Editor = field(init=False)
-    requests: PendingRequests = field(default_factory=PendingRequests)
-    _is_reading: bool = False
-    _draft: LineDraft = NO_DRAFT
-    _was_interrupted: bool = False
-    """True when a request has just interrupted a line."""
+    editor: Editor
+
+    def __init__(self, narrator: Narrator, show: Callable[[Sequence[str]], None]) -> None:
+        self.narrator = narrator
+        self.show = show
+        self.requests = PendingRequests()
+        self._is_reading = False
+        self._draft: LineDraft = NO_DRAFT
+        self._was_interrupted = False  # by a request, just now
 
     async def read_line(self) -> str | None:
         """Return a line, or None after a request interrupted it. Raises EOFError when the person leaves."""

@@ -10,12 +10,10 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import field
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.values import dataclass
 from teamwright.session.control.person_actions import (
     member_names,
     members_at_work,
@@ -55,29 +53,22 @@ from teamwright.ui.terminal.text_output import TextOutput
 from teamwright.views.live_status import SessionStatusSource
 
 
-@dataclass(slots=True)
 class SessionScreen:
     """The screen of a session until its person leaves or a cap is reached. `editor` is set before `run`."""
 
-    session: Session
-    narrator: Narrator
-    line_input: LineInput = field(init=False)
-    command_calls: CommandCalls = field(init=False)
-    texts: TextOutput = field(init=False)
-    view: ConversationView = field(init=False)
-    panel: Panel = field(init=False)
-    running_calls: RunningCalls = field(default_factory=RunningCalls)
-    last_result: Result | None = None
-    working_at_leave: list[str] = field(default_factory=list[str])
-    next_session: NextSession | None = None
-    """The session to open after this one."""
-    interrupts: InterruptState = field(default_factory=InterruptState)
-    _turn: asyncio.Task[bool] | None = None
-    _leaving: bool = False
-    _ended_by_user: bool = False
-    _background_tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
-
-    def __post_init__(self) -> None:
+    def __init__(self, session: Session, narrator: Narrator) -> None:
+        self.session = session
+        self.narrator = narrator
+        self.running_calls = RunningCalls()
+        self.last_result: Result | None = None
+        self.working_at_leave: list[str] = []
+        self.next_session: NextSession | None = None
+        """The session to open after this one."""
+        self.interrupts = InterruptState()
+        self._turn: asyncio.Task[bool] | None = None
+        self._leaving = False
+        self._ended_by_user = False
+        self._background_tasks: set[asyncio.Task[None]] = set()
         self.command_calls = CommandCalls(self.session, self.show, self._show_error)
         self.line_input = LineInput(self.narrator, self.show)
         self.texts = TextOutput(self.show, self._mask)
